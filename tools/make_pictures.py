@@ -21,7 +21,7 @@ from textual.pilot import Pilot
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.greeting import first_budget
 from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.conversation.opening import Kept, opener
+from h2o_chat.chat.conversation.opening import ConversationPlace, opener
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import OFFERS, Offer
@@ -50,7 +50,7 @@ async def held(size: tuple[int, int]) -> list[tuple[float, list[Row]]]:
 
 def _app(folder: Path) -> ChatApp:
     """The screen as the command line opens it: the conversation is stored."""
-    return ChatApp(opener(SETTINGS, Kept(folder)), SETTINGS, SAMPLING, folder=folder)
+    return ChatApp(opener(SETTINGS, ConversationPlace(folder)), SETTINGS, SAMPLING, folder=folder)
 
 
 async def _filmed(app: ChatApp, size: tuple[int, int]) -> list[tuple[float, list[Row]]]:

@@ -27,10 +27,10 @@ from h2o_chat.cli.lab_options import (
     made,
     measured,
 )
-from h2o_chat.cli.typer_messages import App
+from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.lab.output import print_tables, tell
 
-bench = App(no_args_is_help=True)
+bench = PlainTyper(no_args_is_help=True)
 bench.command()(full)
 
 

@@ -27,7 +27,7 @@ from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
 from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.serve_command import serve
-from h2o_chat.cli.typer_messages import App, Commands
+from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended
@@ -36,10 +36,10 @@ from h2o_chat.models.resolve import Found, find, look_up
 from h2o_chat.store import conversation_ids
 
 if TYPE_CHECKING:
-    from h2o_chat.chat.conversation.opening import Kept
+    from h2o_chat.chat.conversation.opening import ConversationPlace
 
 
-class _Commands(Commands):
+class _Commands(PlainGroup):
     """Tells whoever types a question instead of a command how to ask it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -56,7 +56,7 @@ class _Commands(Commands):
         return super().resolve_command(ctx, args)
 
 
-app = App(
+app = PlainTyper(
     name="h2o-chat",
     cls=_Commands,
     help="Chat with a local model whose memory never grows, and see what it still remembers.",
@@ -118,16 +118,16 @@ _Record = Annotated[
 ]
 
 
-def _kept(resume: str | None, folder: Path | None) -> tuple["Kept", dict[str, Any]]:
+def _kept(resume: str | None, folder: Path | None) -> tuple["ConversationPlace", dict[str, Any]]:
     """The place where the conversation is kept, and the settings of a resumed one.
 
     Args:
         folder: the data folder; None keeps it in memory alone.
     """
-    from h2o_chat.chat.conversation.opening import Kept, stored
+    from h2o_chat.chat.conversation.opening import ConversationPlace, stored
 
     if resume is None:
-        return Kept(folder), {}
+        return ConversationPlace(folder), {}
     if folder is None:
         raise UsageError("--resume and --no-store were given.", "What is resumed is stored: leave one out.")
     return stored(folder, resume)
@@ -242,7 +242,7 @@ def screen(
 
 
 def _plain(
-    settings: Settings, sampling: Sampling, named: set[str], kept: "Kept", record: Path | None
+    settings: Settings, sampling: Sampling, named: set[str], kept: "ConversationPlace", record: Path | None
 ) -> ExitCode:
     """The chat line by line."""
     from h2o_chat.chat.conversation.opening import opener, opener_of
@@ -325,7 +325,7 @@ def run(
     from h2o_chat.cli import run_batch as batches
     from h2o_chat.events.recorder import Recorder
 
-    def many() -> batches.Asked:
+    def many() -> batches.BatchTask:
         assert batch is not None
         others = {"a prompt": prompt, "--script": script, "--json": json, "--resume": resume, "--save": save}
         for what, value in (others | {"--record": record}).items():
@@ -340,7 +340,7 @@ def run(
     if batch is not None:
         raise typer.Exit(batches.run_batch(many))
 
-    def prepare() -> running.Job:
+    def prepare() -> running.RunTask:
         for flag, value in (("--output", output), ("--rows", rows), ("--skip-bad", skip_bad)):
             if value:
                 raise UsageError(f"{flag} is of --batch alone.", "Give --batch FILE, or leave it out.")
@@ -350,7 +350,7 @@ def run(
         turns, named = _turns(prompt, script), named_in(given, held_with)
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named)
-        return running.Job(opener(settings, kept), turns, makers.complete(sampling))
+        return running.RunTask(opener(settings, kept), turns, makers.complete(sampling))
 
     raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))
 

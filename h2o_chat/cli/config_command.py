@@ -16,9 +16,9 @@ from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.flags import MAKERS
 from h2o_chat.cli.run import complain, ending
-from h2o_chat.cli.typer_messages import App
+from h2o_chat.cli.typer_messages import PlainTyper
 
-app = App(no_args_is_help=True, help="What is set, and where; set it for good.")
+app = PlainTyper(no_args_is_help=True, help="What is set, and where; set it for good.")
 
 
 def _names_starting_with(text: str) -> list[str]:

@@ -29,9 +29,9 @@ from h2o_chat.cli.lab_options import (
     checked,
     end,
 )
-from h2o_chat.cli.typer_messages import App
+from h2o_chat.cli.typer_messages import PlainTyper
 
-evaluate = App(no_args_is_help=True)
+evaluate = PlainTyper(no_args_is_help=True)
 
 Seed = Annotated[int, typer.Option(help="Of the bootstrap and of all that is drawn.")]
 

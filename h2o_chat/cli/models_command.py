@@ -20,7 +20,7 @@ from h2o_chat.cli.packed_files import (
     packed_rows,
     remove_packed,
 )
-from h2o_chat.cli.typer_messages import App
+from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.cached import cache_folder, cached, repositories
@@ -38,7 +38,7 @@ from h2o_chat.models.resolve import (
 )
 from h2o_chat.native.places import remove
 
-app = App(help="What is here, what can be had; fetch, look at and remove models.")
+app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
 
 Name = Annotated[str, typer.Argument(help="A short name or org/name.", autocompletion=names_starting_with)]
 

@@ -20,7 +20,7 @@ from h2o_chat.chat.conversation.release import leave
 from h2o_chat.chat.files.attached import names_files, with_files
 from h2o_chat.chat.files.export import MARKS, one_line, when
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.cli.plain_lines import HOW, Ended, Lines, Signals, nobody_reads
+from h2o_chat.cli.plain_lines import HOW, Lines, SignalEnd, Signals, nobody_reads
 from h2o_chat.events.events import Error, Event, Note, ReadSoFar, Said, Token, Turn
 from h2o_chat.events.recorder import Recorder
 
@@ -69,7 +69,7 @@ class PlainChat:
             try:
                 with self.signals.waiting():
                     text = self.lines.read()
-            except Ended:
+            except SignalEnd:
                 break
             except KeyboardInterrupt:
                 self.lines.end_line()

@@ -17,7 +17,7 @@ BLOCK = '"""'
 HOW = f"a line that ends with \\ goes on; lines between two lines of {BLOCK} are one message"
 
 
-class Ended(BaseException):
+class SignalEnd(BaseException):
     pass
 
 
@@ -57,12 +57,12 @@ class Signals:
 
         Raises:
             KeyboardInterrupt: ctrl+c.
-            Ended: another signal.
+            SignalEnd: another signal.
         """
         self.stopped, self._waiting = False, True
         try:
             if self.code is not ExitCode.OK:
-                raise Ended
+                raise SignalEnd
             yield
         finally:
             self._waiting = False
@@ -76,7 +76,7 @@ class Signals:
         self.code, self.stopped = ExitCode(128 + number), True
         self._deadline.begin(self.code)
         if self._waiting:
-            raise Ended
+            raise SignalEnd
 
 
 class Lines:

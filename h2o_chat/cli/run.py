@@ -114,7 +114,7 @@ def _shown(text: str) -> str:
     return safe_text(text)
 
 
-class Recorded:
+class RecordingOutput:
     """Records the events of another output."""
 
     def __init__(self, out: Output, recorder: Recorder) -> None:
@@ -128,7 +128,7 @@ class Recorded:
 
 
 @dataclass
-class _Tally:
+class _RunCounts:
     turns: int = 0
     tokens: int = 0
     began: float = field(default_factory=time.monotonic)
@@ -142,7 +142,7 @@ class _Tally:
 
 
 @dataclass(frozen=True)
-class Job:
+class RunTask:
     """A checked task, before anything is loaded."""
 
     open_chat: "Opener"
@@ -150,7 +150,7 @@ class Job:
     sampling: Sampling
 
 
-def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None) -> ExitCode:
+def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = None) -> ExitCode:
     """A conversation from the first turn to the last, or to the first that fails.
 
     Args:
@@ -159,9 +159,9 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
     """
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     out: Output = JsonLines(sys.stdout) if json else PlainText(sys.stdout)
-    tally = _Tally()
+    tally = _RunCounts()
     if recorder:
-        out = Recorded(out, recorder)
+        out = RecordingOutput(out, recorder)
 
     def work() -> ExitCode:
         job = prepare()
@@ -195,7 +195,7 @@ def _nobody() -> Output:
     return PlainText(sys.stdout)
 
 
-def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
+def _store(tally: _RunCounts, code: ExitCode, out: Output) -> ExitCode:
     """Waits until everything is on disk; says what is not, and fails then."""
     unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
     if keeper := tally.keeper:
@@ -209,7 +209,7 @@ def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
     return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
 
 
-def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
+def _converse(job: RunTask, out: Output, tally: _RunCounts, plain: bool) -> ExitCode:
     with progress_bar() as progress:
         chat = job.open_chat(progress)
     tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
@@ -237,7 +237,7 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
     return ExitCode.OK
 
 
-def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
+def _turn(events: Iterator[Event], out: Output, tally: _RunCounts) -> ExitCode:
     """Writes a turn; an error among its events fails it, though its text may be complete up to there."""
     code = ExitCode.OK
     for event in telling(events):

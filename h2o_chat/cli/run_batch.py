@@ -18,12 +18,12 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError, name_of, written_out
 from h2o_chat.base.progress import Progress, Seldom, progress_bar
 from h2o_chat.chat.conversation.reading_progress import about
-from h2o_chat.chat.files.batch_lines import SHOWN, Job, read_jobs, request_of
+from h2o_chat.chat.files.batch_lines import SHOWN, BatchLine, read_jobs, request_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
 from h2o_chat.chat.templates.chat_template import Template, choose
 from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.run import complain, discard_stdout, ending, note_session
-from h2o_chat.engine.request import Request, Told
+from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.events.events import Turn
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.obtain import fetch_missing
@@ -37,14 +37,14 @@ AHEAD = 2
 
 
 @dataclass(frozen=True)
-class Asked:
+class BatchTask:
     """A checked task, before anything is loaded."""
 
     settings: Settings
     """For all lines; `seed`, combined with the id, is for lines that name none."""
     sampling: Sampling
     """For lines that do not say it."""
-    jobs: list[Job]
+    jobs: list[BatchLine]
     output: Path | None
     """None: stdout."""
     rows: int | None
@@ -57,7 +57,7 @@ def asked_for(
     output: Path | None,
     rows: int | None,
     skip_bad: bool,
-) -> Asked:
+) -> BatchTask:
     """Reads the lines; stderr names those that are left out.
 
     Raises:
@@ -70,11 +70,11 @@ def asked_for(
         complain(f"Left out: {error.message}", "")
     if len(bad) > SHOWN:
         complain(f"Left out: {len(bad) - SHOWN:,} more lines.", "")
-    return Asked(settings, sampling, jobs, output, rows)
+    return BatchTask(settings, sampling, jobs, output, rows)
 
 
 @dataclass
-class _Tally:
+class _BatchCounts:
     """Counts of the run."""
 
     of: int
@@ -97,7 +97,7 @@ class _Tally:
         return (self.before + self.done) / max(1, self.of)
 
 
-def run_batch(prepare: Callable[[], Asked]) -> ExitCode:
+def run_batch(prepare: Callable[[], BatchTask]) -> ExitCode:
     """Answers every line of the input that the output has no answer to.
 
     Args:
@@ -111,13 +111,13 @@ def run_batch(prepare: Callable[[], Asked]) -> ExitCode:
         return ExitCode.OK
 
 
-def _answer_all(asked: Asked) -> ExitCode:
+def _answer_all(asked: BatchTask) -> ExitCode:
     jobs = asked.jobs
     made = made_with(asked.settings, asked.sampling)
     results = ResultsFile(asked.output, made) if asked.output else Stdout(sys.stdout)
     try:
         left = results.left(jobs)
-        tally = _Tally(len(jobs), len(jobs) - len(left))
+        tally = _BatchCounts(len(jobs), len(jobs) - len(left))
         if tally.before:
             sys.stderr.write(f"h2o-chat: {tally.before:,} of {len(jobs):,} are answered already\n")
         if not left:
@@ -132,14 +132,16 @@ def _answer_all(asked: Asked) -> ExitCode:
 
 
 class _Run:
-    def __init__(self, asked: Asked, batch: "Batch", results: ResultsFile | Stdout, tally: _Tally) -> None:
+    def __init__(
+        self, asked: BatchTask, batch: "Batch", results: ResultsFile | Stdout, tally: _BatchCounts
+    ) -> None:
         self.asked, self.batch, self.results, self.tally = asked, batch, results, tally
         self.tokenizer = batch.runner.loaded.tokenizer
         self.template: Template = choose(self.tokenizer, asked.settings.template)
         self.made = made_with(asked.settings, asked.sampling)
-        self.under_way: dict[Request, Job] = {}
+        self.under_way: dict[Request, BatchLine] = {}
 
-    def all(self, left: list[Job]) -> ExitCode:
+    def all(self, left: list[BatchLine]) -> ExitCode:
         """Answers the lines; returns the exit code."""
         session = self.batch.session(self.asked.settings.seed or 0)
         note_session(replace(session, template=self.template.name), self.asked.sampling)
@@ -164,7 +166,7 @@ class _Run:
             return ExitCode.BUG
         return ExitCode.FAILED if self.tally.failed else ExitCode.OK
 
-    def _add(self, job: Job) -> None:
+    def _add(self, job: BatchLine) -> None:
         """Queues a line; one that the model's template does not take gets its error at once."""
         settings = self.asked.settings
         try:
@@ -177,11 +179,11 @@ class _Run:
         else:
             self.under_way[request] = job
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: BatchReport) -> None:
         if isinstance(told.event, Turn):
             self._write(self.under_way.pop(told.request), told.event, told.error)
 
-    def _write(self, job: Job, turn: Turn | None, error: Exception | None) -> None:
+    def _write(self, job: BatchLine, turn: Turn | None, error: Exception | None) -> None:
         self.results.write(line_of(job.id, turn, error, made=self.made, asked=job.digest))
         self.tally.done += 1
         self.tally.tokens += turn.new_tokens if turn else 0

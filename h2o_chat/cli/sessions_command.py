@@ -19,10 +19,10 @@ from h2o_chat.base.precedence import typed
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.files.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.cli.commands import confirmed, ends
-from h2o_chat.cli.typer_messages import App
+from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.store import Conversation, Store, Summary, conversation_ids
 
-app = App(
+app = PlainTyper(
     no_args_is_help=True, help="Stored conversations: list, show, search, export, import, rename, remove."
 )
 

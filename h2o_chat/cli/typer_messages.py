@@ -14,7 +14,7 @@ KINDS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "f
 BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
 
 
-class Commands(TyperGroup):
+class PlainGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with wrong_values_in_words():
             return super().parse_args(ctx, args)
@@ -23,7 +23,7 @@ class Commands(TyperGroup):
         return without_bool(super().get_params(ctx))
 
 
-class Command(TyperCommand):
+class PlainCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with wrong_values_in_words():
             return super().parse_args(ctx, args)
@@ -32,14 +32,14 @@ class Command(TyperCommand):
         return without_bool(super().get_params(ctx))
 
 
-class App(typer.Typer):
+class PlainTyper(typer.Typer):
     """Typer, with these two."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"cls": Commands} | options)
+        super().__init__(**{"cls": PlainGroup} | options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
-        return super().command(name, **{"cls": Command} | options)
+        return super().command(name, **{"cls": PlainCommand} | options)
 
 
 def without_bool(params: list[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
 from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
-from h2o_chat.engine.diversion import Other, OtherWords
+from h2o_chat.engine.diversion import Diversion, EarlierAnswer
 from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Finish, Token, Turn
 
@@ -24,7 +24,7 @@ class Answer:
     """
 
     def __init__(
-        self, row: Row, ids: Sequence[int], sampling: Sampling, others: Sequence[Other] = ()
+        self, row: Row, ids: Sequence[int], sampling: Sampling, others: Sequence[EarlierAnswer] = ()
     ) -> None:
         self.row, self.sampling = row, sampling
         self.finish: Finish | None = None
@@ -35,7 +35,7 @@ class Answer:
         self.ttft_ms = 0.0
         self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]])
         self._stop = StopText(sampling.stop)
-        self._other_words = OtherWords(others)
+        self._other_words = Diversion(others)
         self._text: list[str] = []
         self._looks = 0
         self._lost_before = row.observer.lost_mark()

@@ -22,12 +22,12 @@ from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.engine.answer import Answer, ms_since
 from h2o_chat.engine.generation import prompt_read
-from h2o_chat.engine.request import Request, Told
+from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.engine.reread import reliving
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.row_capacity import READERS, rows_for
 from h2o_chat.engine.runner import Runner, cache_for
-from h2o_chat.engine.saved_cache import Snapshot
+from h2o_chat.engine.saved_cache import RowSnapshot
 from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import Finish, Session, Turn
 from h2o_chat.models.load import Loaded, out_of_memory
@@ -135,9 +135,9 @@ class Batch:
         """Ends a request with the next step, as `stopped`; may be called in any thread."""
         self._cancelled.append(request)
 
-    def step(self) -> list[Told]:
+    def step(self) -> list[BatchReport]:
         """Calls the model once for all rows that answer, and once for the prompts that are read."""
-        told: list[Told] = []
+        told: list[BatchReport] = []
         self._seat(told)
         self._stop(told)
         self._decode(told)
@@ -147,7 +147,7 @@ class Batch:
 
     # -- what a step does ------------------------------------------------------------------------------
 
-    def _stop(self, told: list[Told]) -> None:
+    def _stop(self, told: list[BatchReport]) -> None:
         """End cancelled requests."""
         wanted = set()
         while self._cancelled:  # others may add to it meanwhile
@@ -156,12 +156,12 @@ class Batch:
             return
         for request in [request for request in self.line if request in wanted]:
             self._waiting.remove(request)
-            told.append(Told(request, _nothing("stopped")))
+            told.append(BatchReport(request, _nothing("stopped")))
         for one in (*self._reading, *self._rows):
             if one is not None and one.request in wanted:
                 self._end(one, "stopped", told)
 
-    def _begin_answers(self, told: list[Told]) -> None:
+    def _begin_answers(self, told: list[BatchReport]) -> None:
         """Choose the first token of each prompt that was read, while rows are free."""
         read = [talk for talk in self._reading if talk.logits is not None]
         for talk in read[: self._rows.count(None)]:
@@ -169,7 +169,7 @@ class Batch:
             talk.answer.ttft_ms = ms_since(talk.began)
             talk.chosen = self._choose(talk, talk.logits, told)
 
-    def _seat(self, told: list[Told]) -> None:
+    def _seat(self, told: list[BatchReport]) -> None:
         """Move each answer that was begun to a free row."""
         for talk in [talk for talk in self._reading if talk.chosen]:
             number = self._rows.index(None)
@@ -183,7 +183,7 @@ class Batch:
             self._rows[number], talk.logits = talk, None
             self._go_on(talk, told)
 
-    def _decode(self, told: list[Told]) -> None:
+    def _decode(self, told: list[BatchReport]) -> None:
         """Make a token for each row that answers."""
         for talk in [talk for talk in self._rows if talk is not None]:
             if not self.runner.has_room(talk.row.number):
@@ -217,27 +217,27 @@ class Batch:
             return [self._fed([talk])[0] for talk in talks]
         return [logits[talk.row.number, -1] for talk in talks]
 
-    def _choose(self, talk: _Talk, logits: Tensor, told: list[Told]) -> bool:
+    def _choose(self, talk: _Talk, logits: Tensor, told: list[BatchReport]) -> bool:
         """Choose the next token of an answer; returns False where the answer has ended."""
         try:
             token = talk.answer.choose(logits)
         except Exception as error:
             self._fail(talk, error, told)
             return False
-        told.append(Told(talk.request, token))
+        told.append(BatchReport(talk.request, token))
         return True
 
-    def _go_on(self, talk: _Talk, told: list[Told]) -> None:
+    def _go_on(self, talk: _Talk, told: list[BatchReport]) -> None:
         """Continue after a token of a row, which may be its last."""
         if talk.answer.finish is not None:
             self._end(talk, talk.answer.finish, told)
         elif talk.answer.looks():
             try:
-                told.append(Told(talk.request, talk.row.look()))
+                told.append(BatchReport(talk.request, talk.row.look()))
             except Exception as error:
                 self._fail(talk, error, told)
 
-    def _read(self, told: list[Told]) -> None:
+    def _read(self, told: list[BatchReport]) -> None:
         """Calls the model for a prompt: in turn for the oldest and for the one with least left."""
         self._begin(told)
         unread = [talk for talk in self._reading if talk.logits is None]
@@ -255,11 +255,11 @@ class Batch:
         ids = [*talk.waited, *chain.from_iterable(piece.ids for piece in talk.request.pieces)]
         talk.logits, talk.answer.prompt_tokens = logits, len(ids)
         read = prompt_read(talk.row, talk.row.seen - len(ids), ids, ms_since(talk.began))
-        told.append(Told(talk.request, read))
+        told.append(BatchReport(talk.request, read))
 
     # -- how a request begins and ends -----------------------------------------------------------------
 
-    def _begin(self, told: list[Told]) -> None:
+    def _begin(self, told: list[BatchReport]) -> None:
         """Give free readers to waiting requests."""
         used = [talk.reader for talk in self._reading]
         for reader in [reader for reader in self._readers if reader not in used]:
@@ -269,26 +269,28 @@ class Batch:
             try:
                 self._reading.append(_begun(request, reader, self.settings))
             except Exception as error:
-                told.append(Told(request, _nothing("error"), _ours(error, reader.device)))
+                told.append(BatchReport(request, _nothing("error"), _ours(error, reader.device)))
 
-    def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
+    def _fail(self, talk: _Talk, error: Exception, told: list[BatchReport]) -> None:
         """End a request with its own error."""
         self._end(talk, "error", told, _ours(error, self.runner.device))
 
-    def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
+    def _end(
+        self, talk: _Talk, finish: Finish, told: list[BatchReport], error: Exception | None = None
+    ) -> None:
         """Empty its row."""
         row, state, reads = talk.row, None, talk in self._reading
         whole = not reads and finish != "error"
         try:
             if whole and self.settings.events_every:
-                told.append(Told(talk.request, row.look()))
+                told.append(BatchReport(talk.request, row.look()))
             if whole and talk.request.keep:
                 state = _state(row)
             turn = talk.answer.ended(finish)
         except Exception as raised:
             state, turn = None, talk.answer.ended("error")
             error = error or _ours(raised, self.runner.device)
-        told.append(Told(talk.request, turn, error, None if reads else row.number, state))
+        told.append(BatchReport(talk.request, turn, error, None if reads else row.number, state))
         if reads:
             self._reading.remove(talk)
             talk.reader.empty(0)
@@ -323,7 +325,7 @@ def _ours(error: Exception, device: torch.device) -> Exception:
     return why
 
 
-def _state(row: Row) -> Snapshot | None:
+def _state(row: Row) -> RowSnapshot | None:
     """A copy of the state of a row; None where memory is short: the answer is complete all the same."""
     try:
         return row.snapshot()

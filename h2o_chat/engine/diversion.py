@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Other:
+class EarlierAnswer:
     """An earlier answer."""
 
     ids: tuple[int, ...]
@@ -13,10 +13,10 @@ class Other:
     """Number of its first tokens that may be repeated."""
 
 
-class OtherWords:
+class Diversion:
     """Follows the tokens of an answer, and knows which may not come next."""
 
-    def __init__(self, others: Sequence[Other]) -> None:
+    def __init__(self, others: Sequence[EarlierAnswer]) -> None:
         self._followed = list(others)
         """Those that begin as the answer does."""
         self._said = 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.engine import generation
-from h2o_chat.engine.diversion import Other
+from h2o_chat.engine.diversion import EarlierAnswer
 from h2o_chat.engine.reread import reliving
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
@@ -36,7 +36,7 @@ class Engine(Row):
         ids: Sequence[int],
         sampling: Sampling,
         cancel: Callable[[], bool] = never,
-        others: Sequence[Other] = (),
+        others: Sequence[EarlierAnswer] = (),
     ) -> Iterator[Event]:
         """Reads `ids` and answers, see `generation.generate`."""
         return generation.generate(self, list(ids), sampling, cancel, others)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.engine.diversion import Other
+from h2o_chat.engine.diversion import EarlierAnswer
 from h2o_chat.events.events import Event
 
 
 @dataclass(frozen=True)
-class Piece:
+class RequestPiece:
     """Tokens of a conversation, in reading order."""
 
     ids: Sequence[int]
@@ -22,7 +22,7 @@ class Piece:
 class Request:
     """A conversation to be answered; two equal requests are still two."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[RequestPiece]
     """The last one is a prompt."""
     sampling: Sampling
     seed: int
@@ -30,7 +30,7 @@ class Request:
     """Number of first tokens that are protected."""
     pins: range = range(0)
     """Positions that are protected, too."""
-    others: Sequence[Other] = ()
+    others: Sequence[EarlierAnswer] = ()
     """Answers that the answer must not continue."""
     gives_up: bool = False
     """The model's earlier tokens are evicted once all but the last piece is read."""
@@ -43,7 +43,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Told:
+class BatchReport:
     """A report about a request: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`."""
 
     request: Request

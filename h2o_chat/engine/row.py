@@ -17,7 +17,7 @@ from h2o_chat.cache.step import Cancelled
 from h2o_chat.engine.observer import Observer
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
-from h2o_chat.engine.saved_cache import Reader, Snapshot, read, write
+from h2o_chat.engine.saved_cache import CacheReader, RowSnapshot, read, write
 from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.models.load import out_of_memory
@@ -224,9 +224,9 @@ class Row:
     def load(self, path: Path) -> None:
         self.restore(read_for(self.runner, self.session, path), hand_over=True)
 
-    def snapshot(self, *, copy: bool = True) -> Snapshot:
+    def snapshot(self, *, copy: bool = True) -> RowSnapshot:
         """The state, for going back; without `copy` valid until the next token is fed."""
-        return Snapshot(
+        return RowSnapshot(
             cache=self.runner.take(self.number, copy=copy),
             pending=self.pending,
             random=self.sampler.random.get_state(),
@@ -235,7 +235,7 @@ class Row:
             lost=self.observer.lost,
         )
 
-    def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
+    def restore(self, snapshot: RowSnapshot, *, hand_over: bool = False) -> None:
         """Goes back to a snapshot; it can be used again unless it is handed over, which needs no memory."""
         self.runner.put(self.number, snapshot.cache, hand_over=hand_over)
         self.pending = snapshot.pending
@@ -252,13 +252,13 @@ class Row:
         self.observer = Observer(self.cache, self.tokenizer, self.number)
 
 
-def read_for(runner: Runner, session: Session, path: Path) -> Snapshot:
+def read_for(runner: Runner, session: Session, path: Path) -> RowSnapshot:
     """The state in a file, for a row of a runner.
 
     Raises:
         SavedCacheError: it is not there, damaged, or of another model or memory.
     """
-    return read(path, Reader(session, runner.device, runner.loaded.sizes, runner.trained))
+    return read(path, CacheReader(session, runner.device, runner.loaded.sizes, runner.trained))
 
 
 def share_held(slots: Sequence[Tensor], positions: range) -> float:

@@ -66,7 +66,7 @@ COUNTS = ("seen", "in_use", "base", "near_from", "compared")
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RowSnapshot:
     """Everything that decides how a conversation goes on."""
 
     cache: CacheSnapshot
@@ -84,7 +84,7 @@ class Snapshot:
     """JSON of the caller; `read` does not check it."""
 
 
-def write(path: Path, snapshot: Snapshot, session: Session) -> None:
+def write(path: Path, snapshot: RowSnapshot, session: Session) -> None:
     """Writes a snapshot in one move: a reader sees the old file or the new one.
 
     Raises:
@@ -129,7 +129,7 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
 
 
 @dataclass(frozen=True)
-class Reader:
+class CacheReader:
     """The engine that will use a saved cache."""
 
     session: Session
@@ -143,7 +143,7 @@ class Reader:
         return self.sizes.heads // self.session.kv_heads
 
 
-def read(path: Path, by: Reader) -> Snapshot:
+def read(path: Path, by: CacheReader) -> RowSnapshot:
     """The snapshot in a file, on the reader's device.
 
     Raises:
@@ -194,7 +194,7 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
     return about
 
 
-def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: Reader) -> Snapshot:
+def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader) -> RowSnapshot:
     """The snapshot in the tensors of a file, checked.
 
     Raises:
@@ -223,7 +223,7 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: Reader) -> 
     lost_at, lost = about["lost"]
     if not isinstance(lost, float) or not math.isfinite(lost):
         raise _Wrong("what it lost is no number")
-    return Snapshot(
+    return RowSnapshot(
         cache=CacheSnapshot(
             policy=session.policy,
             shares=BOUNDLESS
@@ -289,7 +289,7 @@ def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
     return clock
 
 
-def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: Reader, clock: Clock) -> Part:
+def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheReader, clock: Clock) -> Part:
     """The states of one arena, checked: shapes, types, ranges; no value may index outside a tensor."""
     session, size, fed = by.session, by.sizes.head_size, clock.seen
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)

@@ -12,7 +12,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.request import Piece, Request
+from h2o_chat.engine.request import Request, RequestPiece
 from h2o_chat.engine.row_capacity import row_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
@@ -106,7 +106,7 @@ def fill(batch: Batch, engine: Engine, vocabulary: int, rng: random.Random) -> N
     taken, sampling = engine.snapshot(), Sampling(max_tokens=None, ignore_eos=True)
     for number in range(batch.runner.rows):
         more = [rng.randrange(3, vocabulary) for _ in range(rng.randint(1, APART))]
-        batch.add(Request([Piece(more)], sampling, number, begin=taken))
+        batch.add(Request([RequestPiece(more)], sampling, number, begin=taken))
     while batch.talking < batch.runner.rows:
         for told in batch.step():
             if told.error is not None:  # that row would be waited for for ever

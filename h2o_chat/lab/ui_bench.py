@@ -25,7 +25,7 @@ from h2o_chat.lab.ui_share import SPOKEN, record, share
 from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.headless_driver import Terminal, drawn, press, settled, shown, until, written
 from h2o_chat.tui.pane.jobs import Jobs
-from h2o_chat.tui.player import Pace, Player, Recorded
+from h2o_chat.tui.player import Pace, Player, RecordedChat
 from h2o_chat.tui.replay import ReplayPane
 
 KEYS = "what does it still know of the things that it was told at the beginning"
@@ -117,7 +117,7 @@ async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event
     session = next(event for event in recorded if isinstance(event, Session))
     state = next(event for event in recorded if isinstance(event, CacheState))
     pieces = [event.text for event in recorded if isinstance(event, Token) and event.text.strip()]
-    async with shown(lambda _: Recorded(session)) as app:
+    async with shown(lambda _: RecordedChat(session)) as app:
         opened = []
         for _ in range(5):
             before = app.chat
@@ -210,7 +210,7 @@ def _shares(
     ]
 
 
-def _stored(folder: Path, conversation: str, session: Session, state: CacheState | None) -> Recorded:
+def _stored(folder: Path, conversation: str, session: Session, state: CacheState | None) -> RecordedChat:
     """The conversation as it is read when it is opened."""
     store = Store(folder)
     try:
@@ -218,7 +218,7 @@ def _stored(folder: Path, conversation: str, session: Session, state: CacheState
     finally:
         store.close()
     messages = [Message(m.role, m.text, m.first, m.last, m.finish, m.id % 9 / 8, m.id) for m in path]
-    return Recorded(session, messages, state)
+    return RecordedChat(session, messages, state)
 
 
 def _times(what: str, values: Sequence[float], target: str, unit: str = "ms") -> Times:

@@ -29,9 +29,9 @@ from h2o_chat.base.errors import EngineError
 from h2o_chat.base.own_process import python
 from h2o_chat.base.progress import Progress, never, unheard
 from h2o_chat.base.system import KILL
-from h2o_chat.engine.diversion import Other
+from h2o_chat.engine.diversion import EarlierAnswer
 from h2o_chat.events.events import Event, Finish, Prompt, Token, Turn
-from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
+from h2o_chat.remote.engine_process import Call, CallReply, Cancel, EngineFacts, RemoteObject
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
@@ -68,13 +68,13 @@ class _Process:
         self._numbers = count(1)
         self._sending = threading.Lock()  # `watch` comes from the screen's thread, in the middle of an answer
         self._reading = threading.Lock()
-        self._unread: dict[int, deque[Reply]] = {}
+        self._unread: dict[int, deque[CallReply]] = {}
         """Replies to unfinished calls that came while another's reply was waited for."""
         self.dropped: list[int] = []
         """Numbers of objects there that are no longer needed; sent with the next call."""
 
     def begin(
-        self, engine: Held | None, name: str, *args: Any, cancels: bool = False, **keywords: Any
+        self, engine: RemoteObject | None, name: str, *args: Any, cancels: bool = False, **keywords: Any
     ) -> int:
         """Makes a call; returns its number.
 
@@ -107,7 +107,7 @@ class _Process:
             raise RuntimeError("Two threads wait for the same engine.")
         try:
             while not self._unread[call] and (sent := self._received(longest_s)):
-                reply: Reply = pickle.loads(sent)
+                reply: CallReply = pickle.loads(sent)
                 if (unread := self._unread.get(reply.call)) is not None:
                     unread.append(reply)
         finally:
@@ -121,7 +121,7 @@ class _Process:
         except (EOFError, OSError):  # it may have ended in the middle of one
             raise self._gone() from None
 
-    def next(self, call: int) -> Reply:
+    def next(self, call: int) -> CallReply:
         """The next reply to a call; one is there."""
         return self._unread[call].popleft()
 
@@ -176,7 +176,7 @@ class EngineApart:
     Not thread-safe but for `watch`, like that one.
     """
 
-    def __init__(self, process: _Process, known: Known, tokenizer: Any) -> None:
+    def __init__(self, process: _Process, known: EngineFacts, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.session, self.eos = known.session, known.eos
         self.seen = 0
@@ -189,7 +189,7 @@ class EngineApart:
         ids: Sequence[int],
         sampling: Sampling,
         cancel: Callable[[], bool] = never,
-        others: Sequence[Other] = (),
+        others: Sequence[EarlierAnswer] = (),
     ) -> Iterator[Event]:
         """See `Engine.generate`. It may be some tokens ahead of the reader; a reader who leaves cancels it.
 
@@ -215,7 +215,7 @@ class EngineApart:
                 yield Turn("".join(text), finish, read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
             raise
 
-    def snapshot(self) -> Held:
+    def snapshot(self) -> RemoteObject:
         return self._kept(self._ask("snapshot"))
 
     def remade(self, settings: Settings) -> "EngineApart":
@@ -240,7 +240,7 @@ class EngineApart:
         """See `Engine.close`; ends the process, also for all engines `remade` from it."""
         self._process.end()
 
-    def _kept(self, held: Held) -> Held:
+    def _kept(self, held: RemoteObject) -> RemoteObject:
         """Drops the object there when this handle is collected."""
         weakref.finalize(held, self._process.dropped.append, held.number)
         return held

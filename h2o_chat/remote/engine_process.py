@@ -1,6 +1,6 @@
 """The process in which an engine runs beside a screen (`engine_apart`): it answers one call after another.
 
-`Call`s and `Cancel`s come over one pipe, `Reply`s go back. While an answer is generated the pipe is read
+`Call`s and `Cancel`s come over one pipe, `CallReply`s go back. While an answer is generated the pipe is read
 before every step, where the engine asks whether it was cancelled: other calls are answered there, where the
 state is
     complete.
@@ -29,17 +29,17 @@ QUICK_S = 0.02
 
 
 @dataclass(frozen=True)
-class Held:
+class RemoteObject:
     """An object in the engine's process, by its number there: an engine, or a snapshot."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Known:
+class EngineFacts:
     """The facts about an engine that the screen's side keeps."""
 
-    held: Held
+    held: RemoteObject
     session: Session
     eos: frozenset[int]
 
@@ -50,7 +50,7 @@ class Call:
 
     number: int
     """Later calls have higher numbers."""
-    engine: Held | None
+    engine: RemoteObject | None
     """None before there is any: `open`."""
     name: str
     args: tuple[Any, ...]
@@ -67,7 +67,7 @@ class Cancel:
 
 
 @dataclass(frozen=True)
-class Reply:
+class CallReply:
     """A reply to a call: a list of what it `yielded`, and at the end what it `returned` or `raised`."""
 
     call: int
@@ -127,7 +127,7 @@ class _Serving:
         """Runs the call; what it yields is sent on the way."""
         if call.name == "open":
             return self._open(call.number, *call.args)
-        args = [self._held[one.number] if isinstance(one, Held) else one for one in call.args]
+        args = [self._held[one.number] if isinstance(one, RemoteObject) else one for one in call.args]
         keywords = dict(call.keywords)
 
         def cancelled() -> bool:
@@ -152,7 +152,7 @@ class _Serving:
                 return self._know(value)
         return value
 
-    def _open(self, number: int, settings: Settings) -> tuple[Known, Any]:
+    def _open(self, number: int, settings: Settings) -> tuple[EngineFacts, Any]:
         """Opens the first engine; returns it and its tokenizer, and sends its progress."""
         from h2o_chat.models.hub import stay_offline
         from h2o_chat.remote.engine_here import engine_here
@@ -161,17 +161,17 @@ class _Serving:
         engine = engine_here(settings, lambda *progress: self._reply(number, "yielded", [progress]))
         return self._know(engine), engine.tokenizer
 
-    def _know(self, engine: Any) -> Known:
-        return Known(self._keep(engine), engine.session, engine.eos)
+    def _know(self, engine: Any) -> EngineFacts:
+        return EngineFacts(self._keep(engine), engine.session, engine.eos)
 
-    def _keep(self, value: Any) -> Held:
+    def _keep(self, value: Any) -> RemoteObject:
         number = next(self._numbers)
         self._held[number] = value
-        return Held(number)
+        return RemoteObject(number)
 
     def _reply(self, call: int, kind: Any, value: Any, engine: Any = None) -> None:
         seen, pending = (0, ()) if engine is None else (engine.seen, engine.pending)
-        self._pipe.send(Reply(call, kind, value, seen, pending))
+        self._pipe.send(CallReply(call, kind, value, seen, pending))
 
 
 def _for_others(error: Exception) -> Exception:

@@ -18,7 +18,7 @@ from h2o_chat.base.utf8 import encoded
 from h2o_chat.serve.asked import Message
 
 if TYPE_CHECKING:
-    from h2o_chat.engine.saved_cache import Snapshot
+    from h2o_chat.engine.saved_cache import RowSnapshot
 
 
 def tag_of(owner: bytes) -> str:
@@ -67,7 +67,7 @@ class Kept:
     """The answer ended in the template's marker: it was fed already."""
     tokens: int
     """Fed so far; 0 until its file was read."""
-    state: "Snapshot | None"
+    state: "RowSnapshot | None"
     """None: it is in its file alone."""
     file: Path | None = None
     """Where it stands too."""
@@ -82,7 +82,7 @@ class Kept:
         return 0 if self.state is None else state_bytes(self.state)
 
 
-def state_bytes(state: "Snapshot") -> int:
+def state_bytes(state: "RowSnapshot") -> int:
     """Of all its tensors."""
     parts = state.cache.parts
     return sum(tensor.nbytes for part in parts for tensor in (*part.states.values(), part.lost))

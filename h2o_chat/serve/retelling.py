@@ -14,7 +14,7 @@ from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.events.events import Note
 
 if TYPE_CHECKING:
-    from h2o_chat.engine.saved_cache import Snapshot
+    from h2o_chat.engine.saved_cache import RowSnapshot
 
 LOOKED_AT_CHARACTERS = 400_000
 """Of the newest messages, about 100,000 tokens: half a second. What was said before is not looked up."""
@@ -39,7 +39,7 @@ class Places:
         ]
 
 
-def with_places(state: "Snapshot", places: Places | None) -> "Snapshot":
+def with_places(state: "RowSnapshot", places: Places | None) -> "RowSnapshot":
     """The memory after an answer, with where its messages lie; `places` knows all but the answer."""
     if places is None:
         return state
@@ -74,7 +74,7 @@ def places_of(kept: Any, messages: int, fed: int) -> Places | None:
 class Holding:
     """What is held when the last message is read."""
 
-    state: "Snapshot | None"
+    state: "RowSnapshot | None"
     """The memory that the conversation goes on from; None: all of it is to be read first."""
     newest: int
     """What is still to be read is held from this position on."""

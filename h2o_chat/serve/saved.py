@@ -20,7 +20,7 @@ from h2o_chat.serve.prefixes import Kept, tag_of
 
 if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
-    from h2o_chat.engine.saved_cache import Snapshot
+    from h2o_chat.engine.saved_cache import RowSnapshot
 
 SESSIONS = 256
 """Saved by a name, of each key at most."""
@@ -128,13 +128,13 @@ class Saved:
         file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # rows have files of their own
         return kept, file.stat().st_size
 
-    def _read(self, file: Path) -> "Snapshot":
+    def _read(self, file: Path) -> "RowSnapshot":
         from h2o_chat.engine.row import read_for
 
         no_link(file)
         return read_for(self._batch.reader, self._session, file)
 
-    def _write(self, file: Path, state: "Snapshot") -> None:
+    def _write(self, file: Path, state: "RowSnapshot") -> None:
         from h2o_chat.engine.saved_cache import write
 
         write(file, state, self._session)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, name_of
 from h2o_chat.chat.templates.chat_template import after_piece, choose
-from h2o_chat.engine.request import Request, Told
+from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import errors
 from h2o_chat.serve.asked import Asked
@@ -46,7 +46,7 @@ def _cut() -> ApiError:
     return busy(503, "The server ends, and this answer with it.", "ending")
 
 
-def _ended_early(told: Told, turn: Turn) -> ApiError | None:
+def _ended_early(told: BatchReport, turn: Turn) -> ApiError | None:
     """Why an answer did not come to its end; None: it did."""
     if told.error is not None:
         return errors.of(told.error)
@@ -252,7 +252,7 @@ class Service:
             for ticket in begun:  # else the event loop may wait for a processor until the next tick
                 ticket.stream.sent.wait(FIRST_WORDS_S)
 
-    def _hear(self, told: Told) -> list[tuple[Ticket, Item]]:
+    def _hear(self, told: BatchReport) -> list[tuple[Ticket, Item]]:
         """What a client is told."""
         ticket = self._under_way.get(told.request)
         if ticket is None:
@@ -267,7 +267,7 @@ class Service:
                 return [(ticket, self._ended(ticket, turn, told))]
         return []
 
-    def _ended(self, ticket: Ticket, turn: Turn, told: Told) -> Item:
+    def _ended(self, ticket: Ticket, turn: Turn, told: BatchReport) -> Item:
         self.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
         if told.state is not None and not ticket.left:
             self._keep(ticket, turn, told.row, told.state)

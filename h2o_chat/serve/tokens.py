@@ -9,7 +9,7 @@ from h2o_chat.base.utf8 import encoded
 from h2o_chat.chat.conversation import loops
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.chat_template import Template, literal
-from h2o_chat.engine.request import Piece, Request
+from h2o_chat.engine.request import Request, RequestPiece
 from h2o_chat.events.events import Note, Session
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import wrong
@@ -80,7 +80,7 @@ class Reader:
         unread_bytes = sum(len(piece) for _, text in asked.messages[read:] for piece in encoded(text))
         check_length(unread_bytes // self.longest_token_bytes)
         places = places_of(state.about, read, at) if state else Places()
-        pieces, system, system_tokens, notes = list[Piece](), None, 0, list[Note]()
+        pieces, system, system_tokens, notes = list[RequestPiece](), None, 0, list[Note]()
         for index, (role, text) in list(enumerate(asked.messages))[read:]:
             if role == "system":
                 system = text  # read with the first message
@@ -101,7 +101,7 @@ class Reader:
                 ids, system_tokens = fed.ids, fed.head if system else 0
                 if places is not None and system is not None:
                     places.ends.append(system_tokens)
-            pieces.append(Piece(ids, role == "assistant"))
+            pieces.append(RequestPiece(ids, role == "assistant"))
             at += len(ids)
             check_length(at - begins)
             if places is not None:

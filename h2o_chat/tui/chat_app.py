@@ -27,19 +27,19 @@ from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.resolve import find
 from h2o_chat.tui import leaving, palette
 from h2o_chat.tui.help import Help
-from h2o_chat.tui.key_routing import Home
+from h2o_chat.tui.key_routing import KeyRouting
 from h2o_chat.tui.pane import reports
 from h2o_chat.tui.pane.jobs import Crashed, Failed, Jobs, OpenChat, Report, Text
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.prompt_box import PromptBox
-from h2o_chat.tui.prompt.prompt_history import History
+from h2o_chat.tui.prompt.prompt_history import PromptHistory
 from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import TalkPane
-from h2o_chat.tui.side_panels import Beside
+from h2o_chat.tui.side_panels import SidePanels
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.widgets.compositor import PartialCompositor
 from h2o_chat.tui.widgets.divider import Divider
-from h2o_chat.tui.widgets.key_bar import Keys
+from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.pointing import CodeClicked, Pointed
 from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
@@ -119,11 +119,11 @@ class ChatApp(App[None], inherit_bindings=False):
         self.exit_code, self.deadline = ExitCode.OK, cast(Deadline | None, None)
         self._memory = CacheView()
         jobs = Jobs(recorder)
-        self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of)
-        self._home = Home(self, self.pane) if isinstance(self.pane, TalkPane) else None
+        self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, PromptHistory(folder), opener_of)
+        self._home = KeyRouting(self, self.pane) if isinstance(self.pane, TalkPane) else None
         self.transcript.heat.memory = self._memory
         self._first = settings.model or find(None).name
-        self._beside, self._interrupted = Beside(self._memory), float("-inf")
+        self._beside, self._interrupted = SidePanels(self._memory), float("-inf")
 
     @property
     def chat(self) -> ChatLike | None:
@@ -156,7 +156,7 @@ class ChatApp(App[None], inherit_bindings=False):
             yield self._beside.panel
         yield self._beside.line
         yield self._beside.strip
-        yield Keys()
+        yield KeyBar()
 
     def get_default_screen(self) -> Screen[None]:
         return ChatScreen(id="_default")

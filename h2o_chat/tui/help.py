@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.chat.commands import table
-from h2o_chat.tui.widgets.key_bar import Keys
+from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.theme import MUTED
 
 KEY_CELLS = 22
@@ -46,7 +46,7 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="box"):
             yield Static(markup=False)
-        yield Keys()
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one("#box").border_title = "help"

@@ -11,7 +11,7 @@ from h2o_chat.tui.help import Help
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 
 
-class Home:
+class KeyRouting:
     """Routes keys to the prompt.
 
     Args:

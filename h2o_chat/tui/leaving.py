@@ -29,7 +29,7 @@ _SHOWN_AGAIN = (
 """The escape sequences with which Textual ends, for an end that it does not reach."""
 
 
-class Left(Protocol):
+class Leavable(Protocol):
     """The part of `ChatApp` that leaving needs."""
 
     exit_code: ExitCode
@@ -41,7 +41,7 @@ class Left(Protocol):
     def exit(self) -> None: ...
 
 
-def run(screen: Left) -> None:
+def run(screen: Leavable) -> None:
     """Runs the screen until somebody has left it and nothing runs in its thread.
 
     Then the conversation has still to be let go (`Chat.close`). It may wait for the store, so no deadline
@@ -64,7 +64,7 @@ def run(screen: Left) -> None:
             signal.signal(number, handler)
 
 
-def take_signals(screen: Left, deadline: Deadline) -> None:
+def take_signals(screen: Leavable, deadline: Deadline) -> None:
     """Makes SIGINT, SIGTERM and SIGHUP leave the screen; a second SIGINT or SIGTERM waits for nothing.
 
     Python calls the handler also where the loop of the screen is stuck, in which asyncio would call its own.

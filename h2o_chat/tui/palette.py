@@ -12,7 +12,7 @@ from textual.theme import ThemeProvider
 from h2o_chat.chat.commands import table
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.talk_pane import TalkPane
-from h2o_chat.tui.widgets.key_bar import Keys
+from h2o_chat.tui.widgets.key_bar import KeyBar
 
 
 class Palette(CommandPalette):
@@ -36,7 +36,7 @@ class Palette(CommandPalette):
 
     def compose(self) -> ComposeResult:
         yield from super().compose()
-        yield Keys()
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one("#--container").border_title = self._title_shown

@@ -63,7 +63,7 @@ class Pace:
 
 
 @dataclass
-class Recorded:
+class RecordedChat:
     """A conversation of a recording, as it was when it was opened."""
 
     session: Session
@@ -143,9 +143,9 @@ class Player:
         self.pace.wait(max(until_ms - self._waited_ms, 0.0), cancel)
         self._waited_ms = 0.0 if isinstance(event, Prompt) else until_ms
 
-    def _begin(self, session: Session) -> Recorded:
+    def _begin(self, session: Session) -> RecordedChat:
         """A conversation with its earlier messages, up to the first event that happens."""
-        recorded = Recorded(session)
+        recorded = RecordedChat(session)
         while (event := self._peek(0)) is not None:
             if isinstance(event, Said) and not self._asks(event):
                 recorded.add(event)

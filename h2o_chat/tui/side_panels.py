@@ -24,7 +24,7 @@ Room = Literal["shown", "wide", "hidden"]
 ROOMS: tuple[Room, ...] = get_args(Room)
 
 
-class Beside:
+class SidePanels:
     """The panels: which of them have room, and when they are drawn again.
 
     Attributes:
@@ -63,7 +63,7 @@ class Beside:
         return self.room != "hidden" or not self.beside
 
     def toggle_panel(self) -> None:
-        """Beside the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
+        """SidePanels the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
         if self.beside:
             self.room = ROOMS[(ROOMS.index(self.room) + 1) % len(ROOMS)]
         else:

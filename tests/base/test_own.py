@@ -9,7 +9,7 @@ import pytest
 
 from h2o_chat.base.errors import StoreError
 from h2o_chat.store import DATABASE, Store
-from h2o_chat.tui.prompt.prompt_history import FILE, History
+from h2o_chat.tui.prompt.prompt_history import FILE, PromptHistory
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_database_that_is_a_link_is_not_followed(folder: Path, victim: Path, n
 def test_a_history_that_is_a_link_is_not_followed(folder: Path, victim: Path) -> None:
     folder.mkdir(0o700)
     (folder / FILE).symlink_to(victim)
-    history = History(folder)
+    history = PromptHistory(folder)
     history.add("hello")
     assert history.older("") == "hello", "in memory alone"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.diversion import Other
+from h2o_chat.engine.diversion import EarlierAnswer
 from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Session, Token, Turn
 
 SESSION = Session(
@@ -37,7 +37,7 @@ class ScriptedEngine:
         ids: Sequence[int],
         sampling: Sampling,
         cancel: Callable[[], bool] = lambda: False,
-        others: Sequence[Other] = (),
+        others: Sequence[EarlierAnswer] = (),
     ) -> Iterator[Event]:
         self.fed.append(list(ids))
         first, before = self.seen, (self.seen, self.pending)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.files.batch_lines import Job, read_jobs, request_of, seed_of
+from h2o_chat.chat.files.batch_lines import BatchLine, read_jobs, request_of, seed_of
 from h2o_chat.chat.templates.chat_template import PlainTemplate
 
 Write = Callable[..., Path]
@@ -28,7 +28,7 @@ def lines(tmp_path: Path) -> Write:
     return write
 
 
-def jobs(file: Path) -> list[Job]:
+def jobs(file: Path) -> list[BatchLine]:
     found, wrong = read_jobs(file, skip_bad=False)
     assert not wrong
     return found
@@ -57,8 +57,8 @@ def test_a_line_says_who_asks_what_and_how(lines: Write) -> None:
         },
     )
     one, two, three = jobs(file)
-    assert one == Job("a", 1, (("user", "Hello"),), {"temperature": 1.0, "stop": ("x",)}, 7)
-    assert two == Job(5, 3, (("system", "Be kind."), ("user", "Hi")), {}, None)
+    assert one == BatchLine("a", 1, (("user", "Hello"),), {"temperature": 1.0, "stop": ("x",)}, 7)
+    assert two == BatchLine(5, 3, (("system", "Be kind."), ("user", "Hi")), {}, None)
     assert three.messages == (("user", "What now?"), ("assistant", "This."), ("user", "And then?"))
     assert three.changes == {"max_tokens": 9}
 
@@ -148,7 +148,9 @@ class Letters:
 
 def test_messages_become_what_is_read() -> None:
     tokenizer = Letters()
-    job = Job("a", 1, (("system", "S"), ("user", "U"), ("assistant", "A"), ("user", "V")), {"top_k": 5}, None)
+    job = BatchLine(
+        "a", 1, (("system", "S"), ("user", "U"), ("assistant", "A"), ("user", "V")), {"top_k": 5}, None
+    )
     made = request_of(job, PlainTemplate(tokenizer), tokenizer, Sampling(top_k=1, top_p=0.5), "other", 3)
     assert [("".join(map(chr, piece.ids)), piece.answer) for piece in made.pieces] == [
         ("\1S\nU", False),
@@ -159,7 +161,7 @@ def test_messages_become_what_is_read() -> None:
     assert made.sampling == Sampling(top_k=5, top_p=0.5)
     assert made.seed == seed_of(3, "a")
     bare = request_of(
-        Job("a", 1, (("user", "U"),), {}, 9), PlainTemplate(tokenizer), tokenizer, Sampling(), None, 3
+        BatchLine("a", 1, (("user", "U"),), {}, 9), PlainTemplate(tokenizer), tokenizer, Sampling(), None, 3
     )
     assert (bare.seed, bare.system_tokens, [list(piece.ids) for piece in bare.pieces]) == (
         9,

@@ -11,7 +11,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import never
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.request import Piece, Request, Told
+from h2o_chat.engine.request import BatchReport, Request, RequestPiece
 from h2o_chat.events.events import Event, Token, Turn
 from h2o_chat.models.load import Loaded
 
@@ -28,11 +28,11 @@ def requests(count: int, seed: int, most: int = 60) -> list[Request]:
     """Of random length, some with an answer of before, a system prompt, pins; greedy or drawn."""
     rng, made = random.Random(seed), []
     for number in range(count):
-        pieces = [Piece(noise(rng.randint(1, 90), rng))]
+        pieces = [RequestPiece(noise(rng.randint(1, 90), rng))]
         if number % 3 == 1:
             pieces += [
-                Piece(noise(rng.randint(1, 40), rng), answer=True),
-                Piece(noise(rng.randint(1, 9), rng)),
+                RequestPiece(noise(rng.randint(1, 40), rng), answer=True),
+                RequestPiece(noise(rng.randint(1, 9), rng)),
             ]
         sampling = Sampling(
             temperature=rng.choice([0.0, 0.8, 1.3]),
@@ -66,7 +66,7 @@ class Heard:
 
 
 def hold(
-    batch: Batch, many: list[Request], meanwhile: Callable[[Told], None] = lambda told: None
+    batch: Batch, many: list[Request], meanwhile: Callable[[BatchReport], None] = lambda told: None
 ) -> list[Heard]:
     """Adds them by and by, and answers them all."""
     heard, coming = {request: Heard() for request in many}, list(many)

@@ -15,7 +15,7 @@ from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.engine.answer import Answer
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.request import Piece, Request, Told
+from h2o_chat.engine.request import BatchReport, Request, RequestPiece
 from h2o_chat.engine.row_capacity import BESIDE, ROWS, row_bytes
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
@@ -69,13 +69,13 @@ def test_every_row_is_answered_as_it_is_alone(
     stopped, broken = many[20], many[33]
     talking = set()
 
-    def meanwhile(told: Told) -> None:
+    def meanwhile(told: BatchReport) -> None:
         talking.add(batch.talking)
         if isinstance(told.event, Token) and told.request is stopped:
             batch.cancel(stopped)
 
     many[20] = stopped = replace(stopped, sampling=Sampling(max_tokens=50, ignore_eos=True))
-    many[33] = broken = replace(broken, pieces=[Piece([5, 10**6, 7])])
+    many[33] = broken = replace(broken, pieces=[RequestPiece([5, 10**6, 7])])
     heard = hold(batch, many, meanwhile)
     assert max(talking) == 7, "all rows answered at once"
     for request, one in zip(many, heard, strict=True):
@@ -129,9 +129,9 @@ def test_one_call_of_a_prompt_comes_between_two_tokens(
         return feed(runner, pieces, prompt, **more)
 
     monkeypatch.setattr(Runner, "feed", noted)
-    batch.add(Request([Piece(range(9, 20))], Sampling(max_tokens=20, ignore_eos=True), 1))
+    batch.add(Request([RequestPiece(range(9, 20))], Sampling(max_tokens=20, ignore_eos=True), 1))
     for _ in range(2):
-        batch.add(Request([Piece(range(9, 380))], Sampling(max_tokens=2), 1))
+        batch.add(Request([RequestPiece(range(9, 380))], Sampling(max_tokens=2), 1))
     while batch.busy:
         batch.step()
     first, last = calls.index("answers"), len(calls) - 1 - calls[::-1].index("answers")
@@ -142,8 +142,8 @@ def test_one_call_of_a_prompt_comes_between_two_tokens(
 def test_the_first_token_is_told_before_the_next_one_is_computed(native: Loaded) -> None:
     """Which may take as long as several; and before it is chosen who of a prompt stays."""
     batch = Batch(native, NATIVE, rows=2)
-    batch.add(Request([Piece(range(9, 300))], Sampling(max_tokens=5, ignore_eos=True), 1))
-    told = list[Told]()
+    batch.add(Request([RequestPiece(range(9, 300))], Sampling(max_tokens=5, ignore_eos=True), 1))
+    told = list[BatchReport]()
     while not told:
         told = batch.step()
     assert [type(one.event) for one in told] == [Prompt, Token]
@@ -162,9 +162,9 @@ def test_a_conversation_goes_on_from_what_was_taken_of_it(native: Loaded) -> Non
     drawn = Sampling(temperature=0.8, max_tokens=20, ignore_eos=True)
     list(engine.generate(first.pieces[0].ids, drawn))
     begin, seen = engine.snapshot(), engine.seen
-    later = Request([Piece(range(40, 70))], drawn, 77, begin=begin)
+    later = Request([RequestPiece(range(40, 70))], drawn, 77, begin=begin)
     later.keep = True
-    ended: list[Told] = []
+    ended: list[BatchReport] = []
     heard = hold(Batch(native, NATIVE, rows=2), [other, later, third], ended.append)
     assert later.begin is None, "others may need its memory"
     engine.reseed(77)
@@ -192,7 +192,9 @@ def test_the_full_cache_ends_each_row_at_the_window(native: Loaded) -> None:
     window = Batch(native, settings, 1).runner.trained.window
     near = [
         Request(
-            [Piece([5 + n % 900 for n in range(window - left)])], Sampling(max_tokens=40, ignore_eos=True), 1
+            [RequestPiece([5 + n % 900 for n in range(window - left)])],
+            Sampling(max_tokens=40, ignore_eos=True),
+            1,
         )
         for left in (10, 25)
     ]

@@ -14,7 +14,7 @@ from h2o_chat.cache import absorb
 from h2o_chat.cache.arena import Arena
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.observer import Observer
-from h2o_chat.engine.request import Piece, Request, Told
+from h2o_chat.engine.request import BatchReport, Request, RequestPiece
 from h2o_chat.events.events import Token, Turn
 from h2o_chat.models.load import Loaded
 
@@ -30,12 +30,12 @@ def test_a_row_of_no_numbers_fails_alone_and_leaves_none_behind(native: Loaded) 
     many = [replace(request, sampling=Sampling(max_tokens=20, ignore_eos=True)) for request in requests(9, 8)]
     batch, broken = Batch(native, NATIVE, rows=3), many[1]
 
-    def breaks(told: Told) -> None:
+    def breaks(told: BatchReport) -> None:
         if told.request is broken and isinstance(told.event, Token) and told.event.position > 20:
             for arena in batch.runner.cache.arenas:
                 arena.slots.values[:, row_of(batch, broken)] = torch.nan
 
-    many[1] = broken = replace(broken, pieces=[Piece(range(20, 40))])
+    many[1] = broken = replace(broken, pieces=[RequestPiece(range(20, 40))])
     heard = hold(batch, many, breaks)
     assert isinstance(heard[1].error, GenerationError)
     assert heard[1].turn.finish == "error"
@@ -141,7 +141,7 @@ def test_who_fails_between_two_calls_ends_alone(
 def test_who_is_cancelled_before_its_answer_is_told_so(native: Loaded) -> None:
     """While it waits, and while it is read."""
     batch = Batch(native, NATIVE, rows=1)
-    first, read, waits = (Request([Piece(range(9, 600))], Sampling(max_tokens=5), 1) for _ in range(3))
+    first, read, waits = (Request([RequestPiece(range(9, 600))], Sampling(max_tokens=5), 1) for _ in range(3))
     for request in (first, read, waits):
         batch.add(request)
     while not any(isinstance(told.event, Token) for told in batch.step()):
@@ -162,7 +162,7 @@ def test_who_is_cancelled_before_its_answer_is_told_so(native: Loaded) -> None:
 
 def test_nothing_to_read_is_refused(native: Loaded) -> None:
     batch = Batch(native, NATIVE, rows=1)
-    for pieces in ([], [Piece([])], [Piece([5]), Piece([6], answer=True)]):
+    for pieces in ([], [RequestPiece([])], [RequestPiece([5]), RequestPiece([6], answer=True)]):
         with pytest.raises(UsageError, match="nothing to read"):
             batch.add(Request(pieces, Sampling(), 1))
     assert not batch.busy

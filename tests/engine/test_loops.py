@@ -11,9 +11,9 @@ from h2o_chat.base.config import EngineName, Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.loops import BEGIN
 from h2o_chat.engine.batch import Batch
-from h2o_chat.engine.diversion import Other
+from h2o_chat.engine.diversion import EarlierAnswer
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.request import Piece, Request
+from h2o_chat.engine.request import Request, RequestPiece
 from h2o_chat.events.events import Event, Note, Token, Turn
 
 SETTINGS = Settings(budget=64, seed=7, threads=1)
@@ -109,11 +109,11 @@ def test_an_answer_leaves_the_way_of_others(make: Callable[..., Engine]) -> None
     greedy = ids(list(engine.generate(asked, LONG)))
     for free in (0, 5):
         engine.restore(state)
-        found = ids(list(engine.generate(asked, LONG, others=[Other(tuple(greedy), free)])))
+        found = ids(list(engine.generate(asked, LONG, others=[EarlierAnswer(tuple(greedy), free)])))
         assert found[:free] == greedy[:free]
         assert found[free] != greedy[free]
     engine.restore(state)
-    elsewhere = [Other((greedy[0] + 1, *greedy[1:]), 0), Other(tuple(greedy[:5]), 5)]
+    elsewhere = [EarlierAnswer((greedy[0] + 1, *greedy[1:]), 0), EarlierAnswer(tuple(greedy[:5]), 5)]
     assert ids(list(engine.generate(asked, LONG, others=elsewhere))) == greedy, "they begin otherwise, or end"
 
 
@@ -124,8 +124,8 @@ def test_many_at_once_are_each_as_alone(make: Callable[..., Engine], shared_mode
     engine.relive(answer, answer=True, exact=False, cancel=lambda: False)
     engine.give_up_generated()
     greedy = ids(list(engine.generate(last, LONG)))
-    others = [Other(tuple(greedy), 3)]
-    pieces = [Piece(first), Piece(answer, True), Piece(last)]
+    others = [EarlierAnswer(tuple(greedy), 3)]
+    pieces = [RequestPiece(first), RequestPiece(answer, True), RequestPiece(last)]
     settings = replace(SETTINGS, model=str(shared_models / "pilot-chat"))
     batch = Batch(loaded(settings), settings, 2)
     requests = [

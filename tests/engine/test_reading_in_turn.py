@@ -9,7 +9,7 @@ from beside import NATIVE, alone, hold, requests, same
 from h2o_chat.base.config import Sampling
 from h2o_chat.engine import runner
 from h2o_chat.engine.batch import Batch
-from h2o_chat.engine.request import Piece, Request, Told
+from h2o_chat.engine.request import BatchReport, Request, RequestPiece
 from h2o_chat.engine.row_capacity import READERS
 from h2o_chat.engine.runner import Runner
 from h2o_chat.events.events import Prompt
@@ -26,7 +26,7 @@ def little_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prompt(tokens: int, seed: int = 1) -> Request:
-    return Request([Piece([5 + place % 900 for place in range(tokens)])], SAMPLING, seed)
+    return Request([RequestPiece([5 + place % 900 for place in range(tokens)])], SAMPLING, seed)
 
 
 def read(batch: Batch) -> list[Request]:
@@ -67,7 +67,7 @@ def test_the_first_one_gets_every_second_call(native: Loaded, monkeypatch: pytes
     monkeypatch.setattr(Runner, "feed", noted)
     needed = []
     for shorts in (0, 2):  # that wait at any time
-        batch, long, found, calls = Batch(native, NATIVE, rows=4), prompt(LONG), list[Told](), 0
+        batch, long, found, calls = Batch(native, NATIVE, rows=4), prompt(LONG), list[BatchReport](), 0
         batch.add(long)
         while not any(told.request is long and isinstance(told.event, Prompt) for told in found):
             while batch.waiting < shorts:
@@ -83,10 +83,10 @@ def test_the_first_one_gets_every_second_call(native: Loaded, monkeypatch: pytes
 def test_who_is_cancelled_or_fails_while_others_are_read_takes_none_with_it(native: Loaded) -> None:
     batch = Batch(native, NATIVE, rows=4)
     many = [prompt(LONG, 1), prompt(100, 2), prompt(75, 3), *requests(3, seed=8)]
-    broken = many[2] = Request([Piece([*range(5, 80), 10**6])], SAMPLING, 3)
+    broken = many[2] = Request([RequestPiece([*range(5, 80), 10**6])], SAMPLING, 3)
     steps = 0
 
-    def meanwhile(told: Told) -> None:
+    def meanwhile(told: BatchReport) -> None:
         nonlocal steps
         steps += 1
         if steps == 1:

@@ -13,7 +13,7 @@ import pytest
 from apart import SETTINGS, WAIT_S
 
 from h2o_chat.events.events import Event, Prompt, Token
-from h2o_chat.remote.engine_process import Call, Held, Reply, serve
+from h2o_chat.remote.engine_process import Call, CallReply, RemoteObject, serve
 
 
 def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,11 +24,11 @@ def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.M
     ours, theirs = Pipe()
     serving = engine_process._Serving(theirs)
 
-    def ask(engine: Held | None, name: str, *args: Any, dropped: tuple[int, ...] = ()) -> Any:
+    def ask(engine: RemoteObject | None, name: str, *args: Any, dropped: tuple[int, ...] = ()) -> Any:
         serving.take(Call(1, engine, name, args, {}, False, dropped))
         while (reply := ours.recv()).kind == "yielded":
             pass
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, CallReply)
         assert reply.kind == "returned", reply.value
         return reply.value
 

@@ -14,7 +14,7 @@ from psutil import pid_exists
 from screens import POCKET, slowly
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.conversation.opening import Kept, opener, opener_of
+from h2o_chat.chat.conversation.opening import ConversationPlace, opener, opener_of
 from h2o_chat.remote.engine_apart import _Process, engine_apart
 from h2o_chat.tui.chat_app import ChatApp
 
@@ -25,7 +25,7 @@ LONG = Sampling(max_tokens=20_000, ignore_eos=True)
 
 @pytest.mark.usefixtures("forked")
 async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "data")
+    kept = ConversationPlace(tmp_path / "data")
     opened = slowly(opener(SETTINGS, kept, engine_apart))
     async with drive("stories3m", open_chat=opened, sampling=LONG) as screen:
         await screen.opened()
@@ -65,7 +65,7 @@ async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path
 
 @pytest.mark.usefixtures("forked")
 async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Drive, tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "data")
+    kept = ConversationPlace(tmp_path / "data")
     opened, others = opener(SETTINGS, kept, engine_apart), opener_of(SETTINGS, kept, engine_apart)
 
     async with drive("stories3m", open_chat=opened, sampling=LONG, opener_of=others) as screen:
@@ -103,7 +103,7 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
 @pytest.mark.usefixtures("forked")
 async def test_a_message_to_an_engine_that_is_gone_comes_back(drive: Drive, tmp_path: Path) -> None:
     """Also the first one of a conversation, for which the engine is asked before anything is written."""
-    opened = opener(SETTINGS, Kept(tmp_path / "data"), engine_apart)
+    opened = opener(SETTINGS, ConversationPlace(tmp_path / "data"), engine_apart)
     async with drive("stories3m", open_chat=opened, sampling=LONG) as screen:
         await screen.opened()
         os.kill(screen.chat.engine._process._process.pid, signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_what_the_engine_said_last_is_told_and_no_advice_for_its_authors() -> No
 
 
 async def test_leaving_while_the_engine_starts_does_not_wait_for_it(tmp_path: Path) -> None:
-    app = ChatApp(opener(SETTINGS, Kept(tmp_path), engine_apart), SETTINGS, LONG)
+    app = ChatApp(opener(SETTINGS, ConversationPlace(tmp_path), engine_apart), SETTINGS, LONG)
     async with app.run_test() as pilot:
         await pilot.pause(0.1)
         app.exit()
@@ -148,7 +148,7 @@ async def test_a_tokenizer_that_panics_is_told_and_the_screen_stays(drive: Drive
     about["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, about["pre_tokenizer"]]}
     path.write_text(json.dumps(about))
     settings = replace(SETTINGS, model=str(folder))
-    opened = opener(settings, Kept(tmp_path / "data"), engine_apart)
+    opened = opener(settings, ConversationPlace(tmp_path / "data"), engine_apart)
     async with drive("stories3m", open_chat=opened, sampling=Sampling(max_tokens=5)) as screen:
         await screen.opened()
         await screen.ask("a" * 44 + "c")

@@ -20,7 +20,7 @@ from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
 from h2o_chat.tui.prompt.external_editor import edited
-from h2o_chat.tui.prompt.prompt_history import KEPT, History
+from h2o_chat.tui.prompt.prompt_history import KEPT, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import KEYS
 
@@ -273,14 +273,14 @@ async def test_what_is_typed_while_loading_is_sent_when_it_is_open(drive: Drive,
 
 
 def test_history_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
-    history = History(tmp_path / "data")
+    history = PromptHistory(tmp_path / "data")
     for text in ("one", "two\nlines", "two\nlines", "\ud800 three"):
         history.add(text)
     (file,) = (tmp_path / "data").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with file.open("a") as damaged:
         damaged.write('"cut\n7\n')
-    again = History(tmp_path / "data")
+    again = PromptHistory(tmp_path / "data")
     assert [again.older("draft"), again.older(""), again.older(""), again.older("")] == [
         *("\ud800 three", "two\nlines", "one", None)
     ]
@@ -289,10 +289,10 @@ def test_history_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
     ]
     for number in range(2 * KEPT + 5):
         again.add(str(number))
-    History(tmp_path / "data")
+    PromptHistory(tmp_path / "data")
     assert len(file.read_text().splitlines()) == KEPT, "it does not grow for ever"
-    assert History(None).older("") is None
-    assert History(file).older("") is None, "no folder"
+    assert PromptHistory(None).older("") is None
+    assert PromptHistory(file).older("") is None, "no folder"
 
 
 def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,10 +336,10 @@ async def test_another_model_and_one_that_is_not_there(
     drive: Drive, shared_models: Path, tmp_path: Path
 ) -> None:
     from h2o_chat.base.config import Settings
-    from h2o_chat.chat.conversation.opening import Kept, opener, opener_of
+    from h2o_chat.chat.conversation.opening import ConversationPlace, opener, opener_of
 
     settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1, seed=7)
-    kept = Kept(tmp_path / "data")
+    kept = ConversationPlace(tmp_path / "data")
     app = ChatApp(
         opener(settings, kept), settings, Sampling(max_tokens=5), opener_of=opener_of(settings, kept)
     )

@@ -20,7 +20,7 @@ from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Progress
 from h2o_chat.tui.prompt.completion_menu import choices
 from h2o_chat.tui.prompt.conversation_list import Conversations
-from h2o_chat.tui.prompt.model_list import Models, Row
+from h2o_chat.tui.prompt.model_list import ModelRow, Models
 
 NAMES = [
     "\x1b[31mred\x1b[0m.txt",
@@ -99,7 +99,7 @@ async def test_models_of_any_name_are_listed_as_text(tmp_path: Path, monkeypatch
         assert "za[red]l" in page(screen)
         assert "zab" not in page(screen), "what a terminal would obey is not offered"
         assert obeyed(page(screen)) == []
-        await app.push_screen(Models([Row(text, text) for text in (*HOSTILE.values(), *NAMES)]))
+        await app.push_screen(Models([ModelRow(text, text) for text in (*HOSTILE.values(), *NAMES)]))
         await screen.until(lambda: app.screen.query(OptionList), "they are listed")
         for _ in range(3):
             await pilot.press("pageup", *["down"] * 9)

@@ -130,13 +130,13 @@ async def test_stopping_in_the_middle_leaves_the_conversation_as_it_was(
         await screen.ask("My name is Priya.")
         await screen.answered()
         memory = screen.app._memory
-        before = (list(screen.bodies()), screen.chat.engine.seen, dict(memory.hold), list(memory.went))
+        before = (list(screen.bodies()), screen.chat.engine.seen, dict(memory.hold), list(memory.evictions))
         until_stopped(screen)
         await screen.ask(TEXT)
         await screen.until(lambda: memory.seen > before[1], "the memory moves")
         await screen.pilot.press("escape")
         await screen.answered()
-        after = (list(screen.bodies()), screen.chat.engine.seen, dict(memory.hold), list(memory.went))
+        after = (list(screen.bodies()), screen.chat.engine.seen, dict(memory.hold), list(memory.evictions))
         assert after == before
         assert memory.gone_tokens == 0
         assert screen.app.prompt.text == TEXT

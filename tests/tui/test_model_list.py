@@ -9,7 +9,7 @@ from huggingface_hub import constants
 from screens import WIDE, Screen
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.conversation.opening import Kept, opener, opener_of
+from h2o_chat.chat.conversation.opening import ConversationPlace, opener, opener_of
 from h2o_chat.tui.chat_app import ChatApp
 
 pytestmark = pytest.mark.loopback
@@ -37,7 +37,7 @@ async def test_a_download_is_shown_stopped_and_goes_on_from_the_list(
         hub.repositories["some/stories"] = Repository(files, seconds_per_mib=0.3)
         ask_it(hub, tmp_path / "hub", monkeypatch)
         settings = Settings(model="some/stories", budget=64, threads=1, seed=7)
-        kept = Kept(tmp_path / "data")
+        kept = ConversationPlace(tmp_path / "data")
         app = ChatApp(
             opener(settings, kept), settings, Sampling(max_tokens=5), opener_of=opener_of(settings, kept)
         )
@@ -80,7 +80,7 @@ async def test_a_large_model_is_fetched_once_its_size_was_told(
         hub.repositories["some/large"] = Repository(files, sizes={"model.safetensors": LARGE_BYTES})
         ask_it(hub, tmp_path / "hub", monkeypatch)
         settings = Settings(model=str(shared_models / "stories260k"), budget=64, threads=1, seed=7)
-        kept = Kept(tmp_path / "data")
+        kept = ConversationPlace(tmp_path / "data")
         app = ChatApp(
             opener(settings, kept), settings, Sampling(max_tokens=5), opener_of=opener_of(settings, kept)
         )

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.greeting import FIRST_BUDGETS, first_budget
-from h2o_chat.chat.conversation.opening import Kept, opener
+from h2o_chat.chat.conversation.opening import ConversationPlace, opener
 from h2o_chat.cli.cli import app
 from h2o_chat.models import smollm2
 from h2o_chat.tui.chat_app import ChatApp
@@ -44,7 +44,7 @@ async def test_its_first_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(first_minute, "MARKS_S", 0.01)
     settings = first_budget(Settings(seed=1), ())
     assert settings.budget == FIRST_BUDGETS[smollm2.NAME]
-    opened = opener(settings, Kept(tmp_path / "data"), named=set())
+    opened = opener(settings, ConversationPlace(tmp_path / "data"), named=set())
     chat = ChatApp(opened, settings, Sampling(max_tokens=60), folder=tmp_path / "data")
     async with chat.run_test(size=WIDE) as pilot:
         screen = Screen(chat, pilot)

@@ -102,8 +102,8 @@ def test_it_is_what_the_cache_keeps_at_every_step(pocket: Any, policy: Any) -> N
     gone = set(range(memory.seen)) - held(chat).keys()
     assert bool(gone) is (policy != "full")
     assert memory.gone_tokens == len(gone)
-    assert {went.token.position for went in memory.went} <= gone
-    for went in memory.went:
+    assert {went.token.position for went in memory.evictions} <= gone
+    for went in memory.evictions:
         assert went.token.position < went.seen <= memory.seen
 
 
@@ -116,7 +116,7 @@ def test_the_log_has_the_words_that_went(pocket: Any) -> None:
     before = {position: observer.text_of(position) for position in memory.hold}
     for event in chat.send(TOLD[1], SHORT):
         memory.add(event)
-    after = [went.token for went in memory.went if went.token.position in before]
+    after = [went.token for went in memory.evictions if went.token.position in before]
     assert after
     assert all(one.text == before[one.position] and one.hold > 0 for one in after)
 

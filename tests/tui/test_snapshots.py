@@ -27,7 +27,7 @@ from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Progress
 from h2o_chat.tui.player import Pace, Player
-from h2o_chat.tui.prompt.model_list import Models, Row
+from h2o_chat.tui.prompt.model_list import ModelRow, Models
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
 
@@ -188,11 +188,11 @@ async def test_opening_looks_so(name: str, page: Any, monkeypatch: pytest.Monkey
 
 
 ROWS = [
-    Row("assets/pocket", "here · comes with the program"),
-    Row("some/model", "here · 2.2 GiB"),
-    Row("some/other", "in part · 310 MiB are here"),
-    Row("mine", "your own name for some/model"),
-    Row("large", "org/large-70b · 131 GiB to fetch · does not fit · gated"),
+    ModelRow("assets/pocket", "here · comes with the program"),
+    ModelRow("some/model", "here · 2.2 GiB"),
+    ModelRow("some/other", "in part · 310 MiB are here"),
+    ModelRow("mine", "your own name for some/model"),
+    ModelRow("large", "org/large-70b · 131 GiB to fetch · does not fit · gated"),
 ]
 TALKS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
     "palette-found": ((80, 24), "md|json|html [FILE]", ("ctrl+p", *"export")),

@@ -73,7 +73,7 @@ def test_the_facts_are_those_of_the_token_under_the_cursor(memory: CacheView) ->
         assert f"no. {rank} by heads" in text
         assert f"in {sum(map(any, which))}/6 layers" in text
         assert f"seen {memory.seen - heavy.position}" in text
-    gone = memory.went[-1].token.position
+    gone = memory.evictions[-1].token.position
     memory.cursor = gone
     text = "\n".join(line.plain for line in headmap.draw(memory, 42, 16))
     assert "█" not in text.replace("█ held", "")
@@ -107,7 +107,7 @@ def test_any_scores_can_be_drawn(points: list[tuple[int, float]]) -> None:
 
 def test_the_last_row_of_the_survival_map_is_what_is_held(memory: CacheView) -> None:
     seen = memory.seen
-    lines = [line.plain for line in survival_map.draw(memory.lives, seen + survival_map.LABEL_CELLS, 40)]
+    lines = [line.plain for line in survival_map.draw(memory.survival, seen + survival_map.LABEL_CELLS, 40)]
     rows = lines[:-1]
     last = rows[-1][survival_map.LABEL_CELLS :]
     assert len(last) == seen
@@ -136,7 +136,7 @@ def test_the_log_has_the_newest_first(memory: CacheView) -> None:
     head, *lines, count = [line.plain for line in evictions.token_by_token(memory, 42, 12)]
     assert "token" in head
     assert len(lines) == 10
-    newest = list(reversed(memory.went))[:10]
+    newest = list(reversed(memory.evictions))[:10]
     for line, one in zip(lines, newest, strict=True):
         assert line.split()[0] == str(one.seen)
         assert f"@{one.token.position} " in line

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from h2o_chat.chat.templates.chat_template import literal
-from h2o_chat.engine.diversion import Other
+from h2o_chat.engine.diversion import EarlierAnswer
 from h2o_chat.events.events import Note
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -102,7 +102,7 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
 
 def out_of_a_loop(
     engine: "Row", messages: Sequence[Spoken], asked: str, notes: list[Note], recalls: bool
-) -> list[Other]:
+) -> list[EarlierAnswer]:
     """Has the engine evict what the model said, where that is due; returns answers that the next must not
     continue.
 
@@ -119,10 +119,10 @@ def out_of_a_loop(
     return [] if recalls else in_tokens(engine.tokenizer, loop.others)
 
 
-def in_tokens(tokenizer: Any, answers: Sequence[str], free: int = FREE_TOKENS) -> list[Other]:
+def in_tokens(tokenizer: Any, answers: Sequence[str], free: int = FREE_TOKENS) -> list[EarlierAnswer]:
     """Answers that the next one must not continue beyond `free` tokens, or half of it."""
     ids = [tuple(literal(tokenizer, answer)) for answer in answers]
-    return [Other(one, min(free, len(one) // 2)) for one in ids]
+    return [EarlierAnswer(one, min(free, len(one) // 2)) for one in ids]
 
 
 def same(message: str, other: str) -> bool:

@@ -31,7 +31,7 @@ EARLIER = "pocket-1"
 
 
 @dataclass(frozen=True)
-class Kept:
+class ConversationPlace:
     """Where a conversation is kept."""
 
     folder: Path | None
@@ -40,7 +40,7 @@ class Kept:
     notes: tuple[Note, ...] = ()
 
 
-def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
+def stored(folder: Path, wanted: str) -> tuple[ConversationPlace, dict[str, Any]]:
     """The conversation to resume, and the settings it was held with.
 
     Args:
@@ -65,7 +65,7 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
             held_with["engine"] = "auto"
         if begun := store.children(conversation, None):  # /system begins with another than was set
             held_with["system"] = begun[0].text if begun[0].role == "system" else None
-        return Kept(folder, conversation, tuple(store.notes)), held_with
+        return ConversationPlace(folder, conversation, tuple(store.notes)), held_with
     finally:
         store.close()
 
@@ -117,7 +117,7 @@ Opener = Callable[[Progress], Chat]
 
 def opener(
     settings: Settings,
-    kept: Kept | None,
+    kept: ConversationPlace | None,
     open_engine: OpenEngine = engine_here,
     agree: Agree = agreed,
     named: set[str] | None = None,
@@ -171,7 +171,7 @@ def opener(
 
 def opener_of(
     settings: Settings,
-    kept: Kept | None,
+    kept: ConversationPlace | None,
     open_engine: OpenEngine = engine_here,
     fitted: Callable[[Settings], Settings] = lambda settings: settings,
     named: set[str] | None = None,
@@ -186,7 +186,7 @@ def opener_of(
         fitted: the settings as they suit their model; called while it is opened.
         named: as for `opener`.
     """
-    folder = None if kept is None else Kept(kept.folder)
+    folder = None if kept is None else ConversationPlace(kept.folder)
 
     def of(words: str) -> Opener:
         name = words.removesuffix(YES)

@@ -16,7 +16,7 @@ _TYPED = re.compile(r"(?:^|\s)@([^\s@\"]*)$")
 
 
 @dataclass(eq=False)
-class Reading:
+class AttachedFiles:
     """The files of a message, while they are read."""
 
     text: str
@@ -24,7 +24,7 @@ class Reading:
     error: H2OChatError | None = None
     """Why the files cannot be read."""
 
-    def begin(self, tell: Callable[["Reading"], None]) -> None:
+    def begin(self, tell: Callable[["AttachedFiles"], None]) -> None:
         """Read them in a thread and tell: a network that is gone may never answer, nor may /proc/kmsg."""
 
         def read() -> None:

@@ -12,7 +12,7 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import UsageError, name_of
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.templates.chat_template import Template, literal
-from h2o_chat.engine.request import Piece, Request
+from h2o_chat.engine.request import Request, RequestPiece
 from h2o_chat.store import clean
 
 LINE_BYTES = 64 << 20
@@ -31,7 +31,7 @@ _HINT = (
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchLine:
     """One line."""
 
     id: str | int
@@ -49,7 +49,7 @@ class Job:
         return f"sha256 {sha256(asked.encode()).hexdigest()[:16]}"
 
 
-def read_jobs(path: Path, skip_bad: bool) -> tuple[list[Job], list[UsageError]]:
+def read_jobs(path: Path, skip_bad: bool) -> tuple[list[BatchLine], list[UsageError]]:
     """The lines of a file, and the errors of those that are left out.
 
     Empty lines do not count. Of two lines with one id the first counts.
@@ -57,7 +57,7 @@ def read_jobs(path: Path, skip_bad: bool) -> tuple[list[Job], list[UsageError]]:
     Raises:
         UsageError: it cannot be read; or lines are bad and may not be skipped: names the first of them.
     """
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, BatchLine] = {}
     wrong: list[UsageError] = []
     for number, raw in _lines(path):
         try:
@@ -76,7 +76,7 @@ def read_jobs(path: Path, skip_bad: bool) -> tuple[list[Job], list[UsageError]]:
 
 
 def request_of(
-    job: Job, template: Template, tokenizer: Any, sampling: Sampling, system: str | None, seed: int
+    job: BatchLine, template: Template, tokenizer: Any, sampling: Sampling, system: str | None, seed: int
 ) -> Request:
     """The request of a line.
 
@@ -92,11 +92,11 @@ def request_of(
     if messages[0][0] == "system":
         system = messages.pop(0)[1]
     first = template.first(system, messages.pop(0)[1])
-    pieces = [Piece(first.ids)]
+    pieces = [RequestPiece(first.ids)]
     for role, text in messages:
         answer = role == "assistant"
         ids = literal(tokenizer, text) if answer else template.later(text).ids
-        pieces.append(Piece(ids, answer))
+        pieces.append(RequestPiece(ids, answer))
     sampling = replace(sampling, **job.changes)
     if template.marker:
         sampling = replace(sampling, stop=(*sampling.stop, template.marker))
@@ -130,7 +130,7 @@ def _wrong(where: str, what: str, hint: str = _HINT) -> NoReturn:
     raise UsageError(f"{where} {what}.", hint)
 
 
-def _job(raw: bytes, number: int, where: str) -> Job:
+def _job(raw: bytes, number: int, where: str) -> BatchLine:
     """
     Raises:
         UsageError: the line cannot be used; begins with `where`.
@@ -159,7 +159,7 @@ def _job(raw: bytes, number: int, where: str) -> Job:
     seed = line.get("seed")
     if seed is not None:
         seed = precedence.check("seed", seed, f"{where}: seed")
-    return Job(_id(line, where), number, tuple(_messages(line, where)), changes, seed)
+    return BatchLine(_id(line, where), number, tuple(_messages(line, where)), changes, seed)
 
 
 def _id(line: dict[str, Any], where: str) -> str | int:

@@ -15,7 +15,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of
 from h2o_chat.base.own import stands_at
 from h2o_chat.base.system import lock
-from h2o_chat.chat.files.batch_lines import Job
+from h2o_chat.chat.files.batch_lines import BatchLine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.resolve import find
 
@@ -61,7 +61,7 @@ def line_of(
         turn: None where nothing was read.
         error: one of ours has a code and a hint.
         made: see `made_with`.
-        asked: `Job.digest`.
+        asked: `BatchLine.digest`.
     """
     read, said = (turn.prompt_tokens, turn.new_tokens) if turn else (0, 0)
     wrong = None
@@ -123,7 +123,7 @@ class ResultsFile:
             self._file.close()
             raise
 
-    def left(self, jobs: Sequence[Job]) -> list[Job]:
+    def left(self, jobs: Sequence[BatchLine]) -> list[BatchLine]:
         """The jobs that have no answer yet.
 
         Raises:
@@ -226,7 +226,7 @@ class Stdout:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def left(self, jobs: Sequence[Job]) -> list[Job]:
+    def left(self, jobs: Sequence[BatchLine]) -> list[BatchLine]:
         return list(jobs)
 
     def require(self) -> None: ...

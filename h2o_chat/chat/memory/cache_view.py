@@ -10,7 +10,7 @@ from typing import Literal
 
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import Span, Spans
-from h2o_chat.chat.memory.survival import Lives
+from h2o_chat.chat.memory.survival import Survival
 from h2o_chat.chat.memory.words import Word, Words
 from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
 
@@ -26,7 +26,7 @@ Kind = Literal["S", "H", "R", "·"]
 
 
 @dataclass(frozen=True)
-class Went:
+class Eviction:
     """A token that left the last cache that held it, and how many tokens had been seen by then."""
 
     seen: int
@@ -56,12 +56,12 @@ class CacheView:
     """The messages whose tokens were read."""
     words: Words = field(init=False)
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
-    went: deque[Went] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
+    evictions: deque[Eviction] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
     """The newest last."""
-    lives: Lives = field(default_factory=Lives)
+    survival: Survival = field(default_factory=Survival)
     """The survival map."""
     gone_tokens: int = 0
-    """How many tokens were evicted by every cache; `went` has the last few."""
+    """How many tokens were evicted by every cache; `evictions` has the last few."""
     _gone_reading: int = 0
     """How many of them since the last prompt was read."""
     states: int = 0
@@ -191,9 +191,9 @@ class CacheView:
         """The hold of a word: that of its least held token."""
         return min(self.hold.get(position, 0.0) for position in word.tokens)
 
-    def left(self, position: int) -> Went | None:
+    def left(self, position: int) -> Eviction | None:
         """When a token left the last cache, where the log still has it."""
-        return next((one for one in reversed(self.went) if one.token.position == position), None)
+        return next((one for one in reversed(self.evictions) if one.token.position == position), None)
 
     def text(self, position: int) -> str | None:
         """The text of a single token, where that is known."""
@@ -236,15 +236,15 @@ class CacheView:
                 self.attended.pop(position, None)
         self._bitmaps.update(cache.holders)
         if cache.heads:  # empty while nobody looks
-            self.lives.add(cache.seen, self.hold)
+            self.survival.add(cache.seen, self.hold)
         self.attended.update((position, cache.seen) for position in cache.attended if position in self.hold)
-        self.went.extend(Went(cache.seen, token) for token in cache.gone)
+        self.evictions.extend(Eviction(cache.seen, token) for token in cache.gone)
         self.gone_tokens += cache.gone_tokens
         self._gone_reading += cache.gone_tokens
 
     def _unread(self, seen: int) -> None:
         """Take back an unfinished prompt: its tokens were never there."""
-        while self.went and self.went[-1].seen > seen:
-            self.went.pop()
+        while self.evictions and self.evictions[-1].seen > seen:
+            self.evictions.pop()
         self.gone_tokens -= self._gone_reading
         self._gone_reading = 0

@@ -19,7 +19,7 @@ MESSAGES, WORDS = 12, 8
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldWord:
     word: Word
     hold: float
     """Hold of its least held token."""
@@ -38,7 +38,7 @@ class Phrase:
     """Tokens seen when the last of them was forgotten."""
 
 
-def remembered(memory: CacheView, most: int = LISTED) -> list[Held]:
+def remembered(memory: CacheView, most: int = LISTED) -> list[HeldWord]:
     """The words that are held for another reason than being new, the oldest message first.
 
     In each message the words that most heads hold come first, each word once. Pinned words follow behind all
@@ -46,8 +46,8 @@ def remembered(memory: CacheView, most: int = LISTED) -> list[Held]:
     """
     bound = memory.recent_from if memory.evicted else memory.seen
     old = sorted(position for position in memory.hold if position < bound)
-    found: list[Held] = []
-    pinned: list[Held] = []
+    found: list[HeldWord] = []
+    pinned: list[HeldWord] = []
     at = 0
     while at < len(old) and len(found) < most:
         span = memory.span(old[at])
@@ -59,8 +59,8 @@ def remembered(memory: CacheView, most: int = LISTED) -> list[Held]:
     return (found + pinned)[:most]
 
 
-def _of_message(memory: CacheView, positions: list[int], most: int) -> list[Held]:
-    best: dict[str, Held] = {}
+def _of_message(memory: CacheView, positions: list[int], most: int) -> list[HeldWord]:
+    best: dict[str, HeldWord] = {}
     tried: set[int] = set()
     least: list[float] = []
     """The negated holds found, the largest hold first."""
@@ -73,7 +73,7 @@ def _of_message(memory: CacheView, positions: list[int], most: int) -> list[Held
         tried.add(word.first)
         hold, same = memory.hold_of(word), best.get(word.text.lower())
         if hold > 0 and (same is None or hold > same.hold):
-            best[word.text.lower()] = Held(word, hold, memory.kind(word.first))
+            best[word.text.lower()] = HeldWord(word, hold, memory.kind(word.first))
             insort(least, -hold)
     return sorted(best.values(), key=lambda held: (-held.hold, held.word.first))[:most]
 
@@ -84,7 +84,7 @@ def forgotten(memory: CacheView) -> list[Phrase]:
     A word is forgotten as soon as one of its tokens has left the last cache.
     """
     words: dict[int, tuple[Word, int]] = {}
-    for went in memory.went:
+    for went in memory.evictions:
         if word := memory.words.at(went.token.position, went.token.text):
             words.setdefault(word.first, (word, went.seen))
     phrases: list[Phrase] = []

@@ -9,19 +9,19 @@ STEPS = 64
 
 
 @dataclass
-class Step:
+class SurvivalStep:
     seen: int
     held: list[float]
     """Sum of hold in each range."""
 
 
 @dataclass
-class Lives:
+class Survival:
     """The history of a conversation in a fixed amount of memory."""
 
     width: int = 1
     """Positions per range: a power of two."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[SurvivalStep] = field(default_factory=list)
     _every: int = 1
     """States per row: a power of two."""
     _skipped: int = 0
@@ -40,7 +40,7 @@ class Lives:
                 held[position // self.width] += share
         if self._skipped and self.steps:
             self.steps.pop()  # the newest one stays only until the next, unless its turn has come
-        self.steps.append(Step(seen, held))
+        self.steps.append(SurvivalStep(seen, held))
         self._skipped = (self._skipped + 1) % self._every
         if len(self.steps) > STEPS and not self._skipped:
             self.steps = self.steps[::2]

@@ -17,7 +17,7 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands.surface import ChatLike, Job, Opened
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.reading_progress import words
-from h2o_chat.chat.files.attached import Reading
+from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import Error, Event, ReadSoFar, Token
 from h2o_chat.events.recorder import Recorder
 
@@ -71,7 +71,7 @@ class Text:
     text: str
 
 
-Report = Stage | Opened | Stopped | Failed | Crashed | Done | Reading | Event
+Report = Stage | Opened | Stopped | Failed | Crashed | Done | AttachedFiles | Event
 
 
 class Jobs:
@@ -153,7 +153,7 @@ class Jobs:
     def cancel(self) -> None:
         self._cancel.set()
 
-    def read(self, files: Reading) -> None:
+    def read(self, files: AttachedFiles) -> None:
         """Read the files of a message in a thread of their own; a report follows."""
         files.begin(self._reports.put)
 
@@ -200,7 +200,7 @@ def _events(report: Report) -> Iterator[Event]:
             yield Error(error.code, error.message, error.hint)
         case Crashed(error):
             yield Error("bug", f"{type(error).__name__}: {error}", "")
-        case Stage() | Opened() | Stopped() | Done() | Reading():
+        case Stage() | Opened() | Stopped() | Done() | AttachedFiles():
             return
         case _:
             yield report

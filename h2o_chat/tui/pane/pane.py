@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands.surface import ChatLike, Job
-from h2o_chat.chat.files.attached import Reading
+from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.pane.fill_transcript import tell
 from h2o_chat.tui.pane.jobs import Jobs, Report, Text
@@ -222,7 +222,7 @@ class Pane(Vertical):
         if note.about is not None and note.code in ("pinned", "unpinned"):
             self.transcript.messages.show_pin(note.about, note.code == "pinned")
 
-    def files_read(self, files: Reading) -> None: ...
+    def files_read(self, files: AttachedFiles) -> None: ...
 
     def read(self, prompt: Prompt) -> None:
         self.transcript.messages.read(prompt)

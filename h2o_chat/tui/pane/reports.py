@@ -2,7 +2,7 @@
 
 from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.reading_progress import words
-from h2o_chat.chat.files.attached import Reading
+from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.tui.pane import jobs
@@ -68,7 +68,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             pane.not_opened()
         case jobs.Done():
             pane.done()
-        case Reading():
+        case AttachedFiles():
             pane.files_read(report)
     pane.heard(report)
 

@@ -7,7 +7,7 @@ from textual.content import Content
 from h2o_chat.base.glyphs import number, percent
 from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered
-from h2o_chat.chat.memory.cache_view import CacheView, Went
+from h2o_chat.chat.memory.cache_view import CacheView, Eviction
 from h2o_chat.chat.memory.remembered_words import Phrase, forgotten
 from h2o_chat.chat.memory.why import since
 from h2o_chat.tui.panel.lines import Line, muted, whole_words, window
@@ -47,20 +47,20 @@ def _phrase(memory: CacheView, phrase: Phrase, when: str, inner: int, columns: t
 
 def token_by_token(memory: CacheView, width: int, rows: int) -> list[Content]:
     """The tokens that left their last cache: when, text, share of heads before, score."""
-    if not memory.went:
+    if not memory.evictions:
         return [Content.styled("nothing has gone yet", MUTED)]
     name_cells = max(width - 31, 4)
     head = f"{'at':>6} {fit('token', name_cells)} {'':<8}{'held':>5} {'score':>8}"
     lines = [Content.styled(head, MUTED)]
-    lines += [_token(one, name_cells, memory) for one in islice(reversed(memory.went), max(rows - 2, 0))]
-    told = len(memory.went)
+    lines += [_token(one, name_cells, memory) for one in islice(reversed(memory.evictions), max(rows - 2, 0))]
+    told = len(memory.evictions)
     more = f"{memory.gone_tokens:,} went" + (
         f" · the last {told:,} are listed" if memory.gone_tokens > told else ""
     )
     return [*lines, Content.styled(f" {more}", MUTED)]
 
 
-def _token(went: Went, name_cells: int, memory: CacheView) -> Content:
+def _token(went: Eviction, name_cells: int, memory: CacheView) -> Content:
     token, here = went.token, went.token.position == memory.cursor
     sign = "▸" if here else " "
     text = f"{went.seen:>6}{sign}{fit(token_label(token.text), name_cells)} {f'@{token.position}':<8}"

@@ -13,7 +13,7 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     low = max(rows // 3, 1) if rows >= 6 else 0
     high = rows - 1 - (low + 1 if low else 0)
     lines = [title("what was held, when so many tokens were read")]
-    lines += map(Line, survival_map.draw(memory.lives, inner, high))
+    lines += map(Line, survival_map.draw(memory.survival, inner, high))
     if low:
         lines += [
             title("forgotten: of which message, since which"),

@@ -7,7 +7,7 @@ from h2o_chat.base.glyphs import MARKS, heads, held_bar
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.chat.memory.remembered_words import Held, Phrase, forgotten, remembered
+from h2o_chat.chat.memory.remembered_words import HeldWord, Phrase, forgotten, remembered
 from h2o_chat.tui.panel.gauge import STYLES
 from h2o_chat.tui.panel.lines import Line, chosen_at, clipped, muted, title, whole_words, window
 from h2o_chat.tui.widgets.theme import MUTED
@@ -49,7 +49,7 @@ def _nothing(memory: CacheView) -> str:
     return "no whole word: only what is new" if memory.evicted else "no words yet"
 
 
-def _words(memory: CacheView, held: list[Held], inner: int, rows: int) -> list[Line]:
+def _words(memory: CacheView, held: list[HeldWord], inner: int, rows: int) -> list[Line]:
     """A line a word: the word, the number of its message, how many heads hold it."""
     chosen = chosen_at([(one.word.first, one.word.last) for one in held], memory.cursor)
     shown = held[window(chosen, len(held), rows)]

@@ -3,13 +3,13 @@
 from textual.content import Content
 
 from h2o_chat.base.glyphs import MARKS, height, short
-from h2o_chat.chat.memory.survival import Lives, Step
+from h2o_chat.chat.memory.survival import Survival, SurvivalStep
 from h2o_chat.tui.widgets.theme import MUTED
 
 LABEL_CELLS = 7
 
 
-def draw(lives: Lives, width: int, rows: int) -> list[Content]:
+def draw(lives: Survival, width: int, rows: int) -> list[Content]:
     """The map, newest step last, and a line that names the ends of its columns."""
     if not lives.steps or rows < 2:
         return [Content.styled("no step yet" if rows >= 2 else "no room", MUTED)][:rows]
@@ -30,7 +30,7 @@ def _range(cell: int, cells: int, seen: int) -> tuple[int, int]:
     return first, max((cell + 1) * seen // cells, first + 1)
 
 
-def _mark(step: Step, width: int, first: int, end: int) -> str:
+def _mark(step: SurvivalStep, width: int, first: int, end: int) -> str:
     """The mark of a cell; blank where nothing had been said yet."""
     end = min(end, step.seen)
     if first >= end:

@@ -28,7 +28,7 @@ LABEL_CELLS = 28
 
 
 @dataclass(frozen=True)
-class Choice:
+class Completion:
     """A line of the menu."""
 
     begin: int
@@ -40,11 +40,11 @@ class Choice:
     """Nothing can follow: with enter it is sent at once."""
 
 
-def choices(before: str, themes: list[str]) -> list[Choice]:
+def choices(before: str, themes: list[str]) -> list[Completion]:
     """Completions of the text before the cursor; empty where there are none."""
     if commands := table.matching(before):
         return [
-            Choice(
+            Completion(
                 0,
                 f"/{one.name}" + (" " if one.arguments else ""),
                 f"/{one.name} {one.arguments}",
@@ -63,7 +63,7 @@ def choices(before: str, themes: list[str]) -> list[Choice]:
             "model": models(typed) if name == "model" else (),
         }.get(name, ())
         return [
-            Choice(len(before) - len(typed), one + (" " if name in ("set", "export") else ""), one)
+            Completion(len(before) - len(typed), one + (" " if name in ("set", "export") else ""), one)
             for one in known
             if one.startswith(typed) and typed not in known  # a name typed in full is sent by enter
         ]
@@ -79,12 +79,12 @@ def models(typed: str) -> list[str]:
         return []
 
 
-def _paths(begin: int, typed: str) -> list[Choice]:
+def _paths(begin: int, typed: str) -> list[Completion]:
     folder, _, start = typed.rpartition("/")
     where = folder + "/" if folder or typed.startswith("/") else "."
     prefix = typed[: len(typed) - len(start)]
     return [
-        Choice(begin, f"{prefix}{name}" + (" " if is_file else "/"), name if is_file else f"{name}/")
+        Completion(begin, f"{prefix}{name}" + (" " if is_file else "/"), name if is_file else f"{name}/")
         for is_file, name in sorted(_listed(where))
         if name.startswith(start) and (start or not name.startswith(".")) and " " not in name
     ]
@@ -133,7 +133,7 @@ class Menu(Static):
         super().__init__(id=id, markup=False)
         self.at = 0
 
-    def show(self, found: list[Choice]) -> None:
+    def show(self, found: list[Completion]) -> None:
         """Show these choices; none hides the menu."""
         self.display = bool(found)
         if not found:

@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.files.export import one_line, when
 from h2o_chat.store import Store, Summary
-from h2o_chat.tui.widgets.key_bar import Keys, typed_ahead
+from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
 from h2o_chat.tui.widgets.theme import MUTED
 
 SHOWN = 200
@@ -29,14 +29,14 @@ FIND = "words of a title or a message"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundConversation:
     """A conversation, and the place of the words in it if they are not in its title."""
 
     about: Summary
     snippet: str = ""
 
 
-def find(store: Store, words: str) -> list[Found]:
+def find(store: Store, words: str) -> list[FoundConversation]:
     """Conversations with all the words in the title, then those with a message that has them, newest first.
 
     Raises:
@@ -45,10 +45,10 @@ def find(store: Store, words: str) -> list[Found]:
     everything = {about.id: about for about in store.list()}
     wanted = words.lower().split()
     named = (about for about in everything.values() if all(word in about.title.lower() for word in wanted))
-    found = {about.id: Found(about) for about in named}
+    found = {about.id: FoundConversation(about) for about in named}
     for hit in store.search(words, HITS):
         if hit.conversation in everything:  # it may have been removed meanwhile
-            found.setdefault(hit.conversation, Found(everything[hit.conversation], hit.snippet))
+            found.setdefault(hit.conversation, FoundConversation(everything[hit.conversation], hit.snippet))
     return list(found.values())
 
 
@@ -84,13 +84,13 @@ class Conversations(ModalScreen[str | None]):
 
         number: int
         """Number of the search."""
-        found: list[Found]
+        found: list[FoundConversation]
         trouble: H2OChatError | None
 
     def __init__(self, store: Store, current: str | None, model: str) -> None:
         super().__init__()
         self._store, self._current, self._model = store, current, model
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, FoundConversation] = {}
         self._asking: Literal["find", "rename", "remove"] = "find"
         self._number = 0
         """Number of the newest search."""
@@ -106,7 +106,7 @@ class Conversations(ModalScreen[str | None]):
             with Horizontal(id="asking"):
                 yield Static("find", id="label", markup=False)
                 yield Input(placeholder=FIND, select_on_focus=False)
-        yield Keys()
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one("#box").border_title = "conversations"
@@ -128,7 +128,7 @@ class Conversations(ModalScreen[str | None]):
         number, words = self._number, self._input.value
 
         def work() -> None:
-            found: list[Found] = []
+            found: list[FoundConversation] = []
             trouble = None
             try:
                 if first:
@@ -160,7 +160,7 @@ class Conversations(ModalScreen[str | None]):
                 opens += f" · {more} more: type to find them"
             self._remark(opens if ids else "nothing found")
 
-    def _option(self, found: Found) -> Option:
+    def _option(self, found: FoundConversation) -> Option:
         about = found.about
         title = Content(one_line(about.title) or "no title").truncate(TITLE_CHARACTERS, ellipsis=True)
         facts = [when(about.updated), f"{about.messages:,} messages"]

@@ -19,7 +19,7 @@ from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.resolve import POCKET
 from h2o_chat.tui.pane.jobs import Done, Report, Text
 from h2o_chat.tui.prompt.prompt_box import PromptBox
-from h2o_chat.tui.prompt.prompt_history import History
+from h2o_chat.tui.prompt.prompt_history import PromptHistory
 from h2o_chat.tui.transcript.transcript import Transcript
 
 FILE = "first-minute"
@@ -108,8 +108,8 @@ def real_model(memory_bytes: int) -> tuple[str, str]:
     return what, f"{called()} -m {best.name}"
 
 
-class Offers:
-    """Offers in the first conversation with SmolLM2 or pocket.
+class FirstMinute:
+    """FirstMinute in the first conversation with SmolLM2 or pocket.
 
     Args:
         prompt: shows the offers and what is played.
@@ -123,7 +123,7 @@ class Offers:
         self,
         prompt: PromptBox,
         transcript: Transcript,
-        history: History | None,
+        history: PromptHistory | None,
         send: Callable[[str], bool],
         changed: Callable[[], None],
     ) -> None:
@@ -132,7 +132,7 @@ class Offers:
         self._send, self._changed = send, changed
         self._model = ""
         self._offers: list[Offer] = []
-        """Offers that were not sent, the next one first."""
+        """FirstMinute that were not sent, the next one first."""
         self._playing: list[str] = []
         """Messages of the small talk that follow by themselves."""
         self._between = False
@@ -237,7 +237,7 @@ class Offers:
         forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
         return f"{forgotten}; {what} was recalled. " if self._recalled else f"{forgotten}, {what} is not. "
 
-    # Offers
+    # FirstMinute
 
     def _show(self) -> None:
         if self._offers:

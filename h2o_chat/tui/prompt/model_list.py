@@ -22,12 +22,12 @@ from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.cached import repositories
 from h2o_chat.models.resolve import BUNDLED, POCKET
-from h2o_chat.tui.widgets.key_bar import Keys, typed_ahead
+from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
 from h2o_chat.tui.widgets.theme import MUTED
 
 
 @dataclass(frozen=True)
-class Row:
+class ModelRow:
     name: str
     """The name that opens it."""
     facts: str
@@ -35,32 +35,32 @@ class Row:
     """The facts say how much is to be fetched: whoever chooses it has agreed."""
 
 
-def rows(memory_bytes: int) -> Iterator[Row]:
+def rows(memory_bytes: int) -> Iterator[ModelRow]:
     """The models that are here, then those that can be had on a machine with so much memory.
 
     Raises:
         UsageError: the configuration, which may name models, cannot be read.
     """
     if smollm2.is_here():
-        yield Row(smollm2.NAME, f"here · {size(smollm2.place().stat().st_size)}")
+        yield ModelRow(smollm2.NAME, f"here · {size(smollm2.place().stat().st_size)}")
     if any(folder.is_dir() for folder in BUNDLED):
-        yield Row(POCKET, "here · comes with the program")
+        yield ModelRow(POCKET, "here · comes with the program")
     there = {one.repository: one for one in repositories()}
     for name, one in there.items():
-        yield Row(
+        yield ModelRow(
             name, f"here · {size(one.bytes)}" if one.folder else f"in part · {size(one.bytes)} are here"
         )
     for kept in ollama.kept():
-        yield Row(kept.name, f"here, ollama's · {size(kept.bytes)}")
+        yield ModelRow(kept.name, f"here, ollama's · {size(kept.bytes)}")
     for name, target in user_aliases().items():
-        yield Row(name, f"your own name for {target}")
+        yield ModelRow(name, f"your own name for {target}")
     for alias in ALIASES.values():
         if alias.repository in there:
             continue
         room = fits(alias, memory_bytes)
         facts = [alias.repository, f"{size(alias.bytes_16)} to fetch"]
         facts.append("does not fit" if room == "no" else f"fits in {room}")
-        yield Row(alias.name, " · ".join(facts + (["gated"] if alias.gated else [])), sized=True)
+        yield ModelRow(alias.name, " · ".join(facts + (["gated"] if alias.gated else [])), sized=True)
 
 
 class Models(ModalScreen[str | None]):
@@ -80,7 +80,7 @@ class Models(ModalScreen[str | None]):
         Binding("ctrl+c", "app.interrupt", show=False, priority=True),
     ]
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[ModelRow]) -> None:
         super().__init__()
         self._rows = rows
         self._found = rows
@@ -92,7 +92,7 @@ class Models(ModalScreen[str | None]):
             with Horizontal(id="asking"):
                 yield Static("model", id="label", markup=False)
                 yield Input(placeholder="a name, a folder or org/name")
-        yield Keys()
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one("#box").border_title = "models"
@@ -108,7 +108,7 @@ class Models(ModalScreen[str | None]):
         words = text.lower().split()
         self._found = [
             row for row in self._rows if all(word in f"{row.name} {row.facts}".lower() for word in words)
-        ] or [Row(text.strip(), "a folder, or org/name of the hub: fetched if it is there")]
+        ] or [ModelRow(text.strip(), "a folder, or org/name of the hub: fetched if it is there")]
         self._list.set_options(
             Option(Content.assemble((f"{one_line(row.name)}\n", "bold"), (one_line(row.facts), MUTED)))
             for row in self._found

@@ -7,7 +7,7 @@ from textual.widget import Widget
 
 from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands import table
-from h2o_chat.chat.files.attached import Reading, names_files
+from h2o_chat.chat.files.attached import AttachedFiles, names_files
 from h2o_chat.tui.prompt.editing import Editing
 from h2o_chat.tui.prompt.outgoing import Outgoing
 from h2o_chat.tui.widgets.theme import MUTED
@@ -43,7 +43,7 @@ class Outbox(Widget):
         return bool(self._waiting)
 
     @property
-    def files(self) -> Reading | None:
+    def files(self) -> AttachedFiles | None:
         """The files that the first message waits for."""
         return self._waiting[0].files if self._waiting else None
 
@@ -52,7 +52,7 @@ class Outbox(Widget):
         self._waiting.append(Outgoing(typed, edits))
         self._changed()
 
-    def due(self, read: Callable[[Reading], None]) -> tuple[Outgoing, str] | None:
+    def due(self, read: Callable[[AttachedFiles], None]) -> tuple[Outgoing, str] | None:
         """The message whose turn it is, taken from the queue, and its text; None where none is ready.
 
         Args:
@@ -65,7 +65,7 @@ class Outbox(Widget):
         assert isinstance(said, str), "commands do not wait"
         if not names_files(said):
             return self._take(0), said
-        first.files = Reading(said)
+        first.files = AttachedFiles(said)
         self._changed()
         read(first.files)
         return None

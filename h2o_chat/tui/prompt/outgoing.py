@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from h2o_chat.chat.files.attached import Reading
+from h2o_chat.chat.files.attached import AttachedFiles
 
 State = Literal["queued", "sent", "answering", "withdrawn"]
 """`queued`: it waits its turn, or for the files that it names. `sent`: its job runs. `answering`: it is part
@@ -20,7 +20,7 @@ class Outgoing:
     edits: int | None = None
     """Index of the message that it replaces; None: it is a new message."""
     state: State = "queued"
-    files: Reading | None = None
+    files: AttachedFiles | None = None
     """The files that it names, while they are read."""
     drawn: int | None = None
     """Index at which it was shown when enter was pressed, before anything was reported."""

@@ -11,9 +11,9 @@ from textual.widgets import TextArea
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.commands import table
-from h2o_chat.tui.prompt.completion_menu import Choice, Menu, choices
+from h2o_chat.tui.prompt.completion_menu import Completion, Menu, choices
 from h2o_chat.tui.prompt.external_editor import edited
-from h2o_chat.tui.prompt.prompt_history import History
+from h2o_chat.tui.prompt.prompt_history import PromptHistory
 
 NEW_LINE = ("shift+enter", "ctrl+j")
 """Two keys, because shift+enter does not reach every terminal."""
@@ -52,7 +52,11 @@ class PromptBox(TextArea):
     """Keys in the help that `_took` handles."""
 
     def __init__(
-        self, send: Callable[[str], bool], id: str, menu: Menu | None = None, history: History | None = None
+        self,
+        send: Callable[[str], bool],
+        id: str,
+        menu: Menu | None = None,
+        history: PromptHistory | None = None,
     ) -> None:
         """Args:
         send: takes a text that is more than blanks, and returns whether it was taken.
@@ -73,7 +77,7 @@ class PromptBox(TextArea):
         self._refused = ""
         """A command that failed: it is selected, though nobody has selected it."""
         self._menu = menu
-        self._history = history or History(None)
+        self._history = history or PromptHistory(None)
         self._take_offer: Callable[[], None] | None = None
         self._closed_for: str | None = None
         """The text for which the menu was closed."""
@@ -158,7 +162,7 @@ class PromptBox(TextArea):
                 return self._recall(self._history.newer(self.text))
         return False
 
-    def _chose(self, key: str, found: list[Choice]) -> bool:
+    def _chose(self, key: str, found: list[Completion]) -> bool:
         assert self._menu is not None
         at = min(self._menu.at, len(found) - 1)
         match key:
@@ -174,11 +178,11 @@ class PromptBox(TextArea):
                 self._complete(found[at], send=key == "enter")
         return True
 
-    def _typed_out(self, choice: Choice) -> bool:
+    def _typed_out(self, choice: Completion) -> bool:
         """Whether the choice is typed already, so that there is nothing to complete."""
         return self._before()[choice.begin :] == choice.text.strip()
 
-    def _complete(self, choice: Choice, send: bool) -> None:
+    def _complete(self, choice: Completion, send: bool) -> None:
         row, column = self.cursor_location
         start = column - (len(self._before()) - choice.begin)
         self.replace(choice.text, (row, start), (row, column))
@@ -211,7 +215,7 @@ class PromptBox(TextArea):
         row, column = self.cursor_location
         return self.document.get_line(row)[:column]
 
-    def _choices(self) -> list[Choice]:
+    def _choices(self) -> list[Completion]:
         if self._menu is None or self.text == self._closed_for:
             return []
         before = self._before()

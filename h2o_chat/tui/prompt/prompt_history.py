@@ -14,7 +14,7 @@ LIMIT_BYTES = 8 << 20
 """A longer file is not read: it is no history of ours."""
 
 
-class History:
+class PromptHistory:
     """The prompts, oldest first, and which of them stands in the box.
 
     Args:

@@ -14,7 +14,7 @@ from textual.widgets import Input, Select, Static
 from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands import settable
-from h2o_chat.tui.widgets.key_bar import Keys
+from h2o_chat.tui.widgets.key_bar import KeyBar
 
 HELP = {
     "temperature": "0: always the likeliest token",
@@ -126,7 +126,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
                         yield Static(name, classes="name", markup=False)
                         yield self._field(name)
                         yield Static(HELP[name], id=f"remark-{name}", classes="remark", markup=False)
-        yield Keys()
+        yield KeyBar()
 
     def _field(self, name: str) -> Widget:
         value = self._before[name]

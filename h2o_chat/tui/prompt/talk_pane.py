@@ -13,7 +13,7 @@ from h2o_chat.chat.commands import table
 from h2o_chat.chat.commands.surface import ChatLike
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.files.attached import Reading
+from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Said, Turn
 from h2o_chat.tui.pane.fill_transcript import show_marks
@@ -21,11 +21,11 @@ from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.completion_menu import Menu
 from h2o_chat.tui.prompt.editing import Editing
-from h2o_chat.tui.prompt.first_minute import Offers
+from h2o_chat.tui.prompt.first_minute import FirstMinute
 from h2o_chat.tui.prompt.outbox import Outbox
 from h2o_chat.tui.prompt.outgoing import Outgoing
 from h2o_chat.tui.prompt.prompt_box import PromptBox
-from h2o_chat.tui.prompt.prompt_history import History
+from h2o_chat.tui.prompt.prompt_history import PromptHistory
 
 STORE_S = 0.5
 """Between two tries to write what waits."""
@@ -85,7 +85,7 @@ class TalkPane(Pane):
         sampling: Sampling,
         memory: CacheView,
         acts: Mapping[str, Act],
-        history: History | None = None,
+        history: PromptHistory | None = None,
         opener_of: Callable[[str], OpenChat] | None = None,
     ) -> None:
         super().__init__(jobs)
@@ -101,7 +101,7 @@ class TalkPane(Pane):
         self.outbox = Outbox(self.editing, id="outbox")
         self.prompt.take_back = self.outbox.take_back
         self.current = Outgoing()
-        self.offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
+        self.offers = FirstMinute(self.prompt, self.transcript, history, self.send, self.write_hint)
 
     def entry(self) -> list[Widget]:
         return [Static("❯", id="sign", markup=False), self.prompt]
@@ -240,7 +240,7 @@ class TalkPane(Pane):
             "going back · esc stops",
         )
 
-    def files_read(self, files: Reading) -> None:
+    def files_read(self, files: AttachedFiles) -> None:
         if files is not self.outbox.files:
             return  # nobody waits for them any more
         if files.error:

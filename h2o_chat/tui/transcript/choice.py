@@ -9,7 +9,7 @@ from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window
 
 
-class Choice:
+class MessageChoice:
     """While something is chosen single letters are commands; otherwise they are text for the prompt.
 
     Args:

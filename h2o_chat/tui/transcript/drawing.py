@@ -14,7 +14,7 @@ from h2o_chat.base.glyphs import gauge
 from h2o_chat.base.safe import fit
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.tui.transcript.heat import Heat
-from h2o_chat.tui.transcript.message_body import Piece
+from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -32,10 +32,10 @@ class Canvas(Protocol):
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
         """The rows of a text, wrapped; each segment with the offset of its first character."""
 
-    def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
+    def dress(self, view: TurnView, piece: BodyPiece, line: int) -> Content:
         """The content of a piece with the styles of the moment; `line` is that of the title."""
 
-    def key(self, view: TurnView, piece: Piece) -> object:
+    def key(self, view: TurnView, piece: BodyPiece) -> object:
         """Changes whenever `dress` gives something else."""
 
 
@@ -62,7 +62,7 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
 def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
     """The title: the speaker, and how much of the message is held."""
     marks = (view.hold, view.marked, view.pinned, view.branch, view.remark)
-    key = (width, line, *marks, canvas.key(view, Piece(Content())))
+    key = (width, line, *marks, canvas.key(view, BodyPiece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
         caption = title(view, width - 1, canvas.heat.memory.caches)
         strips = canvas.draw(caption, width - 1)  # none where it is painted before it has room
@@ -98,7 +98,7 @@ def selected_text(view: TurnView, selection: Selection, line: int) -> str:
     return "\n".join(text[span[0] : None if span[1] < 0 else span[1]] for text, span in spans if span)
 
 
-def _rows(piece: Piece, strips: Sequence[Strip], line: int, width: int, ground: Style) -> list[Strip]:
+def _rows(piece: BodyPiece, strips: Sequence[Strip], line: int, width: int, ground: Style) -> list[Strip]:
     """The rows of a piece in full width, with offsets in lines of the whole text that begins at `line`."""
     rows, y = [], -1
     for strip in strips:

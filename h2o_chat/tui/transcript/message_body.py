@@ -26,7 +26,7 @@ FOLD_COLUMNS = 80
 
 
 @dataclass(eq=False)
-class Piece:
+class BodyPiece:
     """Part of a text, drawn as one."""
 
     content: Content
@@ -54,7 +54,7 @@ class Piece:
         return int(self.joint.count("\n") > 1)
 
 
-def placed(pieces: list[Piece]) -> list[Piece]:
+def placed(pieces: list[BodyPiece]) -> list[BodyPiece]:
     """The pieces with their places in the whole text."""
     x = y = 0
     for piece in pieces:
@@ -66,7 +66,7 @@ def placed(pieces: list[Piece]) -> list[Piece]:
     return pieces
 
 
-def joined(pieces: Sequence[Piece]) -> Content:
+def joined(pieces: Sequence[BodyPiece]) -> Content:
     """The whole text."""
     parts: list[Content | str] = []
     for piece in pieces:
@@ -74,7 +74,7 @@ def joined(pieces: Sequence[Piece]) -> Content:
     return Content.assemble(*parts)
 
 
-def plain(text: str, start: int = -1) -> list[Piece]:
+def plain(text: str, start: int = -1) -> list[BodyPiece]:
     """A typed text, cut at its lines.
 
     Args:
@@ -86,9 +86,9 @@ def plain(text: str, start: int = -1) -> list[Piece]:
         line = text.rfind("\n", at, at + LIVE_CHARS)
         word = text.rfind(" ", at, at + LIVE_CHARS)
         end, joint = (line, "\n") if line > at else (word, " ") if word > at else (at + LIVE_CHARS, "")
-        pieces.append(Piece(Content(show(text[at:end])), joint, start if start < 0 else start + at))
+        pieces.append(BodyPiece(Content(show(text[at:end])), joint, start if start < 0 else start + at))
         at = end + len(joint)
-    return [*pieces, Piece(Content(show(text[at:])), "", start if start < 0 else start + at)]
+    return [*pieces, BodyPiece(Content(show(text[at:])), "", start if start < 0 else start + at)]
 
 
 def fold_at(text: str) -> int:
@@ -110,7 +110,7 @@ class Growing:
     """Growing Markdown: settled pieces stay as they are drawn, only the end is drawn again."""
 
     def __init__(self) -> None:
-        self.pieces = [Piece(Content(CARET))]
+        self.pieces = [BodyPiece(Content(CARET))]
         self.begun = False
         """Whether anything was written."""
         self._source = ""
@@ -157,7 +157,7 @@ class Growing:
         return self._source[: self._reopened].startswith(("`", "~"))
 
     def _replace(self, content: Content) -> None:
-        self.pieces[-1] = Piece(content)
+        self.pieces[-1] = BodyPiece(content)
 
     def _grow(self, text: str) -> None:
         """Append to the source of the last piece; settle what is too long for one."""
@@ -169,22 +169,22 @@ class Growing:
     def _cut(self, cut: markdown.Cut) -> None:
         done = self._source[: cut.at]
         shown = self._render(done.removesuffix(" ") if cut.joint == " " else done)
-        self._settle(Piece(shown, cut.joint))
+        self._settle(BodyPiece(shown, cut.joint))
         self._blocks += len(markdown.code_blocks(done)) - self._in_code
         self._frozen += cut.at - self._reopened
         self._reopened = len(cut.reopen)
         self._source = cut.reopen + self._source[cut.at :]
 
-    def _settle(self, piece: Piece) -> None:
+    def _settle(self, piece: BodyPiece) -> None:
         """Add a piece before the last one; running words stay in one piece."""
         above = self.pieces[-2] if len(self.pieces) > 1 else None
         if above and "\n" not in above.joint and len(above.content) < SETTLED_CHARS:
-            piece = Piece(above.content + above.joint + piece.content, piece.joint)
+            piece = BodyPiece(above.content + above.joint + piece.content, piece.joint)
             self.pieces.pop(-2)
         self.pieces.insert(-1, piece)
 
 
-def whole(source: str, below: Content, room: int) -> list[Piece]:
+def whole(source: str, below: Content, room: int) -> list[BodyPiece]:
     """A Markdown text that has ended.
 
     Args:

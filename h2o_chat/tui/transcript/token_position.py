@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from h2o_chat.tui.transcript.drawing import Canvas, offset
-from h2o_chat.tui.transcript.message_body import Piece
+from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 
 
@@ -54,7 +54,7 @@ def character(view: TurnView, row: int, column: int, width: int, canvas: Canvas)
     return piece.start + start + number if number < len(shown) else None
 
 
-def _wrapped(piece: Piece, width: int, canvas: Canvas) -> list[tuple[int, str]]:
+def _wrapped(piece: BodyPiece, width: int, canvas: Canvas) -> list[tuple[int, str]]:
     """(first character, shown text) of each row of a piece."""
     content = piece.content.without_spans
     strips: Sequence[Strip] = canvas.draw(content, max(width - INDENT - 1, 1))

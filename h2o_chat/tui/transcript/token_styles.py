@@ -6,14 +6,14 @@ from textual.style import Style
 
 from h2o_chat.base.glyphs import heads
 from h2o_chat.tui.transcript.heat import Heat
-from h2o_chat.tui.transcript.message_body import Piece
+from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 
 CURSOR = "reverse bold underline"
 
 
-def dressed(view: TurnView, piece: Piece, heat: Heat, finder: Finder, width: int) -> Content:
+def dressed(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, width: int) -> Content:
     """A piece with the styles of the moment; its length and its rows stay the same.
 
     Args:
@@ -49,7 +49,7 @@ def fold_line(view: TurnView, heat: Heat) -> str:
     return f"… ⋮ {what} folded{held} · a click unfolds"
 
 
-def _before(view: TurnView, piece: Piece) -> int:
+def _before(view: TurnView, piece: BodyPiece) -> int:
     """Number of characters of a message that are shown before a piece."""
     at = 0
     for one in view.pieces:
@@ -59,7 +59,7 @@ def _before(view: TurnView, piece: Piece) -> int:
     return at
 
 
-def selected(piece: Piece, content: Content, selection: Selection, line: int, style: Style) -> Content:
+def selected(piece: BodyPiece, content: Content, selection: Selection, line: int, style: Style) -> Content:
     """Content with the selected part styled; the text of the message begins at `line`."""
     at = 0
     for number, text in enumerate(content.plain.split("\n")):

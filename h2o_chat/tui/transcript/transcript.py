@@ -13,12 +13,12 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
-from h2o_chat.tui.transcript.choice import Choice, offers
+from h2o_chat.tui.transcript.choice import MessageChoice, offers
 from h2o_chat.tui.transcript.drawing import draw_row, selected_text
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.inspector import Inspector
 from h2o_chat.tui.transcript.markdown import CODE, code_blocks
-from h2o_chat.tui.transcript.message_body import Piece
+from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.page import Page
 from h2o_chat.tui.transcript.text_search import Finder
@@ -72,7 +72,7 @@ class Transcript(ScrollView, can_focus=True):
         self.window = Window(self, self.page, self.refresh_changed)
         self.messages = Messages(self.window, self.heat, self.finder)
         self.inspector = Inspector(self.messages, self.window, self, self._point)
-        self.choice = Choice(self.messages, self.window, self.inspector, self._chosen)
+        self.choice = MessageChoice(self.messages, self.window, self.inspector, self._chosen)
         self.needs_choice = False
         """Letters are commands only while something is chosen: there is a prompt to type them into."""
         self._shown: dict[int, Strip] = {}
@@ -259,7 +259,7 @@ class Transcript(ScrollView, can_focus=True):
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
         return Visual.to_strips(self, content, width, None, self.visual_style, apply_selection=False)
 
-    def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
+    def dress(self, view: TurnView, piece: BodyPiece, line: int) -> Content:
         content = dressed(view, piece, self.heat, self.finder, self.page.width)
         selection = self.text_selection
         if selection is not None:
@@ -267,7 +267,7 @@ class Transcript(ScrollView, can_focus=True):
             content = selected(piece, content, selection, line + 1, style)
         return content
 
-    def key(self, view: TurnView, piece: Piece) -> object:
+    def key(self, view: TurnView, piece: BodyPiece) -> object:
         warm = piece.start >= 0 or piece.fold
         heat = (self.heat.version, self.heat.memory.cursor) if warm else None
         return self._epoch, heat, self.finder.version

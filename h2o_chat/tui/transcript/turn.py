@@ -7,7 +7,16 @@ from textual.strip import Strip
 
 from h2o_chat.base.safe import safe_text
 from h2o_chat.tui.transcript.finish_line import below
-from h2o_chat.tui.transcript.message_body import CARET, Growing, Piece, fold_at, joined, placed, plain, whole
+from h2o_chat.tui.transcript.message_body import (
+    CARET,
+    BodyPiece,
+    Growing,
+    fold_at,
+    joined,
+    placed,
+    plain,
+    whole,
+)
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.thought import divide
 from h2o_chat.tui.widgets.theme import MUTED
@@ -61,14 +70,14 @@ class TurnView:
         self.thinks = False
         """The prompt has opened a block of thought."""
         self.thought_shown = False
-        self._written: list[Piece] | None = None
+        self._written: list[BodyPiece] | None = None
         """The pieces of an answer as they were drawn while it was written."""
         self._cut_for = 0
         """The width for which they were cut."""
         self._room = 0
         """The width for which tables were drawn."""
         self._given = body if isinstance(body, Content) else None
-        self._pieces: list[Piece] | None = None
+        self._pieces: list[BodyPiece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
         """(width, row at which each piece begins, then the row behind them)."""
         self.drawn_title: tuple[object, Strip] | None = None
@@ -89,7 +98,7 @@ class TurnView:
         return joined(self._build(raw=False, folded=False))
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[BodyPiece]:
         if self._pieces is None:
             self._pieces = placed(self._build(self.raw and self.tokens is not None, self.folded))
         return self._pieces
@@ -117,9 +126,9 @@ class TurnView:
         self.folded = not self.folded
         self.kept_open = not self.folded or None
 
-    def _build(self, raw: bool, folded: bool) -> list[Piece]:
+    def _build(self, raw: bool, folded: bool) -> list[BodyPiece]:
         if self._given is not None:
-            return [Piece(self._given)]
+            return [BodyPiece(self._given)]
         end = self.folds if folded else len(self.source)
         if raw:
             pieces = self._raw_pieces(end)
@@ -129,10 +138,10 @@ class TurnView:
             pieces = self._answer(self.source[:end])
         if end < len(self.source):
             pieces[-1].joint = "\n"
-            pieces.append(Piece(Content("…"), fold=True))
+            pieces.append(BodyPiece(Content("…"), fold=True))
         return pieces
 
-    def _raw_pieces(self, end: int) -> list[Piece]:
+    def _raw_pieces(self, end: int) -> list[BodyPiece]:
         assert self.tokens is not None
         start, stop = self.tokens.own(self.source)
         last = Content(CARET) if self.growing else below(self.finish)
@@ -141,10 +150,10 @@ class TurnView:
             pieces[-1].content += last
         elif last and end == len(self.source):
             pieces[-1].joint = "\n"
-            pieces.append(Piece(last))
+            pieces.append(BodyPiece(last))
         return pieces
 
-    def _answer(self, source: str) -> list[Piece]:
+    def _answer(self, source: str) -> list[BodyPiece]:
         thought, answer = divide(source, begun=self.thinks)
         pieces = self._written
         if self.growing:
@@ -160,7 +169,7 @@ class TurnView:
         head = Content.styled(line, f"italic {MUTED}")
         if self.thought_shown:
             head = Content.assemble(head, "\n", (safe_text(thought), f"italic {MUTED}"))
-        return [Piece(head, "\n\n"), *pieces]
+        return [BodyPiece(head, "\n\n"), *pieces]
 
     def show(self, body: Content) -> None:
         self._given = body
@@ -240,7 +249,7 @@ class TurnView:
         """Whether its height in this width is known."""
         return self._layout[0] == width
 
-    def at(self, row: int, width: int) -> tuple[Piece | None, int]:
+    def at(self, row: int, width: int) -> tuple[BodyPiece | None, int]:
         """The piece that a row shows, and its row in that; None for the title or the empty row."""
         self.rows(width)
         starts = self._layout[1]

@@ -13,7 +13,7 @@ PADDING_CELLS = 3
 """Columns around a key and its name."""
 
 
-class Keys(Footer):
+class KeyBar(Footer):
     """Textual's footer, which would cut off the last key, or hide it under that of the palette."""
 
     _room = 0

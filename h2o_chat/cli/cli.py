@@ -20,8 +20,7 @@ from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings, data_folder
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command, models_command, sessions_command
 from h2o_chat.cli.bench_commands import bench
-from h2o_chat.cli.commands import FetchYes, asking
-from h2o_chat.cli.default_model import with_model
+from h2o_chat.cli.commands import FetchYes, asking, with_model
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
@@ -210,7 +209,7 @@ def screen(
         from h2o_chat.remote.engine_here import engine_here
         from h2o_chat.tui import leaving
         from h2o_chat.tui.chat_app import ChatApp
-        from h2o_chat.tui.terminal_watch import leave_with_the_terminal
+        from h2o_chat.tui.leaving import leave_with_the_terminal
 
         recorder = Recorder(record) if record else None
         if recorder:

@@ -1,13 +1,15 @@
 """Helpers of the commands without a screen."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from h2o_chat.base.errors import ExitCode, ModelError, UsageError
-from h2o_chat.cli.run import ending
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ExitCode, ModelError, UsageError, name_of
+from h2o_chat.cli.run import ending, say
 from h2o_chat.models.hub import Agree
 from h2o_chat.models.obtain import ASK_FROM_BYTES, size, to_be_fetched
 
@@ -57,3 +59,23 @@ def asking(yes: bool) -> Agree:
             raise ModelError(f"{repository} was not fetched.", "Without -m another one answers.")
 
     return agree
+
+
+def with_model(settings: Settings, asked: Collection[str], folder: Path, *, said: bool = True) -> Settings:
+    """The settings with a model; where none was asked for, stderr says which one it is.
+
+    Args:
+        asked: settings on the command line, or of the stored conversation.
+        folder: the data folder; its newest conversation has the model used last.
+        said: stderr says it.
+    """
+    if "model" in asked:
+        return settings
+    from h2o_chat.chat.conversation.opening import choose_unnamed
+
+    what = f"{settings.model}, as configured"
+    if settings.model is None:
+        settings, what = choose_unnamed(settings, folder)
+    if said:
+        say(f"h2o-chat: no model was named: {name_of(what)}")
+    return settings

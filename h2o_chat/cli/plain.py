@@ -13,9 +13,8 @@ from h2o_chat.chat.commands.surface import Job, Opened
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.greeting import greeting
-from h2o_chat.chat.conversation.message import numbered
+from h2o_chat.chat.conversation.message import numbered, words
 from h2o_chat.chat.conversation.opening import Opener
-from h2o_chat.chat.conversation.reading_progress import words
 from h2o_chat.chat.conversation.release import leave
 from h2o_chat.chat.files.attached import names_files, with_files
 from h2o_chat.chat.files.export import MARKS, one_line, when

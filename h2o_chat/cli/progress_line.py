@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from h2o_chat.chat.conversation.reading_progress import words
+from h2o_chat.chat.conversation.message import words
 from h2o_chat.events.events import CacheState, Event, ReadSoFar
 
 

@@ -54,10 +54,10 @@ def _replay(file: Path, speed: float) -> ExitCode:
     from h2o_chat.base.config import Sampling, Settings
     from h2o_chat.tui import leaving
     from h2o_chat.tui.chat_app import ChatApp
+    from h2o_chat.tui.leaving import leave_with_the_terminal
     from h2o_chat.tui.pane.jobs import Jobs
     from h2o_chat.tui.player import Pace, Player
     from h2o_chat.tui.replay import ReplayPane
-    from h2o_chat.tui.terminal_watch import leave_with_the_terminal
 
     player = Player(chain([first], events), Pace(speed))
     pane = ReplayPane(Jobs(), player, file.name)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError, name_of, written_out
 from h2o_chat.base.progress import Progress, Seldom, progress_bar
-from h2o_chat.chat.conversation.reading_progress import about
+from h2o_chat.chat.conversation.message import about
 from h2o_chat.chat.files.batch_lines import SHOWN, BatchLine, read_jobs, request_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
 from h2o_chat.chat.templates.chat_template import Template, choose

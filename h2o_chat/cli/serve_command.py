@@ -19,8 +19,7 @@ from h2o_chat.base.config import Sampling, Settings, data_folder
 from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.recall.recall import WITHOUT
-from h2o_chat.cli.commands import FetchYes, asking
-from h2o_chat.cli.default_model import with_model
+from h2o_chat.cli.commands import FetchYes, asking, with_model
 from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import ending, note_session
 from h2o_chat.models.hub import stay_offline

@@ -21,9 +21,9 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.engine.answer import Answer, ms_since
+from h2o_chat.engine.engine import reliving
 from h2o_chat.engine.generation import prompt_read
 from h2o_chat.engine.request import BatchReport, Request
-from h2o_chat.engine.reread import reliving
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.row_capacity import READERS, rows_for
 from h2o_chat.engine.runner import Runner, cache_for

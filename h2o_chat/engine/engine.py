@@ -1,13 +1,13 @@
 """A conversation with a runner of its own: `Engine.generate(...)` yields events."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.engine import generation
 from h2o_chat.engine.diversion import EarlierAnswer
-from h2o_chat.engine.reread import reliving
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import Event
@@ -83,3 +83,38 @@ class Engine(Row):
     def close(self) -> None:
         """Free the memory of the conversation; the engine is not used any more."""
         self.reset()
+
+
+def reliving(
+    row: Row, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool] = never
+) -> Generator[int, None, bool]:
+    """Feeds a message again: a prompt as it was read, an answer up to its last token, which waits.
+
+    Yields the number of tokens fed after each call of the model.
+
+    Args:
+        exact: an answer token by token, as it was generated; else in chunks, which is faster and gives
+            another cache.
+
+    Returns:
+        Whether it was fed to its end; False if it was cancelled.
+
+    Raises:
+        UsageError: a token that this model does not have: it was said with another model.
+    """
+    known = row.runner.loaded.sizes.vocabulary
+    if ids and not 0 <= min(ids) <= max(ids) < known:
+        raise UsageError(
+            f"The conversation holds the token {max(ids):,}, and {row.session.model} knows {known:,}:"
+            " it was held with another model of that name.",
+            "Resume it with the folder it was held with, or export it and import it as a new one.",
+        )
+    whole, last = (ids[:-1], tuple(ids[-1:])) if answer else (ids, ())
+    of, fed = len(row.pending) + len(whole), 0
+    if whole:
+        for fed, _ in row.feeding(whole, cancel, 1 if answer and exact else 0, prompt=not answer):
+            yield fed
+        if fed < of:
+            return False
+    row.pending = (*row.pending, *last)
+    return True

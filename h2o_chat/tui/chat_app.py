@@ -9,12 +9,15 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, cast
 
+from textual._compositor import Compositor
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Event, Resize
 from textual.filter import Monochrome, NoColor
+from textual.geometry import Region
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widget import Widget
 
 from h2o_chat.base.config import Sampling, Settings
@@ -37,7 +40,6 @@ from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import SidePanels
 from h2o_chat.tui.transcript.transcript import Transcript
-from h2o_chat.tui.widgets.compositor import PartialCompositor
 from h2o_chat.tui.widgets.divider import Divider
 from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.pointing import CodeClicked, Pointed
@@ -120,10 +122,10 @@ class ChatApp(App[None], inherit_bindings=False):
         self._memory = CacheView()
         jobs = Jobs(recorder)
         self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, PromptHistory(folder), opener_of)
-        self._home = KeyRouting(self, self.pane) if isinstance(self.pane, TalkPane) else None
+        self._key_routing = KeyRouting(self, self.pane) if isinstance(self.pane, TalkPane) else None
         self.transcript.heat.memory = self._memory
         self._first = settings.model or find(None).name
-        self._beside, self._interrupted = SidePanels(self._memory), float("-inf")
+        self._side_panels, self._interrupted = SidePanels(self._memory), float("-inf")
 
     @property
     def chat(self) -> ChatLike | None:
@@ -150,12 +152,12 @@ class ChatApp(App[None], inherit_bindings=False):
         return self.query_one(PromptBox)
 
     def compose(self) -> ComposeResult:
-        yield self._beside.status
+        yield self._side_panels.status
         with Horizontal(id="middle"):
             yield self.pane
-            yield self._beside.panel
-        yield self._beside.line
-        yield self._beside.strip
+            yield self._side_panels.panel
+        yield self._side_panels.line
+        yield self._side_panels.strip
         yield KeyBar()
 
     def get_default_screen(self) -> Screen[None]:
@@ -190,8 +192,8 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
         self.jobs.cancel()  # the answer so far is kept
-        if self._home:
-            self._home.keep()
+        if self._key_routing:
+            self._key_routing.keep()
         if self.deadline:
             self.deadline.begin(self.exit_code)
         super().exit(*args, **kwargs)
@@ -204,13 +206,13 @@ class ChatApp(App[None], inherit_bindings=False):
     # Reports of the threads
 
     def _drain(self) -> None:
-        if not self._beside.status.is_attached:
+        if not self._side_panels.status.is_attached:
             return  # the screen is being taken down; nobody would see it
         reports = list(self.jobs.drain())
         for report in reports:
             self._take(report)
-        if reports or (self._beside.behind and not self.busy):
-            self._beside.refresh(busy=self.busy and not self.pane.is_reading)
+        if reports or (self._side_panels.behind and not self.busy):
+            self._side_panels.refresh(busy=self.busy and not self.pane.is_reading)
         beside_engine = self.busy and isinstance(self.chat, Chat)
         self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 
@@ -233,12 +235,12 @@ class ChatApp(App[None], inherit_bindings=False):
         if action == "stop":
             return self.pane.stoppable
         if action == "home":
-            return self._home is not None and self._home.away
+            return self._key_routing is not None and self._key_routing.away
         return super().check_action(action, parameters)
 
     async def on_event(self, event: Event) -> None:
         """Lead typed text to the prompt, wherever the keyboard is."""
-        if self._home is None or not await self._home.took(event):
+        if self._key_routing is None or not await self._key_routing.took(event):
             await super().on_event(event)
 
     def action_home(self) -> None:
@@ -254,7 +256,7 @@ class ChatApp(App[None], inherit_bindings=False):
         elif selected := self.pane.selected_text or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
-        elif self._home and not self.pane.stoppable and self._home.put_aside():
+        elif self._key_routing and not self.pane.stoppable and self._key_routing.put_aside():
             self.divider.say("cleared · up brings it back")
         else:
             self._interrupted = monotonic()
@@ -264,14 +266,14 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def action_toggle_panel(self) -> None:
         """Beside the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
-        self._beside.toggle_panel()
+        self._side_panels.toggle_panel()
         self._watch()
 
     def action_help(self) -> None:
         talks = isinstance(self.pane, TalkPane)
         places: list[tuple[str, object]] = [("the prompt", self.prompt)] if talks else []
         places += [("everywhere", self), ("the conversation", self.pane), ("the transcript", self.transcript)]
-        places += [("the memory panel", self._beside.panel), ("the strip", self._beside.strip)]
+        places += [("the memory panel", self._side_panels.panel), ("the strip", self._side_panels.strip)]
         self.push_screen(Help(places, commands=talks))
 
     action_command_palette = palette.show_commands
@@ -286,7 +288,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.call_next(self.refresh_bindings)
         self._memory.cursor = message.position
         self.pane.pointed()
-        self._beside.refresh(moved=True)
+        self._side_panels.refresh(moved=True)
         position = message.position if message.follow else None
         if position is not None and not self.transcript.inspector.show_place(position):
             self.divider.say("that message is not shown here")
@@ -297,10 +299,25 @@ class ChatApp(App[None], inherit_bindings=False):
     # Layout
 
     def on_resize(self, event: Resize) -> None:
-        self._beside.fold(event.size)
+        self._side_panels.fold(event.size)
         self._watch()
 
     def _watch(self) -> None:
         """Collect what only the panel shows while it is visible or recorded, and not otherwise."""
         if isinstance(self.chat, Chat):
-            self.chat.watch(self._beside.wanted or self.jobs.recording)
+            self.chat.watch(self._side_panels.wanted or self.jobs.recording)
+
+
+class PartialCompositor(Compositor):
+    """Asks only the widgets that are drawn, and only for the rows that are.
+
+    Textual's own (8.2.8) asks every visible widget for all its rows, though one is drawn: 2 ms of a frame,
+    taken from the engine's thread, which shares the interpreter.
+    """
+
+    def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        crop = crop or self.size.region
+        rows = Region(0, crop.y, self.size.width, crop.height)
+        for widget, (region, clip) in self.visible_widgets.items():
+            if region.overlaps(crop) and (shown := region.intersection(clip).intersection(rows)):
+                yield region, clip.intersection(rows), widget.render_lines(shown.translate(-region.offset))

@@ -8,8 +8,10 @@ this process ends at once.
 
 import asyncio
 import os
+import select
 import signal
 import sys
+import threading
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -99,3 +101,28 @@ class _Terminal:
         if sys.platform != "win32" and self.in_use and self._attributes is not None:
             termios.tcsetattr(0, termios.TCSANOW, self._attributes)
             os.write(1, _SHOWN_AGAIN.encode())
+
+
+def leave_with_the_terminal(in_browser: bool = False) -> None:
+    """Sends SIGHUP to this process when the terminal goes away; what it still writes goes nowhere.
+
+    Args:
+        in_browser: the terminal is a pair of pipes, whose other ends the server has.
+    """
+    if not hasattr(select, "poll"):  # Windows, where a window that is closed ends its programs
+        return
+    ends = [descriptor for descriptor in (0, 1, 2) if in_browser or os.isatty(descriptor)]
+    if ends:
+        threading.Thread(target=_wait, args=(ends,), name="terminal", daemon=True).start()
+
+
+def _wait(ends: list[int]) -> None:
+    poll = select.poll()
+    poll.register(ends[0], 0)  # a hang-up is always told
+    while not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll()):
+        pass
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in ends:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    os.kill(os.getpid(), signal.SIGHUP)

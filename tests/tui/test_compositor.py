@@ -10,7 +10,7 @@ from test_replay import replaying
 from textual._compositor import Compositor
 from textual.geometry import Region
 
-from h2o_chat.tui.widgets.compositor import PartialCompositor
+from h2o_chat.tui.chat_app import PartialCompositor
 
 RECORDING = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))[0]
 CROPS = [

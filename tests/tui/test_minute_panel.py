@@ -164,7 +164,7 @@ async def test_around_the_chat_too_words_come_first(size: tuple[int, int]) -> No
         assert "what the model still remembers" in page or size != WIDE
         assert memory.tok_s is not None
         memory.answering = True  # as while an answer is made
-        screen.app._beside.status.refresh()
+        screen.app._side_panels.status.refresh()
         await screen.pilot.pause()
         assert "tok/s" in screen.lines()[0]
 

@@ -25,7 +25,7 @@ from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.player import UNSAID, Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.transcript.finish_line import FINISHES
+from h2o_chat.tui.transcript.turn import FINISHES
 
 TURNS = "Hi, my name is Flora.\n---\nMy locker code is K7Q2.\n---\nWhat is my locker code?\n"
 

@@ -15,8 +15,8 @@ from h2o_chat.base.errors import ExitCode
 from h2o_chat.tui.panel.memory_line import MemoryLine
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.transcript.finish_line import FINISHES
 from h2o_chat.tui.transcript.message_body import CARET
+from h2o_chat.tui.transcript.turn import FINISHES
 
 Drive = Callable[..., Any]
 LONG = Sampling(max_tokens=None, ignore_eos=True)

@@ -12,13 +12,13 @@ from test_replay import SESSION, ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.chat.memory.survival import COLUMNS, STEPS, Survival
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.panel import details, evictions, headmap, loss_history, overview, ranks, survival_map
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
-from h2o_chat.tui.panel.survival_map import COLUMNS, STEPS, Lives
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_the_last_row_of_the_survival_map_is_what_is_held(memory: CacheView) -> 
 
 
 def test_a_million_tokens_leave_a_small_history() -> None:
-    history = Lives()
+    history = Survival()
     for seen in range(16, 1_000_000, 160):
         history.add(seen, {0: 1.0, seen // 2: 0.5, seen - 1: 1.0})
     assert len(history.steps) <= STEPS + 1

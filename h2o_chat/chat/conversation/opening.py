@@ -12,7 +12,7 @@ from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
-from h2o_chat.chat.conversation.reading_progress import words
+from h2o_chat.chat.conversation.message import words
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models import smollm2
 from h2o_chat.models.gguf import is_gguf

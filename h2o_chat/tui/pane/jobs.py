@@ -16,7 +16,7 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands.surface import ChatLike, Job, Opened
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.reading_progress import words
+from h2o_chat.chat.conversation.message import words
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import Error, Event, ReadSoFar, Token
 from h2o_chat.events.recorder import Recorder

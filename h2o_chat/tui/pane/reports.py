@@ -1,12 +1,16 @@
 """Shows the reports of the thread: one case for each."""
 
+import tempfile
+from pathlib import Path
+
+from platformdirs import user_log_path
+
 from h2o_chat.chat.commands.surface import Opened
-from h2o_chat.chat.conversation.reading_progress import words
+from h2o_chat.chat.conversation.message import words
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.tui.pane import jobs
-from h2o_chat.tui.pane.crash import save_trace
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.transcript.drawing import recalled_from
 
@@ -83,3 +87,18 @@ def _stage(stage: jobs.Stage, pane: Pane) -> None:
             pane.app.refresh_bindings()
     elif stage.share is not None:
         pane.divider.doing(f"{stage.name}{pane.STOP}")
+
+
+def save_trace(trace: str) -> Path:
+    """Writes a traceback to the log folder of the user, or to the temporary one; returns the file."""
+    for folder in (user_log_path("h2o-chat"), Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=folder, prefix="h2o-chat-bug-", suffix=".log", delete=False, encoding="utf-8"
+            ) as file:
+                file.write(trace)
+                return Path(file.name)
+        except OSError:
+            continue
+    raise OSError("no folder to write a traceback to")

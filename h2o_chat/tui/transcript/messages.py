@@ -9,9 +9,9 @@ from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.spans import texts_of
 from h2o_chat.events.events import Prompt, Token, Turn
 from h2o_chat.tui.transcript.heat import Heat
+from h2o_chat.tui.transcript.message_body import OPEN
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.text_search import Finder
-from h2o_chat.tui.transcript.thought import OPEN
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window
 

@@ -14,7 +14,7 @@ from textual.style import Style
 from textual.visual import Visual
 
 from h2o_chat.tui.transcript.choice import MessageChoice, offers
-from h2o_chat.tui.transcript.drawing import draw_row, selected_text
+from h2o_chat.tui.transcript.drawing import draw_row, selected_text, spot
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.inspector import Inspector
 from h2o_chat.tui.transcript.markdown import CODE, code_blocks
@@ -22,7 +22,6 @@ from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.page import Page
 from h2o_chat.tui.transcript.text_search import Finder
-from h2o_chat.tui.transcript.token_position import spot
 from h2o_chat.tui.transcript.token_styles import dressed, selected
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window

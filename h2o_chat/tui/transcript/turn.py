@@ -6,11 +6,11 @@ from textual.content import Content
 from textual.strip import Strip
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.tui.transcript.finish_line import below
 from h2o_chat.tui.transcript.message_body import (
     CARET,
     BodyPiece,
     Growing,
+    divide,
     fold_at,
     joined,
     placed,
@@ -18,7 +18,6 @@ from h2o_chat.tui.transcript.message_body import (
     whole,
 )
 from h2o_chat.tui.transcript.shown_tokens import Tokens
-from h2o_chat.tui.transcript.thought import divide
 from h2o_chat.tui.widgets.theme import MUTED
 
 INDENT = 2
@@ -262,3 +261,17 @@ class TurnView:
         """The row at which each piece begins; then the row behind them."""
         self.rows(width)
         return self._layout[1]
+
+
+FINISHES = {
+    "stopped": "stopped here; what was said is kept",
+    "length": "cut at the token limit",
+    "error": "broken off by an error",
+    "interrupted": "broken off: the program was killed here",
+}
+"""The text of that line, by finish."""
+
+
+def below(finish: str | None) -> Content:
+    """The line; empty for an answer that ended by itself."""
+    return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}") if finish in FINISHES else Content()

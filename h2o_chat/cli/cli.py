@@ -203,7 +203,7 @@ def screen(
         from h2o_chat.chat.conversation.chat import Chat
         from h2o_chat.chat.conversation.greeting import first_budget
         from h2o_chat.chat.conversation.opening import opener, opener_of
-        from h2o_chat.chat.conversation.release import leave
+        from h2o_chat.chat.conversation.release import release_chat
         from h2o_chat.events.recorder import Recorder
         from h2o_chat.remote.engine_apart import engine_apart
         from h2o_chat.remote.engine_here import engine_here
@@ -232,7 +232,7 @@ def screen(
         if recorder:
             recorder.end()
         if isinstance(screen.chat, Chat):
-            leave(screen.chat, say=not in_browser)
+            release_chat(screen.chat, say=not in_browser)
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
     code = ending(work)
@@ -243,7 +243,6 @@ def screen(
 def _plain(
     settings: Settings, sampling: Sampling, named: set[str], kept: "ConversationPlace", record: Path | None
 ) -> ExitCode:
-    """The chat line by line."""
     from h2o_chat.chat.conversation.opening import opener, opener_of
     from h2o_chat.cli import plain
     from h2o_chat.events.recorder import Recorder

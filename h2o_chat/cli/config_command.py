@@ -156,7 +156,6 @@ def _show(as_json: bool) -> None:
 
 
 def _shown(value: Any) -> str:
-    """The value as in the file, harmless for a terminal."""
     from h2o_chat.base.safe import safe_text
 
     if value is None:

@@ -60,7 +60,6 @@ def _label(name: str) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
-    """A value for people."""
     if name.endswith("_bytes"):
         return size(value)
     if isinstance(value, bool):

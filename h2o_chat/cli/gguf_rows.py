@@ -38,7 +38,6 @@ def template_of(file: Path) -> str:
 
 
 def _licence(model: ollama.Kept) -> str:
-    """The first line of a licence."""
     lines = ollama.text_of(model.blob("license")).split("\n")
     return next((name_of(line.strip())[:_SHOWN] for line in lines if line.strip()), "")
 

@@ -13,13 +13,14 @@ from h2o_chat.chat.commands.surface import Job, Opened
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.greeting import greeting
-from h2o_chat.chat.conversation.message import numbered, words
+from h2o_chat.chat.conversation.message import numbered, progress_words
 from h2o_chat.chat.conversation.opening import Opener
-from h2o_chat.chat.conversation.release import leave
+from h2o_chat.chat.conversation.release import release_chat
 from h2o_chat.chat.files.attached import names_files, with_files
 from h2o_chat.chat.files.export import MARKS, one_line, when
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.cli.plain_lines import HOW, Lines, SignalEnd, Signals, nobody_reads
+from h2o_chat.cli.plain_lines import HOW, Lines, SignalEnd, Signals
+from h2o_chat.cli.run import discard_stdout
 from h2o_chat.events.events import Error, Event, Note, ReadSoFar, Said, Token, Turn
 from h2o_chat.events.recorder import Recorder
 
@@ -240,7 +241,7 @@ class PlainChat:
         """Write the progress of reading, now and then."""
         if time.monotonic() - self._said_at >= SAY_S:
             self._said_at = time.monotonic()
-            self.lines.say(f"reading {words(so_far)} · ctrl+c stops")
+            self.lines.say(f"reading {progress_words(so_far)} · ctrl+c stops")
 
     def opened(self, chat: Chat, rebuilt: bool = False) -> None:
         """Go on with another conversation, or with another cache for this one."""
@@ -311,9 +312,9 @@ def run(
             code = talk.converse()
     except BrokenPipeError:
         code = ExitCode.OK
-        nobody_reads()
+        discard_stdout()
     finally:
-        leave(talk.chat, say=True)
+        release_chat(talk.chat, say=True)
         if recorder:
             recorder.end()
     return code

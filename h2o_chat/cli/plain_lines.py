@@ -1,6 +1,5 @@
 """Input and output of the plain chat: lines, no cursor movement, no colour, no escape sequences."""
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -131,10 +130,3 @@ class Lines:
 
     def error(self, message: str, hint: str = "") -> None:
         self.say(f"error: {message} {hint}".rstrip())
-
-
-def nobody_reads() -> None:
-    """Points stdout to nowhere: Python flushes it at exit, which must not fail again."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

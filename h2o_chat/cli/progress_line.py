@@ -4,18 +4,18 @@ import os
 import sys
 from collections.abc import Iterator
 
-from h2o_chat.chat.conversation.message import words
+from h2o_chat.chat.conversation.message import progress_words
 from h2o_chat.events.events import CacheState, Event, ReadSoFar
 
 
-def telling(events: Iterator[Event]) -> Iterator[Event]:
+def with_progress(events: Iterator[Event]) -> Iterator[Event]:
     """Passes events on; meanwhile the line shows the progress of reading, and is empty before what
     follows."""
     line = _Line()
     try:
         for event in events:
             if isinstance(event, ReadSoFar):
-                line.write(f"reading {words(event)} · ctrl+c stops")
+                line.write(f"reading {progress_words(event)} · ctrl+c stops")
             elif not isinstance(event, CacheState):
                 line.erase()
             yield event

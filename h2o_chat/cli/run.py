@@ -27,10 +27,10 @@ from h2o_chat.base.errors import (
 )
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.conversation.keeper import Keeper
-from h2o_chat.chat.conversation.release import let_go, stored_as
+from h2o_chat.chat.conversation.release import release, stored_as
 from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE
 from h2o_chat.cli.interruptible import interruptible
-from h2o_chat.cli.progress_line import telling
+from h2o_chat.cli.progress_line import with_progress
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.tokenizing import is_panic
@@ -190,7 +190,6 @@ def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = 
 
 
 def _nobody() -> Output:
-    """An output without a reader."""
     discard_stdout()
     return PlainText(sys.stdout)
 
@@ -199,7 +198,7 @@ def _store(tally: _RunCounts, code: ExitCode, out: Output) -> ExitCode:
     """Waits until everything is on disk; says what is not, and fails then."""
     unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
     if keeper := tally.keeper:
-        unstored = let_go(keeper) or unstored
+        unstored = release(keeper) or unstored
         while keeper.notes:
             _tell(keeper.notes.pop(0), out)
     if not unstored:
@@ -240,7 +239,7 @@ def _converse(job: RunTask, out: Output, tally: _RunCounts, plain: bool) -> Exit
 def _turn(events: Iterator[Event], out: Output, tally: _RunCounts) -> ExitCode:
     """Writes a turn; an error among its events fails it, though its text may be complete up to there."""
     code = ExitCode.OK
-    for event in telling(events):
+    for event in with_progress(events):
         if isinstance(event, Note):
             _tell(event, out)
             continue
@@ -255,7 +254,6 @@ def _turn(events: Iterator[Event], out: Output, tally: _RunCounts) -> ExitCode:
 
 
 def _tell(note: Note, out: Output) -> None:
-    """Shows a note and goes on."""
     out.write(note)
     complain(note.message, note.hint)
 

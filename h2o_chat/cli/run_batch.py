@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError, name_of, written_out
 from h2o_chat.base.progress import Progress, Seldom, progress_bar
-from h2o_chat.chat.conversation.message import about
+from h2o_chat.chat.conversation.message import about_time
 from h2o_chat.chat.files.batch_lines import SHOWN, BatchLine, read_jobs, request_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
 from h2o_chat.chat.templates.chat_template import Template, choose
@@ -91,7 +91,7 @@ class _BatchCounts:
         took = time.monotonic() - self.began
         left = self.of - self.before - self.done
         words = f"{self.before + self.done:,} of {self.of:,} · {self.tokens / max(took, 1e-9):,.0f} tok/s"
-        return f"{words} · about {about(took / self.done * left)}" if self.done and left else words
+        return f"{words} · about {about_time(took / self.done * left)}" if self.done and left else words
 
     def share(self) -> float:
         return (self.before + self.done) / max(1, self.of)
@@ -200,14 +200,13 @@ class _Run:
         progress(f"answers: {self.tally.told()}", self.tally.share())
 
     def _sum_up(self, interrupted: ExitCode) -> None:
-        """Writes a summary to stderr."""
         tally = self.tally
         took = time.monotonic() - tally.began
         failed = f", {len(tally.failed):,} of them failed" if tally.failed else ""
         left = tally.of - tally.before - tally.done
         more = f"; {left:,} are left: run it again" if interrupted and left else ""
         sys.stderr.write(
-            f"h2o-chat: {tally.done:,} answered{failed}: {tally.tokens:,} tokens in {about(took)},"
+            f"h2o-chat: {tally.done:,} answered{failed}: {tally.tokens:,} tokens in {about_time(took)},"
             f" {tally.tokens / max(took, 1e-9):,.0f} tok/s{more}\n"
         )
 

@@ -218,7 +218,6 @@ def _show(conversation: Conversation) -> None:
 
 
 def _tokens(about: Summary) -> str:
-    """The number of tokens; `-` where it is unknown."""
     return "-" if about.tokens is None else f"{about.tokens:,}"
 
 
@@ -249,6 +248,5 @@ def _table(columns: Sequence[tuple[str, Any]], rows: Iterable[tuple[str, ...]]) 
 
 
 def _suffix(output: Path | None) -> str:
-    """The format by the ending of a file name."""
     suffix = "" if output is None else output.suffix.lower().lstrip(".")
     return suffix if suffix in FORMATS else "md"

@@ -21,7 +21,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.engine.answer import Answer, ms_since
-from h2o_chat.engine.engine import reliving
+from h2o_chat.engine.engine import feeding_again
 from h2o_chat.engine.generation import prompt_read
 from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.engine.row import Row
@@ -278,7 +278,6 @@ class Batch:
     def _end(
         self, talk: _Talk, finish: Finish, told: list[BatchReport], error: Exception | None = None
     ) -> None:
-        """Empty its row."""
         row, state, reads = talk.row, None, talk in self._reading
         whole = not reads and finish != "error"
         try:
@@ -316,7 +315,6 @@ def _begun(request: Request, reader: Runner, settings: Settings) -> _Talk:
 
 
 def _ours(error: Exception, device: torch.device) -> Exception:
-    """The error to report."""
     traceback.clear_frames(error.__traceback__)  # the failed frames hold memory that others need
     if not out_of_memory(error):
         return error
@@ -336,7 +334,6 @@ def _state(row: Row) -> RowSnapshot | None:
 
 
 def _nothing(finish: Finish) -> Turn:
-    """The turn of a request of which nothing was read."""
     return Turn("", finish, 0, 0, 0.0, 0.0, 0, 0, 0, 0.0)
 
 
@@ -351,7 +348,7 @@ def _reading(row: Row, request: Request, *, begins: bool) -> Iterator[Tensor | N
     row.pin(request.pins)
     *before, last = request.pieces
     for piece in before:
-        for _ in reliving(row, piece.ids, answer=piece.answer, exact=False):
+        for _ in feeding_again(row, piece.ids, answer=piece.answer, exact=False):
             yield None
     if request.gives_up:
         row.give_up_generated()

@@ -55,7 +55,7 @@ class Engine(Row):
         Args:
             tick: told now and then how many tokens were fed.
         """
-        again, seldom = reliving(self, ids, answer=answer, exact=exact, cancel=cancel), Seldom()
+        again, seldom = feeding_again(self, ids, answer=answer, exact=exact, cancel=cancel), Seldom()
         while True:
             try:
                 fed = next(again)
@@ -85,7 +85,7 @@ class Engine(Row):
         self.reset()
 
 
-def reliving(
+def feeding_again(
     row: Row, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool] = never
 ) -> Generator[int, None, bool]:
     """Feeds a message again: a prompt as it was read, an answer up to its last token, which waits.

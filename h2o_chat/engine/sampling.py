@@ -77,7 +77,6 @@ class Sampler:
         return _checked(int(torch.where(wrong, -1, token)))
 
     def _choose_on_cpu(self, scores: Tensor, sampling: Sampling) -> int:
-        """From scores [1, V]."""
         if not abs(scores.numpy().max()) < np.inf:  # NaN is the largest, and not below anything
             return _checked(-1)
         scores = self._processed(scores, sampling)

@@ -279,7 +279,6 @@ def _layers(value: Any, session: Session) -> list[list[int]]:
 
 
 def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
-    """The clock of its row."""
     counts: dict[str, Any] = {name: _count(value[name]) for name in COUNTS}
     clock = replace(fresh, **counts)
     many = max(clock.in_use, clock.base, clock.compared, clock.near_from - trained.window) > fed

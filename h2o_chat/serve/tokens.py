@@ -117,7 +117,7 @@ class Reader:
             sampling,
             asked.seed,
             system_tokens,
-            others=loops.in_tokens(self.tokenizer, loop.others) if loop and text == last else (),
+            others=loops.tokenized(self.tokenizer, loop.others) if loop and text == last else (),
             gives_up=loop is not None,
             begin=state,
             keep=True,

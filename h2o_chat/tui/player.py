@@ -7,7 +7,7 @@ from threading import Event as Flag
 
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands.surface import ChatLike, Opened
-from h2o_chat.chat.conversation.message import Message, of_event
+from h2o_chat.chat.conversation.message import Message, from_event
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
 from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES
 
@@ -79,7 +79,7 @@ class RecordedChat:
         """Add a message; messages too old to be shown are replaced by `FORGOTTEN`."""
         del self.messages[said.index :]
         self.messages += [FORGOTTEN] * (said.index - len(self.messages))
-        self.messages.append(of_event(said))
+        self.messages.append(from_event(said))
         if len(self.messages) > SHOWN_MESSAGES:
             self.messages[-SHOWN_MESSAGES - 1] = FORGOTTEN
 
@@ -144,7 +144,6 @@ class Player:
         self._waited_ms = 0.0 if isinstance(event, Prompt) else until_ms
 
     def _begin(self, session: Session) -> RecordedChat:
-        """A conversation with its earlier messages, up to the first event that happens."""
         recorded = RecordedChat(session)
         while (event := self._peek(0)) is not None:
             if isinstance(event, Said) and not self._asks(event):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from h2o_chat.chat.conversation.message import as_conversation, of_stored
+from h2o_chat.chat.conversation.message import as_conversation, from_stored
 from h2o_chat.chat.files.export import FORMATS, file_name, to_html, to_json, to_markdown
 from h2o_chat.store import Conversation, Store, StoredMessage
 
@@ -83,8 +83,8 @@ def test_it_is_told_what_was_recalled() -> None:
 
 
 def test_so_it_is_of_messages_that_are_not_stored() -> None:
-    messages = of_stored(TOLD)
-    assert of_stored(as_conversation(messages, "pocket").branch()) == [
+    messages = from_stored(TOLD)
+    assert from_stored(as_conversation(messages, "pocket").branch()) == [
         replace(message, id=place, first=-1, last=-1) for place, message in enumerate(messages)
     ]
 

@@ -1,7 +1,15 @@
 """Which tokens a message is: the rules in one place, and the same whoever asks."""
 
 from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.conversation.spans import Spans, about_to_be, fed, of_prompt, own, texts_of, tokens_of
+from h2o_chat.chat.conversation.spans import (
+    Spans,
+    coming_span,
+    own_ids,
+    prompt_spans,
+    texts_of,
+    tokens_of,
+    tokens_read,
+)
 from h2o_chat.events.events import Event, Prompt, Said, Token, Turn
 
 
@@ -21,10 +29,10 @@ def places(*events: Event) -> list[tuple[int, str, int, int]]:
 
 
 def test_a_prompt_begins_with_the_end_of_the_answer_before_and_the_system_prompt() -> None:
-    assert of_prompt(prompt(0, 9, system=4), 0) == (range(4), range(4, 10))
-    assert of_prompt(prompt(20, 29), 21) == (range(21, 21), range(21, 30))
-    assert of_prompt(prompt(0, 2, system=4), 0) == (range(3), range(3, 3)), "stopped in the system prompt"
-    assert about_to_be(before=0, ids=10, system=4) == of_prompt(prompt(0, 9, system=4), 0)[1]
+    assert prompt_spans(prompt(0, 9, system=4), 0) == (range(4), range(4, 10))
+    assert prompt_spans(prompt(20, 29), 21) == (range(21, 21), range(21, 30))
+    assert prompt_spans(prompt(0, 2, system=4), 0) == (range(3), range(3, 3)), "stopped in the system prompt"
+    assert coming_span(before=0, ids=10, system=4) == prompt_spans(prompt(0, 9, system=4), 0)[1]
 
 
 def test_texts_are_those_of_the_tokens_asked_for() -> None:
@@ -37,15 +45,15 @@ def test_texts_are_those_of_the_tokens_asked_for() -> None:
 def test_what_was_not_read_has_no_tokens_and_the_last_of_an_answer_waits() -> None:
     assert not tokens_of(Message("user", "Hi"))
     answer = tokens_of(Message("assistant", "Hello", 10, 14))
-    assert (fed(answer, 14), fed(answer, 15), fed(answer, 3)) == (4, 5, 0)
+    assert (tokens_read(answer, 14), tokens_read(answer, 15), tokens_read(answer, 3)) == (4, 5, 0)
 
 
 def test_own_ids_are_the_last_of_a_user_and_the_first_of_an_answer() -> None:
     ids = list(range(6))
-    assert ids[own(Message("user", "", 4, 7), len(ids))] == [2, 3, 4, 5]
-    assert ids[own(Message("assistant", "", 4, 7), len(ids))] == [0, 1, 2, 3]
+    assert ids[own_ids(Message("user", "", 4, 7), len(ids))] == [2, 3, 4, 5]
+    assert ids[own_ids(Message("assistant", "", 4, 7), len(ids))] == [0, 1, 2, 3]
     for role in ("user", "assistant"):
-        assert ids[own(Message(role, ""), len(ids))] == []
+        assert ids[own_ids(Message(role, ""), len(ids))] == []
 
 
 def test_events_place_messages_one_behind_the_other() -> None:

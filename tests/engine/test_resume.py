@@ -31,7 +31,7 @@ from h2o_chat.base.config import EngineName, Sampling
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.conversation.feeding import turn_tokens
 from h2o_chat.chat.conversation.going_back import edit, regenerate
-from h2o_chat.chat.conversation.loops import in_tokens
+from h2o_chat.chat.conversation.loops import tokenized
 from h2o_chat.chat.conversation.message import fed_text
 from h2o_chat.chat.conversation.saved_caches import SAVED_TURNS
 from h2o_chat.events.events import Note, Token
@@ -89,7 +89,7 @@ def test_answering_again_is_the_same_turn_from_a_copy_of_the_memory(loaded: Load
     recalled = twin.messages[-2].recalled  # what is recalled is recalled each time
     fed = fed_text(SAID[3], recalled)
     ids, _ = turn_tokens(twin.engine, twin.template, twin.system, fed, marked=False)
-    others = in_tokens(twin.engine.tokenizer, [told], 0)
+    others = tokenized(twin.engine.tokenizer, [told], 0)
     second = answer(regenerate(chat, SHORT))
     assert second == answer(twin.engine.generate(ids, SHORT, others=others))
     assert second != once

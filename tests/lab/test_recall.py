@@ -14,7 +14,7 @@ from torch.nn import functional
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.step import Step
-from h2o_chat.chat.conversation.restore import prompt, read_again
+from h2o_chat.chat.conversation.restore import prompt_tokens, read_again
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
@@ -115,7 +115,7 @@ def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
     path = [StoredMessage(0, None, m["role"], m["content"], None, -1, -1, (), 0.0) for m in one.messages]
     read_again(engine, template, path[:-1])
     system = path[0].text if path[0].role == "system" else None
-    ids = prompt(engine, template, path[:-1], system, path[-1].text)
+    ids = prompt_tokens(engine, template, path[:-1], system, path[-1].text)
     (turn,) = [e for e in engine.generate(ids, Sampling(max_tokens=ANSWER_TOKENS)) if isinstance(e, Turn)]
     return turn.text
 

@@ -10,7 +10,7 @@ from screens import WIDE, stored
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import StoreError
-from h2o_chat.chat.conversation.release import leave
+from h2o_chat.chat.conversation.release import release_chat
 from h2o_chat.chat.files.importer import read
 from h2o_chat.store import DATABASE, Store
 
@@ -75,5 +75,5 @@ async def test_a_store_that_vanishes_is_said_at_once(
     assert said[::2] == ["Hi, my name is Flora.", "What is my name?"]
     assert all(said)
     with pytest.raises(StoreError, match=r"removed or moved away.*rescued-"):
-        leave(chat, say=True)
+        release_chat(chat, say=True)
     assert len(list(data.glob("rescued-*.json"))) == 2

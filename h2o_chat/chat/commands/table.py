@@ -89,7 +89,6 @@ def parse(text: str, where: Where = "screen") -> tuple[Command, str] | str:
 
 
 def _near(word: str, there: dict[str, Command]) -> str:
-    """The command that may have been meant."""
     name, slash, behind = word.lower().partition("/")
     near = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
     if not near:

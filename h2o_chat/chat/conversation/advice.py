@@ -94,7 +94,7 @@ def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, e
     return Note("pinned" if on else "unpinned", text, about=index)
 
 
-def with_hint(
+def add_hint(
     error: OutOfMemoryError, session: Session, settings: Settings, engine: "Engine"
 ) -> OutOfMemoryError:
     """A copy of the error whose hint says what to ask for."""

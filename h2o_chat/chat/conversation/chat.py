@@ -12,9 +12,9 @@ from h2o_chat.chat.conversation.exchange import Exchange
 from h2o_chat.chat.conversation.feeding import longer_than_budget, pin_before, too_small, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
-from h2o_chat.chat.conversation.message import Message, as_event, give_texts, not_too_long, of_stored
-from h2o_chat.chat.conversation.restore import ended_in_marker, remember
-from h2o_chat.chat.conversation.spans import about_to_be, was_read
+from h2o_chat.chat.conversation.message import Message, from_stored, give_texts, not_too_long, to_event
+from h2o_chat.chat.conversation.restore import ended_in_marker, restore_cache
+from h2o_chat.chat.conversation.spans import coming_span, was_read
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
@@ -84,19 +84,19 @@ class Chat:
             text, self.messages, self.engine, self.settings, self.session.budget
         )
         ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marked)
-        place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
+        place = coming_span(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
-        others = loops.in_tokens(self.engine.tokenizer, unlike, 0)
+        others = loops.tokenized(self.engine.tokenizer, unlike, 0)
         if self.cured:
-            others += loops.out_of_a_loop(self.engine, self.messages, text, self.notes, bool(recalled))
+            others += loops.break_loop(self.engine, self.messages, text, self.notes, bool(recalled))
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled)
         self.messages += [exchange.user, exchange.answer]
         exchange.write_down(ids)
         stop = sampling.stop
         sampling = replace(sampling, stop=(*stop, *filter(None, (self.template.marker,))))
         try:
-            yield as_event(len(self.messages) - 2, exchange.user)
+            yield to_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
             yield from longer_than_budget(self.engine, ids)
             for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel), others):
@@ -126,7 +126,7 @@ class Chat:
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:
-            raise advice.with_hint(error, self.session, self.settings, self.engine) from error
+            raise advice.add_hint(error, self.session, self.settings, self.engine) from error
         finally:
             exchange.answer.text = exchange.text
             if pin and not was_read(exchange.user):  # it was not read
@@ -191,11 +191,11 @@ class Chat:
         """
         assert self.keeper is not None
         path = self.keeper.path(leaf)
-        if not remember(self.engine, self.template, self.keeper, path, progress, cancel):
+        if not restore_cache(self.engine, self.template, self.keeper, path, progress, cancel):
             return False
         self.keeper.move(leaf)
         self.holds.forget()
-        self.messages = of_stored(path) or self._blank()
+        self.messages = from_stored(path) or self._blank()
         self.recall.read(self.messages)
         mark_branches(self.keeper, self.messages)
         if path:
@@ -213,7 +213,7 @@ class Chat:
     def said_from(self, start: int) -> Iterator[Event]:
         """The messages from this place on, and what the cache holds."""
         for index, message in enumerate(self.messages[start:], start):
-            yield as_event(index, message)
+            yield to_event(index, message)
         yield from self.looked()
 
     def spell(self) -> None:
@@ -256,7 +256,6 @@ class Chat:
         self.engine.watch(on)
 
     def _blank(self) -> list[Message]:
-        """The messages of a conversation in which nobody has spoken."""
         return [Message("system", self.system)] if self.system else []
 
     def look(self) -> None:

@@ -8,7 +8,7 @@ from h2o_chat.base.config import SCREEN_TOKENS, Sampling
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.loops import Repeating
 from h2o_chat.chat.conversation.message import Message, Recalled
-from h2o_chat.chat.conversation.spans import of_prompt, was_read
+from h2o_chat.chat.conversation.spans import prompt_spans, was_read
 from h2o_chat.events.events import Prompt, Token, Turn
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -74,7 +74,7 @@ class Exchange:
 
     def read(self, prompt: Prompt) -> None:
         """Gives messages their positions, once the prompt was read."""
-        for message, tokens in zip((self._system, self.user), of_prompt(prompt, self._end), strict=True):
+        for message, tokens in zip((self._system, self.user), prompt_spans(prompt, self._end), strict=True):
             if message is not None and tokens:
                 message.first, message.last = tokens.start, tokens.stop - 1
                 if self._keeper:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.conversation.spans import fed, own, tokens_of, was_read
+from h2o_chat.chat.conversation.spans import own_ids, tokens_of, tokens_read, was_read
 from h2o_chat.engine.detokenize import Detokenizer
 from h2o_chat.events.events import CacheState
 from h2o_chat.store import StoredMessage
@@ -30,10 +30,6 @@ class Holds:
 
     def __len__(self) -> int:
         return len(self._held)
-
-    def of(self, position: int) -> float:
-        """Hold of one token; 0 where no cache keeps it."""
-        return self._held.get(position, 0.0)
 
     def forget(self) -> None:
         """Forget all until the next state; the messages may be others."""
@@ -66,7 +62,7 @@ class Holds:
                 total[self._placed[at]] = total.get(self._placed[at], 0.0) + hold
         for index in {*self._holding, *total, *self._placed[new:]}:
             message = messages[index]
-            read = fed(tokens_of(message), seen)
+            read = tokens_read(tokens_of(message), seen)
             message.hold = total.get(index, 0.0) / read if read else 1.0
         self._holding = sorted(total)
         return [(index, messages[index].hold) for index in self._holding]
@@ -97,7 +93,7 @@ class Holds:
         """
         if not 0 < len(tokens_of(message)) <= len(message.ids):
             return []
-        which = own(message, len(message.ids))
+        which = own_ids(message, len(message.ids))
         text = Detokenizer(tokenizer, list(message.ids[: which.start]))
         pieces, hold = [], 0.0
         for place, token in zip(tokens_of(message), message.ids[which], strict=True):

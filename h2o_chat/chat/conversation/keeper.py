@@ -70,7 +70,7 @@ class Keeper:
         if conversation is not None:
             _check_model(store, conversation, session)
             self._writer = store.claim(conversation)
-            self.notes += saved_caches.of_earlier_pocket(store, conversation, session)
+            self.notes += saved_caches.drop_earlier_pocket(store, conversation, session)
             self._writer.run(asdict(session))
             _look(self)
 
@@ -324,7 +324,7 @@ def _look(keeper: Keeper, *, streaming: bool = False) -> None:
         return
     waiting = keeper._writer.waiting
     if isinstance(waiting.trouble, DiskError) and not keeper._gave_way:
-        keeper._gave_way = saved_caches.give_way(keeper.store, keeper._writer.conversation, waiting.flush)
+        keeper._gave_way = saved_caches.make_room(keeper.store, keeper._writer.conversation, waiting.flush)
     if (trouble := waiting.trouble) is None:
         if keeper._trouble is not None:
             keeper.notes.append(Note("stored", "All that was said is stored again."))

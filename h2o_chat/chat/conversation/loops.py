@@ -95,12 +95,14 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
     if not _goes_on(flags):
         return None
     others = dict.fromkeys(
-        answer for message, answer in said[-AVOIDED:] if not same(message, asked[:COMPARED_CHARACTERS])
+        answer
+        for message, answer in said[-AVOIDED:]
+        if not same_question(message, asked[:COMPARED_CHARACTERS])
     )
     return Loop(not _goes_on(flags[:-1]), tuple(others))
 
 
-def out_of_a_loop(
+def break_loop(
     engine: "Row", messages: Sequence[Spoken], asked: str, notes: list[Note], recalls: bool
 ) -> list[EarlierAnswer]:
     """Has the engine evict what the model said, where that is due; returns answers that the next must not
@@ -116,16 +118,16 @@ def out_of_a_loop(
     if loop.begins:
         notes.append(BROKEN)
     engine.give_up_generated()
-    return [] if recalls else in_tokens(engine.tokenizer, loop.others)
+    return [] if recalls else tokenized(engine.tokenizer, loop.others)
 
 
-def in_tokens(tokenizer: Any, answers: Sequence[str], free: int = FREE_TOKENS) -> list[EarlierAnswer]:
+def tokenized(tokenizer: Any, answers: Sequence[str], free: int = FREE_TOKENS) -> list[EarlierAnswer]:
     """Answers that the next one must not continue beyond `free` tokens, or half of it."""
     ids = [tuple(literal(tokenizer, answer)) for answer in answers]
     return [EarlierAnswer(one, min(free, len(one) // 2)) for one in ids]
 
 
-def same(message: str, other: str) -> bool:
+def same_question(message: str, other: str) -> bool:
     """Whether two messages ask the same."""
     return message.casefold().split() == other.casefold().split()
 
@@ -147,7 +149,7 @@ def _repeats(said: tuple[tuple[str, str], ...]) -> bool:
     found = _prose(answer)
     if len(found) < LEAST_GRAMS:
         return False
-    others = [_prose(one) for other, one in before if not same(other, message)]
+    others = [_prose(one) for other, one in before if not same_question(other, message)]
     again, only = len(found & frozenset().union(*others)), len(found & _prose(message))
     if len(found) > LONG_GRAMS:
         return len(found) in (again, only)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.conversation.spans import own, tokens_of, was_read
+from h2o_chat.chat.conversation.spans import own_ids, tokens_of, was_read
 from h2o_chat.chat.recall.index import asked_from
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
 from h2o_chat.events.events import Finish, ReadSoFar, Role, Said
@@ -90,7 +90,7 @@ class Message:
     """(number from 1, count) among the messages said in this place; None: it is the only one."""
 
 
-def of_stored(path: Sequence[StoredMessage]) -> list[Message]:
+def from_stored(path: Sequence[StoredMessage]) -> list[Message]:
     """The messages of a stored branch; `Holds` sets their hold."""
     places: dict[int | None, int] = {stored.id: index for index, stored in enumerate(path)}
     return [_of_stored(stored, places, path) for stored in path]
@@ -99,7 +99,7 @@ def of_stored(path: Sequence[StoredMessage]) -> list[Message]:
 def _of_stored(
     stored: StoredMessage, places: Mapping[int | None, int], path: Sequence[StoredMessage]
 ) -> Message:
-    found = [(places.get(number, -1), words) for number, words in stored.recalled]
+    found = [(places.get(number, -1), progress_words) for number, words in stored.recalled]
     return Message(
         stored.role,
         stored.text,
@@ -112,7 +112,7 @@ def _of_stored(
     )
 
 
-def as_event(index: int, message: Message) -> Said:
+def to_event(index: int, message: Message) -> Said:
     """A message as an event."""
     role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
     hold = message.hold if was_read(message) else None
@@ -123,8 +123,8 @@ def as_event(index: int, message: Message) -> Said:
     )
 
 
-def of_event(said: Said) -> Message:
-    """The message of an event: the inverse of `as_event`."""
+def from_event(said: Said) -> Message:
+    """The message of an event: the inverse of `to_event`."""
     first, hold = (-1, 1.0) if said.hold is None else (max(said.first, 0), said.hold)
     return Message(
         *(said.role, said.text, first, said.last, said.finish, hold),
@@ -171,7 +171,11 @@ def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]],
     """
     for message, ids in _spelt(messages, stored):
         answer = message.role == "assistant"
-        spelt, which, system = texts(tokenizer, ids, special=not answer), own(message, len(ids)), messages[0]
+        spelt, which, system = (
+            texts(tokenizer, ids, special=not answer),
+            own_ids(message, len(ids)),
+            messages[0],
+        )
         message.texts = spelt[which]
         if not answer and system.role == "system" and system.last == message.first - 1:
             system.texts = spelt[max(0, which.start - len(tokens_of(system))) : which.start]
@@ -194,16 +198,16 @@ def _spelt(
             yield message, ids
 
 
-def words(so_far: ReadSoFar) -> str:
+def progress_words(so_far: ReadSoFar) -> str:
     """`18,432 of 48,687 · 38% · about 28 s · 1,632 tok/s`."""
     share = f"{so_far.tokens:,} of {so_far.of:,} · {so_far.share:.0%}"
     if so_far.ms <= 0 or not so_far.tokens:
         return share
     pace = 1000 * so_far.tokens / so_far.ms
     left_s = (so_far.of - so_far.tokens) / pace
-    left = f" · about {about(left_s)}" if so_far.tokens < so_far.of else ""
+    left = f" · about {about_time(left_s)}" if so_far.tokens < so_far.of else ""
     return f"{share}{left} · {pace:,.0f} tok/s"
 
 
-def about(seconds: float) -> str:
+def about_time(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"

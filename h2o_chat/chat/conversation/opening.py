@@ -12,7 +12,7 @@ from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
-from h2o_chat.chat.conversation.message import words
+from h2o_chat.chat.conversation.message import progress_words
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models import smollm2
 from h2o_chat.models.gguf import is_gguf
@@ -159,7 +159,7 @@ def opener(
         chat.notes += kept.notes
         if kept.conversation is not None:
             progress("remember", 0.0)
-            chat.resume(lambda so_far: progress(f"remember: {words(so_far)}", so_far.share))
+            chat.resume(lambda so_far: progress(f"remember: {progress_words(so_far)}", so_far.share))
             if any(note.code == "pocket" for note in keeper.notes):
                 keeper.save(engine, keeper.leaf)
             if chat.system != settings.system:

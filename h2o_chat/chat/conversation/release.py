@@ -19,7 +19,7 @@ SAY_S = 5.0
 """Between two lines that it is still waited for."""
 
 
-def let_go(keeper: Keeper) -> str:
+def release(keeper: Keeper) -> str:
     """Ends the writing of a conversation; waits, and says so, while another process writes to the store.
 
     A signal ends the wait.
@@ -41,7 +41,7 @@ def let_go(keeper: Keeper) -> str:
     return unstored
 
 
-def leave(chat: Chat, say: bool) -> None:
+def release_chat(chat: Chat, say: bool) -> None:
     """Lets a conversation of a closed screen go.
 
     Args:
@@ -50,7 +50,7 @@ def leave(chat: Chat, say: bool) -> None:
     Raises:
         StoreError: not all of it is stored.
     """
-    unstored = let_go(chat.keeper) if chat.keeper else ""
+    unstored = release(chat.keeper) if chat.keeper else ""
     known_as = stored_as(chat.keeper) if chat.keeper else None
     chat.close()
     if chat.keeper:

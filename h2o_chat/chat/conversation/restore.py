@@ -23,7 +23,7 @@ CHARACTERS = 4
 """Characters per token, roughly: an imported message has no tokens before it is read."""
 
 
-def remember(
+def restore_cache(
     engine: "Engine",
     template: Template,
     keeper: Keeper,
@@ -169,7 +169,7 @@ def read_again(
             if read and loop_in(path[:index], message.text):
                 engine.give_up_generated()  # it was done before this message, too
             if not ids:
-                ids = prompt(engine, template, path[:index], system, message.text)
+                ids = prompt_tokens(engine, template, path[:index], system, message.text)
         elif not ids:
             ids = literal(engine.tokenizer, message.text)
         if read and message.finish != "error":
@@ -186,7 +186,7 @@ def _ms_since(clock: float) -> float:
     return 1000 * (time.perf_counter() - clock)
 
 
-def prompt(
+def prompt_tokens(
     engine: "Engine", template: Template, before: Sequence[StoredMessage], system: str | None, text: str
 ) -> list[int]:
     """The tokens of a user's message that follows `before` and was never said to a model."""

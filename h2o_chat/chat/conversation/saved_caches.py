@@ -49,7 +49,7 @@ def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
                 break
 
 
-def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool:
+def make_room(store: Store, conversation: str, write: Callable[[], bool]) -> bool:
     """Removes saved caches on a full disk until words can be written. Those of open conversations stay.
 
     Args:
@@ -72,7 +72,7 @@ def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool
     return True
 
 
-def of_earlier_pocket(store: Store, conversation: str, session: Session) -> Iterator[Note]:
+def drop_earlier_pocket(store: Store, conversation: str, session: Session) -> Iterator[Note]:
     """Removes the saved caches of a conversation with a pocket of other weights, and says so.
 
     Raises:

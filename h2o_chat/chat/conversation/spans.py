@@ -34,12 +34,12 @@ def tokens_of(message: Placed) -> range:
     return range(message.first, message.last + 1) if was_read(message) else range(0)
 
 
-def fed(tokens: range, seen: int) -> int:
+def tokens_read(tokens: range, seen: int) -> int:
     """How many of these the model has read: the last token of an answer waits for the next prompt."""
     return max(0, min(tokens.stop, seen) - tokens.start)
 
 
-def about_to_be(before: int, ids: int, system: int) -> range:
+def coming_span(before: int, ids: int, system: int) -> range:
     """Positions of the user's text, before it is read.
 
     Args:
@@ -50,7 +50,7 @@ def about_to_be(before: int, ids: int, system: int) -> range:
     return range(before + system, before + ids)
 
 
-def of_prompt(prompt: Prompt, after: int) -> tuple[range, range]:
+def prompt_spans(prompt: Prompt, after: int) -> tuple[range, range]:
     """Positions of the system prompt and of the user's text, in a prompt that was read.
 
     Args:
@@ -68,7 +68,7 @@ def texts_of(prompt: Prompt, tokens: range) -> Sequence[str]:
     return prompt.texts[tokens.start - prompt.first : tokens.stop - prompt.first]
 
 
-def own(message: Placed, stored: int) -> slice:
+def own_ids(message: Placed, stored: int) -> slice:
     """The slice of the ids stored with a message that are its own.
 
     A user's message is stored with all ids that were read with it; its own are the last ones.
@@ -108,7 +108,7 @@ class Spans:
                 self.place(event.index, event.role, event.first, event.last)
                 self._asked = event.index
             case Prompt():
-                system, user = of_prompt(event, self._end)
+                system, user = prompt_spans(event, self._end)
                 if not self.all:
                     self.place(0, "system", system.start, system.stop - 1)
                 self.place(self._asked, "user", user.start, user.stop - 1)

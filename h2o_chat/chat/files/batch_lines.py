@@ -172,7 +172,6 @@ def _id(line: dict[str, Any], where: str) -> str | int:
 
 
 def _messages(line: dict[str, Any], where: str) -> Iterator[tuple[str, str]]:
-    """(role, text) of each message."""
     given = [key for key in ("prompt", "messages") if line.get(key) is not None]
     if len(given) != 1:
         _wrong(
@@ -203,7 +202,6 @@ def _messages(line: dict[str, Any], where: str) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: Any, where: str) -> str:
-    """A text, or a list of parts that all are text."""
     if isinstance(value, list):
         parts = [part if isinstance(part, dict) else {} for part in value]
         if any(part.get("type") != "text" or not isinstance(part.get("text"), str) for part in parts):

@@ -19,7 +19,7 @@ from typing import Any
 
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.conversation.message import Message, numbered, of_stored
+from h2o_chat.chat.conversation.message import Message, from_stored, numbered
 from h2o_chat.store import Conversation, StoredMessage
 
 FORMAT = "h2o-chat conversation"
@@ -59,7 +59,7 @@ def to_markdown(conversation: Conversation) -> str:
     """The active branch. Messages stand unchanged, since they often are Markdown themselves."""
     parts = [f"# {_escape_markdown(one_line(_title(conversation)))}", f"*{_about(conversation)}*"]
     branch = conversation.branch()
-    recalled = [_recalled(message) for message in of_stored(branch)]
+    recalled = [_recalled(message) for message in from_stored(branch)]
     for index, message in enumerate(branch):
         parts += [f"## {numbered(index)} {message.role}", _closed(message.text)]
         if mark := mark_of(message):
@@ -84,7 +84,7 @@ def to_html(conversation: Conversation, heat: Heat | None = None) -> str:
     branch = conversation.branch()
     said = "\n".join(
         _article(index, message, (heat or {}).get(message.id), _recalled(read))
-        for index, (message, read) in enumerate(zip(branch, of_stored(branch), strict=True))
+        for index, (message, read) in enumerate(zip(branch, from_stored(branch), strict=True))
     )
     legend = _LEGEND if heat else ""
     title = _escape_html(one_line(_title(conversation)))

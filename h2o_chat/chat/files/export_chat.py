@@ -9,7 +9,7 @@ from h2o_chat.chat.files.export import FORMATS, file_name, to_html, write_file
 from h2o_chat.store import Conversation
 
 
-def whole(chat: Chat) -> Conversation:
+def present_conversation(chat: Chat) -> Conversation:
     """The present conversation; where it is not stored, what is on the screen.
 
     Raises:
@@ -34,7 +34,7 @@ def export(chat: Chat, words: str) -> Path:
     kind, _, name = (rest if force else words).strip().partition(" ")
     if kind not in FORMATS:
         raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md, json or html [FILE]")
-    conversation = whole(chat)
+    conversation = present_conversation(chat)
     text = to_html(conversation, heat(chat)) if kind == "html" else FORMATS[kind](conversation)
     try:
         path = Path(name.strip()).expanduser() if name.strip() else Path()

@@ -272,7 +272,6 @@ def _role(part: _Part, first: bool) -> str:
 
 
 def _content(part: _Part) -> str:
-    """A text, or a list of parts that all are text."""
     if isinstance(part.value, str):
         return part.text(MAX_CHARACTERS)
     if not isinstance(part.value, list):
@@ -317,7 +316,6 @@ def _ours(part: _Part) -> Conversation:
 
 
 def _message(part: _Part, before: dict[int | None, StoredMessage | None]) -> StoredMessage:
-    """One message of our own format."""
     number, parent = part.at("id"), part.at("parent")
     if type(number.value) is not int or number.value in before:
         number.wrong(f"is {_seen(number.value)}, which is no number or was there before")

@@ -9,7 +9,7 @@ from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 
 
-def tell(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> None:
+def fill_transcript(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> None:
     """Shows a greeting and the last messages of a conversation."""
     messages.note(greeting(chat.session))
     earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)

@@ -16,7 +16,7 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands.surface import ChatLike, Job, Opened
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.message import words
+from h2o_chat.chat.conversation.message import progress_words
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import Error, Event, ReadSoFar, Token
 from h2o_chat.events.recorder import Recorder
@@ -137,7 +137,7 @@ class Jobs:
         """Run a job to its end, or to where it was cancelled."""
 
         def progress(so_far: ReadSoFar) -> None:
-            self._reports.put(Stage(f"reading again {words(so_far)}", so_far.share))
+            self._reports.put(Stage(f"reading again {progress_words(so_far)}", so_far.share))
 
         with self._reporting():
             for report in job(self._cancel.is_set, progress):
@@ -192,7 +192,6 @@ class Jobs:
 
 
 def _events(report: Report) -> Iterator[Event]:
-    """The events of a report, for the recording."""
     match report:
         case Opened(Chat() as chat):
             yield from chat.opening()

@@ -13,7 +13,7 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands.surface import ChatLike, Job
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import Note, Prompt, Said, Turn
-from h2o_chat.tui.pane.fill_transcript import tell
+from h2o_chat.tui.pane.fill_transcript import fill_transcript
 from h2o_chat.tui.pane.jobs import Jobs, Report, Text
 from h2o_chat.tui.pane.loading_stages import Loading
 from h2o_chat.tui.transcript import markdown
@@ -187,7 +187,7 @@ class Pane(Vertical):
         self.chat, self.stages, self.failed = chat, None, False
         self.transcript.messages.clear()
         with self.transcript.messages.filling():
-            tell(self.transcript.messages, chat, self.speaker)
+            fill_transcript(self.transcript.messages, chat, self.speaker)
             for note in chat.take_notes():
                 self.noted(note)
         self.transcript.messages.unfold_last()

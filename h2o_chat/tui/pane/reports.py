@@ -6,7 +6,7 @@ from pathlib import Path
 from platformdirs import user_log_path
 
 from h2o_chat.chat.commands.surface import Opened
-from h2o_chat.chat.conversation.message import words
+from h2o_chat.chat.conversation.message import progress_words
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
@@ -42,7 +42,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
                 view.remark = recalled_from(index for index, _ in report.recalled)
                 messages.redraw(view)
         case ReadSoFar():
-            pane.divider.doing(f"reading {words(report)}{pane.STOP}")
+            pane.divider.doing(f"reading {progress_words(report)}{pane.STOP}")
         case Prompt():
             pane.about_prompt = None
             memory.add(report)

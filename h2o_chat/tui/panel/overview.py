@@ -94,6 +94,5 @@ def _phrases(memory: CacheView, phrases: list[Phrase], inner: int) -> list[Line]
 
 
 def _shown(lines: list[Line], cursor: int | None, rows: int) -> list[Line]:
-    """The lines with the chosen phrase, else the first."""
     marked = (at for at, line in enumerate(lines) if "▸" in line.content.plain)
     return lines[window(next(marked, None) if cursor is not None else None, len(lines), rows)]

@@ -84,7 +84,6 @@ def cells_of(memory: CacheView, edges: list[int]) -> list[Cell]:
 
 
 def _protected(memory: CacheView, edges: list[int]) -> set[int]:
-    """The cells that have a protected token."""
     runs = list(memory.cache.protected) if memory.cache else []
     if memory.cache and not runs and not memory.cache.whole and memory.is_protected(0):
         runs = [(0, memory.cache.kinds["S"] - 1)]  # recorded before runs were told

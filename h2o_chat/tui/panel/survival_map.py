@@ -31,7 +31,6 @@ def _range(cell: int, cells: int, seen: int) -> tuple[int, int]:
 
 
 def _mark(step: SurvivalStep, width: int, first: int, end: int) -> str:
-    """The mark of a cell; blank where nothing had been said yet."""
     end = min(end, step.seen)
     if first >= end:
         return " "

@@ -216,7 +216,6 @@ class Conversations(ModalScreen[str | None]):
             self._remark(f"y removes “{title}” with its {about.messages:,} messages, for ever · esc keeps it")
 
     def _chosen(self) -> Summary | None:
-        """The conversation under the bar, while nothing else is asked."""
         highlighted = self._highlighted
         if self._asking != "find" or highlighted is None:
             return None

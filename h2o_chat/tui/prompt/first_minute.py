@@ -216,7 +216,6 @@ class FirstMinute:
         self._transcript.messages.note(MARKS)
 
     def _go_on(self) -> None:
-        """Send or offer what comes next after an answer."""
         if self._playing:
             self._between = True
             self._prompt.set_timer(MARKS_S if self._lit else BETWEEN_S, self._play)

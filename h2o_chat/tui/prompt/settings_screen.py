@@ -173,7 +173,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
         self._look(event.select.id)
 
     def _look(self, name: str | None) -> None:
-        """Check a field that has changed."""
         assert name is not None
         error = None
         try:

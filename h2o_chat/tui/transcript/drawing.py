@@ -62,7 +62,6 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
 
 
 def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
-    """The title: the speaker, and how much of the message is held."""
     marks = (view.hold, view.marked, view.pinned, view.branch, view.remark)
     key = (width, line, *marks, canvas.key(view, BodyPiece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
@@ -180,7 +179,6 @@ def character(view: TurnView, row: int, column: int, width: int, canvas: Canvas)
 
 
 def _wrapped(piece: BodyPiece, width: int, canvas: Canvas) -> list[tuple[int, str]]:
-    """(first character, shown text) of each row of a piece."""
     content = piece.content.without_spans
     strips: Sequence[Strip] = canvas.draw(content, max(width - INDENT - 1, 1))
     lines = [0, *(at + 1 for at, character in enumerate(content.plain) if character == "\n")]

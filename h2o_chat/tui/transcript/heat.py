@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from textual.content import Span
 
-from h2o_chat.chat.conversation.spans import fed
+from h2o_chat.chat.conversation.spans import tokens_read
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState
 from h2o_chat.tui.transcript.shown_tokens import Tokens
@@ -112,7 +112,7 @@ class Heat:
         for position, hold in memory.hold.items():
             if span := memory.span(position):
                 total[span.index] += hold
-        read = {span.index: fed(span.tokens, memory.seen) for span in memory.spans}
+        read = {span.index: tokens_read(span.tokens, memory.seen) for span in memory.spans}
         return {index: total[index] / count if count > 0 else 1.0 for index, count in read.items()}
 
 

@@ -119,7 +119,6 @@ class Inspector:
         return page.starts[at] + row, column
 
     def _shown(self, position: int, step: int) -> int | None:
-        """The first visible token from this one on."""
         for at in range(position, position + step * FARTHEST, step):
             view = self.view_of(at)
             if view is not None and shows(view, at):

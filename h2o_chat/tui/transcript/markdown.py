@@ -254,7 +254,6 @@ def _code(token: Token) -> Content:
 
 
 def _words(text: str) -> Content:
-    """The words of one line."""
     return _inline(_PARSER.parseInline(text)[0])
 
 

@@ -13,7 +13,7 @@ from h2o_chat.tui.transcript.turn import INDENT, TurnView
 CURSOR = "reverse bold underline"
 
 
-def dressed(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, width: int) -> Content:
+def styled_piece(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, width: int) -> Content:
     """A piece with the styles of the moment; its length and its rows stay the same.
 
     Args:
@@ -50,7 +50,6 @@ def fold_line(view: TurnView, heat: Heat) -> str:
 
 
 def _before(view: TurnView, piece: BodyPiece) -> int:
-    """Number of characters of a message that are shown before a piece."""
     at = 0
     for one in view.pieces:
         if one is piece:

@@ -22,7 +22,7 @@ from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.page import Page
 from h2o_chat.tui.transcript.text_search import Finder
-from h2o_chat.tui.transcript.token_styles import dressed, selected
+from h2o_chat.tui.transcript.token_styles import selected, styled_piece
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window
 from h2o_chat.tui.widgets.pointing import Chosen, CodeClicked, Pointed
@@ -243,7 +243,6 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _strip(self, y: int) -> Strip:
-        """The strip of a row of the window."""
         row = y + self.scroll_offset.y
         place = self.page.at(row)
         if place is None:
@@ -259,7 +258,7 @@ class Transcript(ScrollView, can_focus=True):
         return Visual.to_strips(self, content, width, None, self.visual_style, apply_selection=False)
 
     def dress(self, view: TurnView, piece: BodyPiece, line: int) -> Content:
-        content = dressed(view, piece, self.heat, self.finder, self.page.width)
+        content = styled_piece(view, piece, self.heat, self.finder, self.page.width)
         selection = self.text_selection
         if selection is not None:
             style = Style.from_styles(self.screen.get_component_styles("screen--selection"))

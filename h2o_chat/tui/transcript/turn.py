@@ -143,7 +143,7 @@ class TurnView:
     def _raw_pieces(self, end: int) -> list[BodyPiece]:
         assert self.tokens is not None
         start, stop = self.tokens.own(self.source)
-        last = Content(CARET) if self.growing else below(self.finish)
+        last = Content(CARET) if self.growing else finish_line(self.finish)
         pieces = plain(self.tokens.text[start : min(start + end, stop)], start)
         if self.growing:  # behind the last word: a piece of its own would have a row of its own
             pieces[-1].content += last
@@ -159,7 +159,7 @@ class TurnView:
             pieces = self.growing.pieces
         elif pieces is None or len(source) < len(self.source):
             all_of_it = len(source) == len(self.source)
-            pieces = whole(answer, below(self.finish) if all_of_it else Content(), self._room)
+            pieces = whole(answer, finish_line(self.finish) if all_of_it else Content(), self._room)
         if thought is None:
             return pieces
         sign, does = ("▾", "folds it") if self.thought_shown else ("▸", "shows it")
@@ -198,7 +198,7 @@ class TurnView:
         self.finish = finish
         self.source = self.source if text is None else text
         answer = None if text is None else divide(text, begun=self.thinks)[1]
-        self.growing.close(answer, below(finish))
+        self.growing.close(answer, finish_line(finish))
         self._written, self.growing = self.growing.pieces, None
         self.changed()
 
@@ -272,6 +272,6 @@ FINISHES = {
 """The text of that line, by finish."""
 
 
-def below(finish: str | None) -> Content:
+def finish_line(finish: str | None) -> Content:
     """The line; empty for an answer that ended by itself."""
     return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}") if finish in FINISHES else Content()

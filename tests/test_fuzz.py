@@ -1,4 +1,4 @@
-"""Every reader fed with inputs made of valid ones; `tools/fuzz.py` does it a hundred thousand times."""
+"""Every reader fed with inputs made of valid ones; `tools/stress/fuzz.py` does it for minutes."""
 
 import subprocess
 import sys

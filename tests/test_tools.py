@@ -1,4 +1,4 @@
-"""`tools/gpu_check.py` and `tools/compare_runs.py`, as far as a machine without a GPU can show it."""
+"""`gpu_check.py` and `compare_runs.py`, as far as a machine without a GPU can show it."""
 
 import json
 import subprocess

@@ -54,7 +54,7 @@ def perplexity(
         int | None,
         typer.Option(
             help="First tokens of each document, read as a prompt.",
-            show_default="0; half of the document with --prefill or --chunk",
+            show_default="0, or half",
             min=0,
         ),
     ] = None,
@@ -84,8 +84,8 @@ def perplexity(
     def work() -> ExitCode:
         settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
         wanted = policies or COMPARED
-        from h2o_chat.lab.evals import run_perplexity
-        from h2o_chat.lab.perplexity import Reading
+        from h2o_chat.lab.eval.evals import run_perplexity
+        from h2o_chat.lab.eval.perplexity import Reading
 
         readings = [
             Reading(prefill, chunk)
@@ -137,7 +137,7 @@ def recall(
         bool,
         typer.Option(
             "--scripted",
-            help="With --generate: answers are made up too, as --pasted, --paired and --equal-bytes need it.",
+            help="With --generate: answers are made up too.",
         ),
     ] = False,
     paired: Paired = False,
@@ -169,7 +169,7 @@ def recall(
         if (pasted or paired or equal_bytes) and generate is not None and not scripted:
             raise UsageError("--pasted, --paired and --equal-bytes go with --scripted.")
         if generate is not None:
-            from h2o_chat.lab.evals import run_long_recall
+            from h2o_chat.lab.eval.evals import run_long_recall
 
             slots = budgets or [512]
             return run_long_recall(
@@ -188,7 +188,7 @@ def recall(
                 pasted,
                 scripted,
             )
-        from h2o_chat.lab.evals import run_recall
+        from h2o_chat.lab.eval.evals import run_recall
 
         assert questions is not None
         slots = budgets or [64, 128, 256, 512]
@@ -219,7 +219,7 @@ def agreement(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.evals import run_agreement
+        from h2o_chat.lab.eval.evals import run_agreement
 
         wanted, slots = policies or COMPARED, budgets or [32, 64, 128]
         return run_agreement(
@@ -249,7 +249,7 @@ def generate(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
-        from h2o_chat.lab.evals import run_generate
+        from h2o_chat.lab.eval.evals import run_generate
 
         stops = tuple(stop or ())
         wanted, slots = policies or COMPARED, budgets or [64, 128]
@@ -281,7 +281,7 @@ def instructions(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.instructions import RULES, run_instructions
+        from h2o_chat.lab.eval.instructions import RULES, run_instructions
 
         asked = rules or ["end"]
         for rule in asked:
@@ -315,7 +315,7 @@ def lm_eval(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
-        from h2o_chat.lab.harness import run_harness
+        from h2o_chat.lab.eval.lm_eval_harness import run_harness
 
         wanted, slots = policies or COMPARED, budgets or [16, 32]
         return run_harness(settings, tasks, include_path, data, wanted, slots, limit, shots, as_json)
@@ -343,8 +343,8 @@ def observe(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.evals import run_observe
-        from h2o_chat.lab.observe import PARTS
+        from h2o_chat.lab.eval.attention_figures import PARTS
+        from h2o_chat.lab.eval.evals import run_observe
 
         return run_observe(settings, texts, length, documents, parts or list(PARTS), as_json, plot)
 

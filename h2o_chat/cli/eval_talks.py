@@ -50,7 +50,7 @@ def qa(
         settings = checked(
             model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize
         )
-        from h2o_chat.lab.evals import run_qa
+        from h2o_chat.lab.eval.evals import run_qa
 
         wanted, slots = policies or ["h2o"], budgets or [256]
         return run_qa(settings, items, wanted, slots, prompt_tokens, tokens, half, as_json, results)
@@ -84,7 +84,7 @@ def stuck(
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, quantize=quantize)
         messages = read_script(turns)
-        from h2o_chat.lab.evals import run_stuck
+        from h2o_chat.lab.eval.evals import run_stuck
 
         wanted, slots = policies or ["h2o"], budgets or [512]
         sampling = Sampling(temperature, max_tokens=tokens)

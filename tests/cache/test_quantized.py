@@ -30,7 +30,7 @@ from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.saved import _check
 from h2o_chat.events.events import Token
-from h2o_chat.lab.contestant import Contestant, crossed
+from h2o_chat.lab.shared.policy_variant import Contestant, crossed
 from h2o_chat.models.fits import equal_slots, estimate, slot_bytes
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.resolve import Weights

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.agreement import measure
-from h2o_chat.lab.contest import runs_of
+from h2o_chat.lab.eval.agreement import measure
+from h2o_chat.lab.shared.policy_runs import runs_of
 from h2o_chat.models.load import Loaded
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"

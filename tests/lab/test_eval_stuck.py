@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab import qa, stuck
-from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.lab.eval import qa
+from h2o_chat.lab.eval import stuck_eval as stuck
+from h2o_chat.lab.shared.policy_runs import Run, runs_of
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import tokens_of
 

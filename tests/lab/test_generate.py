@@ -9,9 +9,9 @@ import pytest
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.engine.engine import Engine
-from h2o_chat.lab.contest import runs_of
-from h2o_chat.lab.generate import Item, exact, f1, measure, normalised
-from h2o_chat.lab.texts import read_items
+from h2o_chat.lab.eval.generate import Item, exact, f1, measure, normalised
+from h2o_chat.lab.shared.lab_texts import read_items
+from h2o_chat.lab.shared.policy_runs import runs_of
 from h2o_chat.transformers_cache.probe import probe
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"

@@ -16,7 +16,7 @@ from h2o_chat.models.load import Loaded, load
 
 pytest.importorskip("lm_eval", reason="the extra `lm-eval` is not installed: pip install 'h2o-chat[lm-eval]'")
 
-from h2o_chat.lab.harness import BoundedLM
+from h2o_chat.lab.eval.lm_eval_harness import BoundedLM
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 PAIRS = [

@@ -13,15 +13,17 @@ from h2o_chat.chat.templates import PlainTemplate, choose
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab import answered, instructions, rows
-from h2o_chat.lab.answered import Answered
-from h2o_chat.lab.contest import Run
-from h2o_chat.lab.contestant import Contestant, crossed
-from h2o_chat.lab.conversations import KINDS, draw, write
-from h2o_chat.lab.instructions import RULES
-from h2o_chat.lab.long_recall import BARE, _paired, measure_long
-from h2o_chat.lab.recall import Question, Share, holds
-from h2o_chat.lab.script import Script
+from h2o_chat.lab.eval import answered_recall as answered
+from h2o_chat.lab.eval import instructions
+from h2o_chat.lab.eval import scripted_answers as rows
+from h2o_chat.lab.eval.answered_recall import Answered
+from h2o_chat.lab.eval.instructions import RULES
+from h2o_chat.lab.eval.long_recall import BARE, _paired, measure_long
+from h2o_chat.lab.eval.recall_questions import Question, Share, holds
+from h2o_chat.lab.eval.scripted_conversation import Script
+from h2o_chat.lab.eval.synthetic_conversations import KINDS, draw, write
+from h2o_chat.lab.shared.policy_runs import Run
+from h2o_chat.lab.shared.policy_variant import Contestant, crossed
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.transformers_cache.cache import H2OCache

@@ -14,18 +14,18 @@ from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.step import Step
-from h2o_chat.lab.contest import Run
-from h2o_chat.lab.contestant import Contestant, ranked
-from h2o_chat.lab.evals import run_perplexity
-from h2o_chat.lab.figures import bootstrap
-from h2o_chat.lab.perplexity import (
+from h2o_chat.lab.eval.evals import run_perplexity
+from h2o_chat.lab.eval.perplexity import (
     Reading,
     buckets,
     feed_of,
     measure,
     nll,
 )
-from h2o_chat.lab.texts import HALVES, documents, half_of, read_texts
+from h2o_chat.lab.shared.intervals import bootstrap
+from h2o_chat.lab.shared.lab_texts import HALVES, documents, half_of, read_texts
+from h2o_chat.lab.shared.policy_runs import Run
+from h2o_chat.lab.shared.policy_variant import Contestant, ranked
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.policies.policies import POLICIES, Slots
 from h2o_chat.transformers_cache.probe import probe

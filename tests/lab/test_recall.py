@@ -18,9 +18,7 @@ from h2o_chat.chat.resume import prompt, read_again
 from h2o_chat.chat.templates import choose
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.contestant import Contestant
-from h2o_chat.lab.figures import wilson
-from h2o_chat.lab.recall import (
+from h2o_chat.lab.eval.recall_questions import (
     ANSWER_TOKENS,
     Question,
     answers,
@@ -29,8 +27,10 @@ from h2o_chat.lab.recall import (
     read_questions,
     scripts_of,
 )
-from h2o_chat.lab.results import Results
-from h2o_chat.lab.script import Feed, Script
+from h2o_chat.lab.eval.scripted_conversation import Feed, Script
+from h2o_chat.lab.shared.intervals import wilson
+from h2o_chat.lab.shared.measured_results import Results
+from h2o_chat.lab.shared.policy_variant import Contestant
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.store import StoredMessage
 from h2o_chat.transformers_cache.cache import H2OCache

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.lab import agreement, generate, perplexity
-from h2o_chat.lab.contest import runs_of
-from h2o_chat.lab.contestant import Contestant
-from h2o_chat.lab.results import CODE, Results, sources
+from h2o_chat.lab.eval import agreement, generate, perplexity
+from h2o_chat.lab.shared.measured_results import CODE, Results, sources
+from h2o_chat.lab.shared.policy_runs import runs_of
+from h2o_chat.lab.shared.policy_variant import Contestant
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.transformers_cache.cache import H2OCache
 

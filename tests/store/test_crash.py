@@ -1,4 +1,4 @@
-"""The real program killed while it streams; `tools/crash_test.py --kills 200` does it two hundred times."""
+"""The real program killed while it streams; `tools/stress/crash_test.py --kills 200` does it often."""
 
 import subprocess
 import sys

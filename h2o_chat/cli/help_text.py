@@ -35,7 +35,7 @@ def write_help(command: Any, ctx: Any, formatter: Any) -> None:
         with formatter.indentation():
             formatter.write_dl([(one.name, one.get_short_help_str(66)) for one in shown])
     if topics:
-        formatter.write(f"More options (-m, -b ...): h2o-chat help {'|'.join(topics)}\n")
+        formatter.write(f"More options (-m, -b ...): h2o-chat help {'|'.join(map(str, topics))}\n")
 
 
 def _panel(param: Any) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sweep import sweep
 
-TOOL = Path(__file__).parents[1] / "tools" / "fuzz.py"
+TOOL = Path(__file__).parents[1] / "tools" / "stress" / "fuzz.py"
 
 
 RUN = f"""

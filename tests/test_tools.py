@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def gpu_check(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools" / "stress"))
     import gpu_check
 
     return gpu_check
@@ -67,7 +67,7 @@ def test_what_fails_is_told(
 
 
 def compare(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "tools" / "compare_runs.py"), *map(str, arguments)]
+    command = [sys.executable, str(ROOT / "tools" / "stress" / "compare_runs.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=250)
 
 

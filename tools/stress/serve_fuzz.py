@@ -13,15 +13,14 @@ import http.client
 import json
 import random
 import re
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from served import Server
 
 from h2o_chat.base.progress import progress_bar
 
@@ -192,38 +191,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        keys, err = folder / "keys", folder / "err"
+        keys = Path(name) / "keys"
         keys.touch(0o600)
         keys.write_text(f"{KEY}\n{OTHER}\n")
-        flags = [
-            "--address",
-            "127.0.0.1:0",
-            "--keys",
-            str(keys),
-            "--data",
-            name,
-            "-b",
-            "48",
-            "--max-tokens",
-            "8",
-        ]
-        with err.open("w") as out:
-            server = subprocess.Popen([sys.executable, "-m", "h2o_chat", "serve", *flags], stderr=out)
+        server = Server(["--keys", str(keys), "-b", "48", "--max-tokens", "8"], Path(name) / "data")
         try:
-            return fuzz(server, err, asked.requests, random.Random(asked.seed))
+            return fuzz(server, asked.requests, random.Random(asked.seed))
         finally:
-            server.kill()
-            server.wait()
+            server.process.kill()
+            server.process.wait()
 
 
-def fuzz(server: "subprocess.Popen[bytes]", err: Path, requests: int, rng: random.Random) -> int:
-    """Sends them all; the exit code."""
-    while not (found := re.search(r"http://127\.0\.0\.1:(\d+)/v1", err.read_text())):
-        if server.poll() is not None:
-            sys.exit(err.read_text())
-        time.sleep(0.05)
-    port, statuses = int(found[1]), Counter[int]()
+def fuzz(server: Server, requests: int, rng: random.Random) -> int:
+    """Sends all requests; returns the exit code."""
+    port, statuses = server.port, Counter[int]()
     before = answer(port)
     with progress_bar() as progress:
         for number in range(requests):
@@ -234,11 +215,8 @@ def fuzz(server: "subprocess.Popen[bytes]", err: Path, requests: int, rng: rando
                 return 1
             progress("requests", number / requests)
     after = answer(port)
-    server.send_signal(signal.SIGTERM)
-    code, said = server.wait(120), err.read_text()
-    print(
-        f"{requests:,} requests, by status (0: the connection was closed): {dict(sorted(statuses.items()))}"
-    )
+    code, said = server.end(), server.said()
+    print(f"{requests:,} requests, by status (0: closed without one): {dict(sorted(statuses.items()))}")
     if before != after or code or "Traceback" in said:
         print(f"before {before!r}, after {after!r}, ended with {code}\n{said}")
         return 1

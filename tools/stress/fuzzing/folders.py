@@ -34,8 +34,9 @@ _OTHERS = (
 def make(folder: Path) -> None:
     """Writes a whole model with random weights, of a few kilobytes."""
     import torch
-    from make_random_model import byte_tokenizer
     from transformers import LlamaConfig, LlamaForCausalLM
+
+    from h2o_chat.lab.shared.shapes import byte_tokenizer
 
     torch.manual_seed(0)
     LlamaForCausalLM(LlamaConfig(**CONFIG)).save_pretrained(folder)

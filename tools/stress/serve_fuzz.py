@@ -194,7 +194,9 @@ def main() -> int:
         keys = Path(name) / "keys"
         keys.touch(0o600)
         keys.write_text(f"{KEY}\n{OTHER}\n")
-        server = Server(["--keys", str(keys), "-b", "48", "--max-tokens", "8"], Path(name) / "data")
+        server = Server(
+            ["-m", "pocket", "--keys", str(keys), "-b", "48", "--max-tokens", "8"], Path(name) / "data"
+        )
         try:
             return fuzz(server, asked.requests, random.Random(asked.seed))
         finally:

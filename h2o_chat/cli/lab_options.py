@@ -53,8 +53,13 @@ Paired = Annotated[
     bool,
     typer.Option("--paired", help="Each policy also against the first, pair by pair."),
 ]
+Seed = Annotated[int, typer.Option(help="Seed of the bootstrap and of all that is drawn.")]
 Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+COMPARED = ["h2o", "h2o-paper", "window", "streaming"]
+"""Policies that are compared where none is named."""
 
 
 def checked(**given: Any) -> Settings:

@@ -124,7 +124,7 @@ def test_piqa_from_files_alone(shared_text: Path, stock: Any, pocket: Loaded) ->
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout[done.stdout.index('{"model"') :])
-    acc = {(r["contestant"], r["budget"]): r for r in report["results"] if r["metric"] == "acc"}
+    acc = {(r["policy"], r["budget"]): r for r in report["results"] if r["metric"] == "acc"}
     assert set(acc) == {("full", None), ("h2o", 16)}
     rows = [json.loads(line) for line in (shared_text / "piqa_valid.jsonl").read_text().splitlines()[:6]]
     labels = [int(label) for label in (shared_text / "piqa_valid-labels.lst").read_text().split()[:6]]

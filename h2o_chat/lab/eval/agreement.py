@@ -35,7 +35,7 @@ LOGIT_BYTES = 1 << 28
 class Score:
     """One policy at one budget; intervals are 95%, bootstrap over prompts."""
 
-    contestant: str
+    policy: str
     budget: int
     kl: float
     """Nats per step, KL(full || bounded), fed what the full cache said."""
@@ -49,7 +49,7 @@ class Score:
     undiverged: float
     """Share of prompts continued alike to the end."""
     kl_to_first: tuple[float, float, float] | None = None
-    """Nats more than the first contestant's at the same budget, prompt by prompt, and its interval, where
+    """Nats more than the first variant's at the same budget, prompt by prompt, and its interval, where
     wanted."""
 
 
@@ -143,7 +143,7 @@ def measure(
         reference = lru_cache(partial(continued, loaded, batch, full, positions, tokens))
         data = [batch.tolist(), tokens]
         for at, run in enumerate(others):
-            where = key(loaded, "agreement", data, contestant=run.name, budget=run.budget)
+            where = key(loaded, "agreement", data, policy=run.name, budget=run.budget)
             found[at] += results.once(where, partial(_against, loaded, batch, run, positions, reference))
             tick((number + (at + 1) / len(others)) / len(batches))
     scores: list[Score] = []
@@ -178,11 +178,11 @@ def _score(
     seed: int,
     firsts: Sequence[tuple[float, float, int]] | None,
 ) -> Score:
-    """Of each prompt what `_against` says; and of the first contestant, where it is compared with that."""
+    """Of each prompt what `_against` says; and of the first variant, where it is compared with that."""
     kl, equal, before = ([float(one[part]) for one in each] for part in range(3))
     more = [one - first[0] for one, first in zip(kl, firsts or (), strict=False)]
     return Score(
-        contestant=run.name,
+        policy=run.name,
         budget=run.budget or 0,
         kl=sum(kl) / len(kl),
         kl_interval=mean_interval(kl, seed),
@@ -209,11 +209,11 @@ def show_table(report: AgreementReport) -> None:
         table.add_column(name, justify="right")
     paired = any(one.kl_to_first for one in report.scores)
     if paired:
-        table.add_column(f"KL, more than {report.scores[0].contestant}", justify="right")
+        table.add_column(f"KL, more than {report.scores[0].policy}", justify="right")
     for one in report.scores:
         more = one.kl_to_first
         table.add_row(
-            one.contestant,
+            one.policy,
             f"{one.budget:,}",
             _cell(one.kl, one.kl_interval, 4),
             _cell(one.equal, one.equal_interval, 3),

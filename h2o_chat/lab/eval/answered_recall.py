@@ -103,7 +103,7 @@ def measure(
     ways = [(Run(), 0), *((run, tokens) for run in runs)]
     for done, (run, length) in enumerate(ways):
         again = recall and length > 0
-        where = key(loaded, "answered", [length, seeds, again], contestant=run.name, budget=run.budget)
+        where = key(loaded, "answered", [length, seeds, again], policy=run.name, budget=run.budget)
         told = part(tick, done, len(ways))
         said, rows = results.once(where, partial(_answers, loaded, run, length, seeds, again, told))
         questions = [Question(**row) for row in rows]

@@ -41,7 +41,7 @@ class Item:
 class Scored:
     """One metric of one policy at one budget, 0 to 1, a mean over all items."""
 
-    contestant: str
+    policy: str
     budget: int | None
     """None: the full cache."""
     metric: str
@@ -141,7 +141,7 @@ def measure(
     longest = 0
     for number, run in enumerate(runs):
         told, data = part(tick, number, len(runs)), [[item.prompt for item in items], tokens, stop, chunk]
-        where = key(loaded, "generate", data, contestant=run.name, budget=run.budget)
+        where = key(loaded, "generate", data, policy=run.name, budget=run.budget)
         found, longest = results.once(
             where, partial(answers, loaded, items, run.settings(chunk), tokens, stop, told)
         )
@@ -157,7 +157,7 @@ def measure(
             changes = [a - b for a, b in zip(values, full[metric], strict=True)]
             scores.append(
                 Scored(
-                    contestant=run.name,
+                    policy=run.name,
                     budget=run.budget,
                     metric=metric,
                     value=sum(values) / len(values),
@@ -187,7 +187,7 @@ def show_table(report: GenerateReport) -> None:
         cell = f"{score.value:.3f} [{low:.2f}, {high:.2f}]"
         if score.budget is not None:
             cell += f" / {score.change:+.3f}"
-        lines.setdefault((score.contestant, score.budget), []).append(cell)
-    for (contestant, budget), cells in lines.items():
-        table.add_row(contestant, slots(budget), *cells)
+        lines.setdefault((score.policy, score.budget), []).append(cell)
+    for (variant, budget), cells in lines.items():
+        table.add_row(variant, slots(budget), *cells)
     print_tables(table)

@@ -10,11 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
-from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ExitCode
-from h2o_chat.base.progress import Tick, part, progress_bar, unheard
+from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.templates import choose
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.eval import scripted_answers as rows
@@ -23,10 +20,9 @@ from h2o_chat.lab.eval.scripted_conversation import Script
 from h2o_chat.lab.eval.synthetic_talk import between
 from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.measured_results import Results, key
-from h2o_chat.lab.shared.policy_variant import Contestant, full_cache
-from h2o_chat.lab.shared.report_output import print_tables, slots, tell
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, full_cache
+from h2o_chat.lab.shared.report_output import print_tables, slots
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
 from h2o_chat.transformers_cache.cache import H2OCache
 
 TURNS = (0, 10, 25, 50)
@@ -73,7 +69,7 @@ RULES = {
 class Obeyed:
     """Answers of a policy at a budget that keep a rule after so many turns."""
 
-    contestant: str
+    policy: str
     budget: int | None
     """None: the full cache."""
     rule: str
@@ -83,6 +79,14 @@ class Obeyed:
     """0: the conversation does not fit into the full cache."""
     interval: tuple[float, float] | None
     """Of obeyed / of: Wilson, 95%."""
+
+
+@dataclass(frozen=True)
+class InstructionsReport:
+    """All shares of answers that obey."""
+
+    model: str
+    answers: list[Obeyed]
 
 
 def draw(loaded: Loaded, rule: Rule, word: str, seed: str, imitate: bool) -> Script:
@@ -104,32 +108,32 @@ def draw(loaded: Loaded, rule: Rule, word: str, seed: str, imitate: bool) -> Scr
     return script
 
 
-def measure_obeyed(
+def measure(
     loaded: Loaded,
     rules: Sequence[str],
     conversations: int,
     seed: int,
     imitate: bool,
-    contestants: Sequence[Contestant],
+    variants: Sequence[PolicyVariant],
     budgets: Sequence[int],
     tick: Tick = unheard,
     results: Results | None = None,
-) -> list[Obeyed]:
-    """The full cache first, then all contestants at all budgets.
+) -> InstructionsReport:
+    """The full cache first, then all variants at all budgets.
 
     Raises:
-        BudgetError: a contestant's parts do not fit a budget.
+        BudgetError: a variant's parts do not fit a budget.
     """
     results = results or Results(None)
     positions = trained_positions(loaded)
     caches: list[tuple[str, int | None, H2OCache]] = [("full", None, full_cache(positions))]
-    caches += [(str(c), budget, c.cache(budget, positions)) for c in contestants for budget in budgets]
+    caches += [(str(c), budget, c.cache(budget, positions)) for c in variants for budget in budgets]
     asked = [(rule, WORDS[number % len(WORDS)], number) for rule in rules for number in range(conversations)]
     scripts = [draw(loaded, RULES[rule], word, f"{seed} {number}", imitate) for rule, word, number in asked]
     data = [feed.ids for script in scripts for feed in script.feeds]
-    found = []
+    found = list[Obeyed]()
     for done, (name, budget, cache) in enumerate(caches):
-        where = key(loaded, "instructions", data, contestant=name, budget=budget)
+        where = key(loaded, "instructions", data, policy=name, budget=budget)
         told = part(tick, done, len(caches))
         said = results.once(where, partial(rows.answers, loaded, scripts, cache, ANSWER_TOKENS, told))
         for rule in rules:
@@ -141,53 +145,25 @@ def measure_obeyed(
                 ]
                 interval = wilson(sum(kept), len(kept)) if kept else None
                 found.append(Obeyed(name, budget, rule, turns, sum(kept), len(kept), interval))
-    return found
+    return InstructionsReport(loaded.name, found)
 
 
-def run_instructions(
-    settings: Settings,
-    rules: Sequence[str],
-    conversations: int,
-    imitate: bool,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    as_json: bool,
-    results: Path | None = None,
-) -> ExitCode:
-    """The command: a table, or a JSON list, on stdout; progress on stderr."""
-    contestants, known = [Contestant.parse(policy) for policy in policies], Results(results)
-    with progress_bar() as show:
-        loaded = open_model(settings, show)
-        found = measure_obeyed(
-            loaded,
-            rules,
-            conversations,
-            settings.seed or 0,
-            imitate,
-            contestants,
-            budgets,
-            partial(show, "answer"),
-            known,
-        )
-    return tell(found, as_json, partial(show_table, loaded.name))
-
-
-def show_table(model: str, found: Sequence[Obeyed]) -> None:
-    """Rules, contestants and budgets down, turns across."""
+def show_table(report: InstructionsReport) -> None:
+    """Rules, variants and budgets down, turns across."""
     from rich.table import Table
 
     table = Table(
-        title=f"{model}: is the system prompt obeyed after so many turns?",
+        title=f"{report.model}: is the system prompt obeyed after so many turns?",
         caption="Share of answers that obey [95%]. Empty: longer than the full cache can hold.",
     )
     for name in ("rule", "policy", "slots", *map(str, TURNS)):
         table.add_column(name, justify="left" if name in ("rule", "policy") else "right")
     lines: dict[tuple[str, str, int | None], list[str]] = {}
-    for one in found:
+    for one in report.answers:
         shown = ""
         if one.interval is not None:
             shown = f"{one.obeyed / one.of:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
-        lines.setdefault((one.rule, one.contestant, one.budget), []).append(shown)
-    for (rule, contestant, budget), cells in lines.items():
-        table.add_row(rule, contestant, slots(budget), *cells)
+        lines.setdefault((one.rule, one.policy, one.budget), []).append(shown)
+    for (rule, variant, budget), cells in lines.items():
+        table.add_row(rule, variant, slots(budget), *cells)
     print_tables(table)

@@ -193,7 +193,7 @@ class Result:
 
     task: str
     metric: str
-    contestant: str
+    policy: str
     budget: int | None
     """None: the full cache."""
     value: float
@@ -292,7 +292,7 @@ def compare(
                     Result(
                         task=task,
                         metric=metric,
-                        contestant=run.name,
+                        policy=run.name,
                         budget=run.budget,
                         value=float(value),
                         interval=mean_interval(each, settings.seed or 0) if each else None,
@@ -331,10 +331,10 @@ def show_table(report: HarnessReport) -> None:
         table.add_column(f"{task} {metric}", justify="right")
     lines: dict[tuple[str, int | None], dict[tuple[str, str], str]] = {}
     for result in report.results:
-        cells = lines.setdefault((result.contestant, result.budget), {})
+        cells = lines.setdefault((result.policy, result.budget), {})
         cells[result.task, result.metric] = _cell(result)
-    for (contestant, budget), cells in lines.items():
-        table.add_row(contestant, slots(budget), *(cells.get(column, "") for column in columns))
+    for (variant, budget), cells in lines.items():
+        table.add_row(variant, slots(budget), *(cells.get(column, "") for column in columns))
     print_tables(table)
 
 

@@ -18,7 +18,7 @@ from h2o_chat.lab.eval.scripted_conversation import Script
 from h2o_chat.lab.eval.synthetic_conversations import KINDS, draw
 from h2o_chat.lab.shared.intervals import mean_interval, wilson
 from h2o_chat.lab.shared.measured_results import Results, key
-from h2o_chat.lab.shared.policy_variant import Contestant, full_cache, slots_of
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, full_cache, slots_of
 from h2o_chat.lab.shared.report_output import print_tables
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.cache import H2OCache
@@ -48,7 +48,7 @@ def measure_long(
     tokens: int,
     conversations: int,
     seed: int,
-    contestants: Sequence[Contestant],
+    variants: Sequence[PolicyVariant],
     budgets: Sequence[int],
     tick: Tick = unheard,
     results: Results | None = None,
@@ -67,10 +67,10 @@ def measure_long(
         pasted: what the person says is one message.
 
     Raises:
-        BudgetError: a contestant's parts do not fit a budget.
+        BudgetError: a variant's parts do not fit a budget.
     """
     results = results or Results(None)
-    sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets]
+    sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in variants for b in budgets]
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
     positions = trained_positions(loaded)
     bare, _ = _drawn(loaded, 0, conversations, seed)
@@ -81,7 +81,7 @@ def measure_long(
         """Which answers are right: to all questions, then to all of them with recall."""
         told = next(ticks)
         data = [[feed.ids for feed in script.feeds] + [sorted(script.pins)] for script in read]
-        where = key(loaded, "long recall", data, contestant=name, budget=budget)
+        where = key(loaded, "long recall", data, policy=name, budget=budget)
         said = results.once(where, lambda: rows.answers(loaded, read, cache, ANSWER_TOKENS, told))
         asked = KINDS.total()
         times = [[answer or "" for answers in said for answer in answers[:asked]]]
@@ -99,12 +99,12 @@ def measure_long(
         found, *_ = right("full", None, scripts, full_cache(positions))
         shares += shares_of("full", None, questions, found, known, tokens)
     of_first: dict[tuple[int, bool], list[bool]] = {}
-    for contestant, budget, slots in runs:
-        cache = contestant.cache(slots, positions)
-        pins = _room(contestant, slots, scripts)
-        times = right(str(contestant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
+    for variant, budget, slots in runs:
+        cache = variant.cache(slots, positions)
+        pins = _room(variant, slots, scripts)
+        times = right(str(variant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
         for again, found in zip((False, True), times, strict=False):
-            name = f"{contestant}, recall" if again else str(contestant)
+            name = f"{variant}, recall" if again else str(variant)
             measured = shares_of(name, budget, questions, found, known, tokens, pins, slots)
             firsts = of_first.setdefault((budget, again), found)
             if paired and firsts is not found:
@@ -132,9 +132,9 @@ def _drawn(
     return [script for script, _ in each], [question for _, asked in each for question in asked]
 
 
-def _room(contestant: Contestant, budget: int, scripts: Sequence[Script]) -> bool:
+def _room(variant: PolicyVariant, budget: int, scripts: Sequence[Script]) -> bool:
     """Whether all that is pinned may be."""
-    shares = contestant.shares(budget)
+    shares = variant.shares(budget)
     return all(shares.sinks + len(script.pins) <= shares.most_protected for script in scripts)
 
 
@@ -147,7 +147,7 @@ def _unpinned(script: Script) -> Script:
 
 
 def shares_of(
-    contestant: str,
+    policy: str,
     budget: int | None,
     questions: Sequence[Question],
     right: Sequence[bool],
@@ -170,7 +170,7 @@ def shares_of(
             could = [right[number] for number in members if known[number]]
             kept = sum(could) / len(could) if could else None
             interval = wilson(hits, len(members))
-            shares.append(Share(contestant, budget, group, hits, len(members), interval, kept, slots))
+            shares.append(Share(policy, budget, group, hits, len(members), interval, kept, slots))
     return shares
 
 
@@ -182,7 +182,7 @@ def _paired(
     seed: int,
     conversations: int,
 ) -> Share:
-    """The share with its difference to the first contestant's; none for a group that is not in every
+    """The share with its difference to the first variant's; none for a group that is not in every
     conversation alike."""
     if share.group not in KINDS:
         return share
@@ -198,7 +198,7 @@ def _paired(
 
 
 def show_table(report: LongRecallReport) -> None:
-    """Contestants and budgets down, kinds of facts across."""
+    """PolicyVariants and budgets down, kinds of facts across."""
     from rich.table import Table
 
     table = Table(
@@ -212,14 +212,14 @@ def show_table(report: LongRecallReport) -> None:
     for share in report.shares:
         low, high = share.interval
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
-        if share.kept is not None and share.contestant != BARE:
+        if share.kept is not None and share.policy != BARE:
             cell += f" / {share.kept:.2f}"
         if share.to_first is not None:
             more, low, high = share.to_first
             cell += f" {more:+.2f} [{low:+.2f}, {high:+.2f}]"
-        lines.setdefault((share.contestant, slots_cell(share)), {})[share.group] = cell
-    for (contestant, slots), cells in lines.items():
-        table.add_row(contestant, slots, *(cells.get(group, "") for group in GROUPS))
+        lines.setdefault((share.policy, slots_cell(share)), {})[share.group] = cell
+    for (variant, slots), cells in lines.items():
+        table.add_row(variant, slots, *(cells.get(group, "") for group in GROUPS))
     if not report.full_fits:
         table.add_row("full", "all", f"ends at the window, {report.window:,} tokens")
     print_tables(table)

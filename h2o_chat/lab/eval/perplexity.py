@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from rich.table import Table
 from torch import Tensor
 
 from h2o_chat.base.config import PREFILLS
@@ -26,7 +27,8 @@ from h2o_chat.cache.step import Step
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.shared.intervals import bootstrap
 from h2o_chat.lab.shared.measured_results import Results, key
-from h2o_chat.lab.shared.policy_variant import Contestant, ranked, slots_of
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked, slots_of
+from h2o_chat.lab.shared.report_output import print_tables
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.loading import LoadedNative
 from h2o_chat.native.step import NativeStep
@@ -62,9 +64,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Score:
-    """One contestant at one budget, over one stretch of the documents."""
+    """One variant at one budget, over one stretch of the documents."""
 
-    contestant: str
+    policy: str
     reading: str
     """Of the prompt; empty where there is none."""
     budget: int
@@ -88,7 +90,7 @@ class Score:
     """Perplexity to that of the same policy after a full prompt pass, and its interval; None where that was
     not measured."""
     to_first: tuple[float, float, float] | None = None
-    """Perplexity to that of the first contestant, document by document, and its interval, where wanted."""
+    """Perplexity to that of the first variant, document by document, and its interval, where wanted."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def through(
 def measure(
     loaded: Loaded,
     ids: Tensor,
-    contestants: Sequence[Contestant],
+    variants: Sequence[PolicyVariant],
     budgets: Sequence[int],
     seed: int,
     tick: Tick = unheard,
@@ -188,7 +190,7 @@ def measure(
     results: Results | None = None,
     paired: bool = False,
 ) -> PerplexityReport:
-    """All contestants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
+    """All variants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
 
     Args:
         results: what is there already is not measured again.
@@ -196,7 +198,7 @@ def measure(
         paired: each is compared with the first of them, too, at the same budget and reading.
 
     Raises:
-        BudgetError: a contestant's parts do not fit a budget.
+        BudgetError: a variant's parts do not fit a budget.
         UsageError: a budget that a document does not fill.
     """
     count, length = ids.shape
@@ -211,7 +213,7 @@ def measure(
             "Give a smaller --prompt or a larger --length.",
         )
     positions = trained_positions(loaded)
-    shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets}
+    shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in variants for b in budgets}
     fits = length <= positions.window
     runs = len(shares) * (len(readings) if prompt else 1) + fits
     ticks = (part(tick, number, runs) for number in range(runs))
@@ -228,18 +230,18 @@ def measure(
     of_first: dict[tuple[int, Reading], Tensor] = {}
     # The full pass first: the others are compared with it.
     order = sorted(readings, key=lambda reading: reading.prefill != "full") if prompt else [Reading()]
-    for (contestant, budget), parts in shares.items():
+    for (variant, budget), parts in shares.items():
         full_pass: Tensor | None = None
         for reading in order:
             found, held = run(
                 prompt=prompt,
                 budget=parts.budget,
-                policy=contestant.ranking,
+                policy=variant.ranking,
                 sinks=parts.sinks,
                 recent=parts.recent,
                 prefill=reading.prefill,
-                chunk=contestant.chunk if reading.chunk is None else reading.chunk,
-                kv=contestant.kv,
+                chunk=variant.chunk if reading.chunk is None else reading.chunk,
+                kv=variant.kv,
             )
             if reading.prefill == "full":
                 full_pass = found
@@ -259,7 +261,7 @@ def measure(
                     to_first = (float(more.mean().exp()), *bootstrap(more, seed))
                 scores.append(
                     Score(
-                        contestant=str(contestant),
+                        policy=str(variant),
                         reading=str(reading) if prompt else "",
                         budget=budget,
                         slots=parts.budget,
@@ -276,3 +278,37 @@ def measure(
                     )
                 )
     return PerplexityReport(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)
+
+
+def show_table(report: PerplexityReport) -> None:
+    """PolicyVariants down, budgets across; with several stretches, one line for each."""
+    budgets = sorted({score.budget for score in report.scores})
+    ratio = all(score.ratio is not None for score in report.scores)
+    what = "perplexity to full" if ratio else "perplexity"
+    table = Table(
+        title=f"{report.model}: {what}, {report.documents} documents of {report.length_tokens:,} tokens",
+        caption="In brackets: 95% bootstrap interval over documents.",
+    )
+    table.add_column("policy")
+    table.add_column("positions")
+    for budget in budgets:
+        table.add_column(f"{budget} slots", justify="right")
+    lines: dict[tuple[str, str], dict[int, str]] = {}
+
+    def put(who: str, stretch: str, budget: int, value: float, low: float, high: float) -> None:
+        lines.setdefault((who, stretch), {})[budget] = f"{value:.4f} [{low:.3f}, {high:.3f}]"
+
+    for score in report.scores:
+        stretch = "past the budget" if ratio else f"{score.first:,}-{score.end:,}"
+        stretch = f"{score.first:,}-{score.end:,}" if report.prompt_tokens else stretch
+        who = ", ".join(part for part in (score.policy, score.reading) if part)
+        value = score.perplexity if score.ratio is None else score.ratio
+        name = who if score.slots == score.budget else f"{who} in as many bytes"
+        put(name, stretch, score.budget, value, *score.interval)
+        if score.to_full_pass is not None:
+            put(f"{who} : full pass", stretch, score.budget, *score.to_full_pass)
+        if score.to_first is not None:
+            put(f"{who} : {report.scores[0].policy}", stretch, score.budget, *score.to_first)
+    for (variant, stretch), cells in lines.items():
+        table.add_row(variant, stretch, *(cells.get(budget, "") for budget in budgets))
+    print_tables(table)

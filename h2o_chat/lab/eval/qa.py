@@ -42,7 +42,7 @@ class Item:
 class Scored:
     """All items with one policy at one budget, with recall or without."""
 
-    contestant: str
+    policy: str
     budget: int | None
     """None: the full cache."""
     recall: bool
@@ -101,7 +101,7 @@ def measure(
         for number, item in enumerate(items):
             text = message(loaded.tokenizer, item, prompt_tokens)
             data = [text, system, answer_tokens, recall]
-            where = key(loaded, "qa", data, contestant=run.name, budget=run.budget)
+            where = key(loaded, "qa", data, policy=run.name, budget=run.budget)
             found.append(results.once(where, partial(_answer, chat, text, answer_tokens)))
             tick((done + (number + 1) / len(items)) / len(ways))
         chat.close()
@@ -144,7 +144,7 @@ def show_table(report: QaReport) -> None:
     for one in report.scores:
         low, high = one.interval
         table.add_row(
-            one.contestant,
+            one.policy,
             slots(one.budget),
             "yes" if one.recall else "no",
             f"{one.f1:.3f} [{low:.2f}, {high:.2f}]",

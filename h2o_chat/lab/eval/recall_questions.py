@@ -25,7 +25,7 @@ from h2o_chat.lab.eval.scripted_conversation import Script
 from h2o_chat.lab.shared.intervals import interval, resampled, wilson
 from h2o_chat.lab.shared.lab_texts import read_lines
 from h2o_chat.lab.shared.measured_results import Results, key
-from h2o_chat.lab.shared.policy_variant import Contestant, full_cache, slots_of
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, full_cache, slots_of
 from h2o_chat.lab.shared.report_output import print_tables
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import clean
@@ -56,7 +56,7 @@ class Question:
 class Share:
     """Right answers of a policy at a budget, to questions of one stretch of distances or one kind."""
 
-    contestant: str
+    policy: str
     budget: int | None
     """None: the full cache."""
     group: str
@@ -69,7 +69,7 @@ class Share:
     slots: int | None = None
     """As given: more than the budget, at equal bytes, where keys and values are smaller."""
     to_first: tuple[float, float, float] | None = None
-    """Share of right answers more than the first contestant's, and its interval: 95%, bootstrap over
+    """Share of right answers more than the first variant's, and its interval: 95%, bootstrap over
     conversations; where wanted."""
 
 
@@ -77,7 +77,7 @@ class Share:
 class Cost:
     """What forgetting costs in the conversations themselves, before anything is asked."""
 
-    contestant: str
+    policy: str
     budget: int
     tokens: int
     """Counted: of all conversations those past the budget, whoever said them."""
@@ -184,23 +184,23 @@ def answers(
 def measure(
     loaded: Loaded,
     questions: Sequence[Question],
-    contestants: Sequence[Contestant],
+    variants: Sequence[PolicyVariant],
     budgets: Sequence[int],
     tick: Tick = unheard,
     results: Results | None = None,
     equal_bytes: bool = False,
 ) -> RecallReport:
-    """The full cache first, then all contestants at all budgets.
+    """The full cache first, then all variants at all budgets.
 
     Args:
         results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
 
     Raises:
-        BudgetError: a contestant's parts do not fit a budget.
+        BudgetError: a variant's parts do not fit a budget.
     """
     results = results or Results(None)
-    sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets]
+    sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in variants for b in budgets]
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
     positions, data = trained_positions(loaded), [asdict(question) for question in questions]
     scripts = scripts_of(loaded, questions)
@@ -208,7 +208,7 @@ def measure(
 
     def run(name: str, slots: int | None, past: Sequence[int], cache: H2OCache) -> tuple[list[bool], Any]:
         """Which answers are right; the nats of each conversation's tokens past so many, by that number."""
-        where, told = key(loaded, "recall", data, contestant=name, budget=slots, past=past), next(ticks)
+        where, told = key(loaded, "recall", data, policy=name, budget=slots, past=past), next(ticks)
 
         def measured() -> dict[str, Any]:
             nll: list[list[float]] = []
@@ -223,15 +223,15 @@ def measure(
 
     full, least = run("full", None, sorted({budget for _, budget, _ in runs}), full_cache(positions))
     shares, costs = _shares("full", None, questions, full, full), []
-    for contestant, budget, slots in runs:
-        found, nats = run(str(contestant), slots, [budget], contestant.cache(slots, positions))
-        shares += _shares(str(contestant), budget, questions, found, full, slots)
-        costs += _costs(str(contestant), budget, nats[str(budget)], least[str(budget)])
+    for variant, budget, slots in runs:
+        found, nats = run(str(variant), slots, [budget], variant.cache(slots, positions))
+        shares += _shares(str(variant), budget, questions, found, full, slots)
+        costs += _costs(str(variant), budget, nats[str(budget)], least[str(budget)])
     return RecallReport(loaded.name, len(questions), shares, costs)
 
 
 def _costs(
-    contestant: str, budget: int, nats: Sequence[Sequence[float]], full: Sequence[Sequence[float]]
+    policy: str, budget: int, nats: Sequence[Sequence[float]], full: Sequence[Sequence[float]]
 ) -> list[Cost]:
     """None where no conversation is longer than the budget. Rows of nats and tokens, one a conversation.
 
@@ -245,11 +245,11 @@ def _costs(
     # The same seed: the same conversations are drawn for both.
     drawn = [resampled(part, torch.Generator().manual_seed(0)) for part in (more, tokens)]
     ratio = float((more.sum() / tokens.sum()).exp())
-    return [Cost(contestant, budget, int(tokens.sum()), ratio, interval((drawn[0] / drawn[1]).exp()))]
+    return [Cost(policy, budget, int(tokens.sum()), ratio, interval((drawn[0] / drawn[1]).exp()))]
 
 
 def _shares(
-    contestant: str,
+    policy: str,
     budget: int | None,
     questions: Sequence[Question],
     right: Sequence[bool],
@@ -271,7 +271,7 @@ def _shares(
         known = [index for index in members if full[index]]
         kept = sum(right[index] for index in known) / len(known) if known else None
         spread = wilson(hits, len(members))
-        shares.append(Share(contestant, budget, group, hits, len(members), spread, kept, slots))
+        shares.append(Share(policy, budget, group, hits, len(members), spread, kept, slots))
     return shares
 
 
@@ -287,7 +287,7 @@ def slots_cell(share: Share) -> str:
 
 
 def show_table(report: RecallReport) -> None:
-    """Contestants and budgets down; distances, all facts and what was not told across."""
+    """PolicyVariants and budgets down; distances, all facts and what was not told across."""
     from rich.table import Table
 
     stretches = [_stretch(low, high) for low, high in pairwise(EDGES)]
@@ -303,18 +303,18 @@ def show_table(report: RecallReport) -> None:
     for group in groups:
         table.add_column(group, justify="right")
     table.add_column("perplexity", justify="right")
-    costs = {(cost.contestant, cost.budget): cost for cost in report.costs}
+    costs = {(cost.policy, cost.budget): cost for cost in report.costs}
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for share in report.shares:
         low, high = share.interval
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
         if share.budget is not None and share.kept is not None:
             cell += f" / {share.kept:.2f}"
-        cells = lines.setdefault((share.contestant, slots_cell(share)), {})
+        cells = lines.setdefault((share.policy, slots_cell(share)), {})
         cells[share.group] = cell
-        if share.budget is not None and (cost := costs.get((share.contestant, share.budget))):
+        if share.budget is not None and (cost := costs.get((share.policy, share.budget))):
             low, high = cost.interval
             cells["perplexity"] = f"{cost.ratio:.4f} [{low:.3f}, {high:.3f}]"
-    for (contestant, slots), cells in lines.items():
-        table.add_row(contestant, slots, *(cells.get(group, "") for group in [*groups, "perplexity"]))
+    for (variant, slots), cells in lines.items():
+        table.add_row(variant, slots, *(cells.get(group, "") for group in [*groups, "perplexity"]))
     print_tables(table)

@@ -51,7 +51,7 @@ WORLD = (
 class Stuck:
     """One conversation."""
 
-    contestant: str
+    policy: str
     budget: int | None
     """None: the full cache."""
     seed: int
@@ -114,7 +114,7 @@ def measure(
     recall: bool = True,
     tick: Tick = unheard,
 ) -> StuckReport:
-    """Every contestant with every seed.
+    """Every variant with every seed.
 
     Args:
         cured: whether what is done against loops is done.
@@ -205,7 +205,7 @@ def show_table(report: StuckReport) -> None:
         table.add_column(name, justify="left" if name == "policy" else "right")
     for one in report.conversations:
         table.add_row(
-            one.contestant,
+            one.policy,
             slots(one.budget),
             str(one.seed),
             f"{one.repeats:.1%}",

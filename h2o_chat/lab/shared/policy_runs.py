@@ -6,31 +6,31 @@ from dataclasses import dataclass
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.rope import Positions
-from h2o_chat.lab.shared.policy_variant import Contestant, full_cache
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, full_cache
 from h2o_chat.transformers_cache.cache import H2OCache
 
 
 @dataclass(frozen=True)
 class Run:
-    """One contestant at one budget; without them the full cache."""
+    """One variant at one budget; without them the full cache."""
 
-    contestant: Contestant | None = None
+    variant: PolicyVariant | None = None
     budget: int | None = None
 
     @property
     def name(self) -> str:
-        return "full" if self.contestant is None else str(self.contestant)
+        return "full" if self.variant is None else str(self.variant)
 
     def settings(self, chunk: int | None = None) -> Settings:
         """As an engine wants them.
 
         Args:
-            chunk: prompt tokens read before slots are given up, where the contestant says nothing of it.
+            chunk: prompt tokens read before slots are given up, where the variant says nothing of it.
 
         Raises:
-            UsageError: the contestant has weights of its own, which an engine does not take.
+            UsageError: the variant has weights of its own, which an engine does not take.
         """
-        one = self.contestant
+        one = self.variant
         if one is None or self.budget is None:
             return Settings(policy="full", chunk=chunk, events_every=0)
         if one.ranking != one.policy:
@@ -50,9 +50,9 @@ class Run:
 
     def cache(self, positions: Positions) -> H2OCache:
         """A fresh one."""
-        if self.contestant is None or self.budget is None:
+        if self.variant is None or self.budget is None:
             return full_cache(positions)
-        return self.contestant.cache(self.budget, positions)
+        return self.variant.cache(self.budget, positions)
 
 
 def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:
@@ -63,8 +63,8 @@ def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:
         BudgetError: a policy's parts do not fit a budget.
     """
     runs = [Run()]
-    for contestant in [Contestant.parse(policy) for policy in policies]:
+    for variant in [PolicyVariant.parse(policy) for policy in policies]:
         for budget in budgets:
-            contestant.shares(budget)  # refuses what does not fit, before anything is measured
-            runs.append(Run(contestant, budget))
+            variant.shares(budget)  # refuses what does not fit, before anything is measured
+            runs.append(Run(variant, budget))
     return runs

@@ -25,7 +25,7 @@ _TERMS = [field.name for field in fields(Weights)]
 
 
 @dataclass(frozen=True)
-class Contestant:
+class PolicyVariant:
     """A policy with its own numbers; None leaves one to the policy."""
 
     policy: str
@@ -39,7 +39,7 @@ class Contestant:
     """Of the terms of `h2o`."""
 
     @classmethod
-    def parse(cls, text: str) -> "Contestant":
+    def parse(cls, text: str) -> "PolicyVariant":
         """`h2o` or `h2o:sinks=0,recent=8,chunk=16,kv=int8`; `h2o:age=0` is `h2o` without its price on age.
 
         Raises:
@@ -76,7 +76,7 @@ class Contestant:
     @property
     def ranking(self) -> str:
         """The policy's name, with the weights that are its own: what `ranked` takes."""
-        return str(Contestant(self.policy, weights=self.weights))
+        return str(PolicyVariant(self.policy, weights=self.weights))
 
     def shares(self, budget: int) -> Shares:
         """How it divides a budget.
@@ -103,28 +103,28 @@ def ranked(name: str) -> Policy:
     """The policy of a name such as `h2o` or `h2o:age=0`."""
     if ":" not in name:
         return named(name)
-    weights = Contestant.parse(name).weights
+    weights = PolicyVariant.parse(name).weights
     return replace(named("h2o"), priority=partial(heavy_or_novel, weights=weights), name=name)
 
 
-def crossed(policies: Sequence[str], kv_dtypes: Sequence[str]) -> list[Contestant]:
+def crossed(policies: Sequence[str], kv_dtypes: Sequence[str]) -> list[PolicyVariant]:
     """Every policy in every precision; none named leaves what each says of itself.
 
     Raises:
-        UsageError: one is no contestant, or no precision.
+        UsageError: one is no variant, or no precision.
     """
     for kv in kv_dtypes:
         if kv not in KV_DTYPES:
             raise UsageError(f"--kv-dtype {kv!r} is not known.", f"One of: {', '.join(KV_DTYPES)}.")
-    contestants = [Contestant.parse(policy) for policy in policies]
-    return [replace(one, kv=kv) for one in contestants for kv in kv_dtypes] if kv_dtypes else contestants
+    variants = [PolicyVariant.parse(policy) for policy in policies]
+    return [replace(one, kv=kv) for one in variants for kv in kv_dtypes] if kv_dtypes else variants
 
 
-def slots_of(loaded: Loaded, contestant: Contestant, budget: int, equal_bytes: bool) -> int:
-    """The budget that a contestant gets: as asked, or what fits into as many bytes in its own precision."""
+def slots_of(loaded: Loaded, variant: PolicyVariant, budget: int, equal_bytes: bool) -> int:
+    """The budget that a variant gets: as asked, or what fits into as many bytes in its own precision."""
     if not equal_bytes:
         return budget
-    return equal_slots(loaded.sizes, loaded.precision.itemsize, contestant.kv, budget)
+    return equal_slots(loaded.sizes, loaded.precision.itemsize, variant.kv, budget)
 
 
 def full_cache(positions: Positions) -> H2OCache:

@@ -28,9 +28,7 @@ def readers(folder: Path) -> Iterator[Reader]:
     texts = [f"{name}\n{values.get(name, '1')}".encode() for name in precedence.NAMES]
     yield Reader("scripts", [SAID.encode(), b"one\n---\ntwo\n", b"\xef\xbb\xbfone"], _script, share=4)
     yield Reader("numbers", texts, _number, share=4)
-    yield Reader(
-        "contestants", [b"h2o:sinks=0,recent=8", b"window", b"streaming:sinks=4"], _contestant, share=2
-    )
+    yield Reader("variants", [b"h2o:sinks=0,recent=8", b"window", b"streaming:sinks=4"], _variant, share=2)
     yield Reader(
         "names", [b"llama-7b", b"org/name", b"~/models/x", b"here", b"./here", b"mine", b"nome"], _name
     )
@@ -62,12 +60,12 @@ def _number(raw: bytes) -> None:
     precedence.check(name, list(read) if isinstance(read, tuple) else read, "The file")
 
 
-def _contestant(raw: bytes) -> None:
-    from h2o_chat.lab.shared.policy_variant import Contestant
+def _variant(raw: bytes) -> None:
+    from h2o_chat.lab.shared.policy_variant import PolicyVariant
     from h2o_chat.policies.named import named
     from h2o_chat.policies.shares import divide
 
-    one = Contestant.parse(text_of(raw))
+    one = PolicyVariant.parse(text_of(raw))
     divide(named(one.policy), 64, one.sinks, one.recent)
 
 

@@ -86,7 +86,7 @@ def libraries() -> str:
 
 
 def licence(about: metadata.Distribution) -> str:
-    """As the package states it: an expression, else its classifiers, else its first words."""
+    """Licence that the package states: an expression, else its classifiers, else its first words."""
     fields: Any = about.metadata
     if stated := fields["License-Expression"]:
         return str(stated)

@@ -39,7 +39,7 @@ CELL, ROW, FONT = 8.4, 17, 14
 GROUND, INK = "#12161c", "#d5dbe3"
 
 Row = tuple[tuple[int, str, Style | None], ...]
-"""What stands in a row: column, text, style."""
+"""Pieces of a row: column, text, style."""
 
 
 async def held(size: tuple[int, int]) -> list[tuple[float, list[Row]]]:
@@ -137,7 +137,7 @@ def svg(size: tuple[int, int], frames: Sequence[tuple[float, list[Row]]]) -> str
 
 
 def _runs(states: Sequence[tuple[float, Row]]) -> Iterator[tuple[Row, float, float]]:
-    """What a row showed, from when to when."""
+    """Content of a row, from when to when."""
     since, row = states[0]
     for time, other in states[1:]:
         if other != row:

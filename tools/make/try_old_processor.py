@@ -83,12 +83,12 @@ def forms(command: list[str], where: str) -> dict[str, str]:
 
 
 def answer(emulated: list[str], where: str) -> str:
-    """Of h2o-chat; exits as `forms` does."""
+    """Runs h2o-chat; exits as `forms` does."""
     return run([*emulated, sys.executable, "-m", "h2o_chat", *QUESTION], where)
 
 
 def run(command: list[str], where: str) -> str:
-    """What it prints."""
+    """Runs it and returns its output."""
     began = time.perf_counter()
     # With AVX2 torch computes wrong under QEMU 7.2: it takes its own plain kernels.
     environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}

@@ -1,4 +1,4 @@
-"""What the `..._rows.py` here have in common: many conversations at once, of given lengths, for `bench full`.
+"""Common part of the `..._rows.py`: many conversations at once, of given lengths, for `speed.py --kv-gib`.
 
 Each reads one prompt, fills all rows to each length in turn, makes a few tokens of all of them there, and
 writes one line of JSON, its last on stdout:
@@ -26,7 +26,7 @@ class Rows(Protocol):
     """A program with room for all rows."""
 
     def about(self) -> str:
-        """What it was given, in words."""
+        """How it was set up, in words."""
 
     def read(self, tokens: int) -> float:
         """One prompt of so many random tokens; ms."""
@@ -39,7 +39,7 @@ class Rows(Protocol):
 
 
 def rows_parser() -> argparse.ArgumentParser:
-    """Of the arguments; `--contexts` are the lengths."""
+    """Parser of the arguments; `--contexts` are the lengths."""
     found = parser()
     found.add_argument("--rows", type=int, required=True)
     found.add_argument("--prompt", type=int, required=True, help="tokens that are read first")

@@ -12,7 +12,7 @@ import openvino_genai as genai
 from orders import ms_since, obey, parser, random_ids
 
 BLOCK_TOKENS = 32
-"""Of paged attention on a CPU."""
+"""Tokens of a block of paged attention on a CPU."""
 BATCH_TOKENS = 512
 START_TOKENS, RECENT_TOKENS = 32, 128
 """Never evicted: OpenVINO's own choice."""

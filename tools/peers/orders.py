@@ -1,4 +1,4 @@
-"""What every peer here understands, by lines on stdin; each is answered by one line of JSON.
+"""Orders that every program here obeys, by lines on stdin; each is answered by one line of JSON.
 
     about       -> {"given": "what it was given, in words"}
     read N      a conversation of N tokens, read anew     -> {"ms": [of all of them]}
@@ -37,7 +37,7 @@ class Peer(Protocol):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the arguments that all of them have."""
+    """Parser of the arguments that all of them have."""
     found = argparse.ArgumentParser()
     found.add_argument("weights", help="as its ..._file.py wrote them, or a model folder")
     found.add_argument("--contexts", type=int, nargs="+", required=True, help="tokens of each conversation")
@@ -65,7 +65,7 @@ def obey(start: Callable[[], Peer]) -> None:
 
 
 def random_ids(tokens: int, vocabulary: int) -> list[int]:
-    """The same for every peer."""
+    """Random tokens, equal for every program."""
     return random.Random(0).choices(range(3, vocabulary), k=tokens)
 
 

@@ -54,7 +54,7 @@ def crash(
     """
     script = folder / "script.txt"
     answers: list[list[int]] = []
-    """What was delivered, answer by answer, over all processes."""
+    """Tokens delivered, answer by answer, over all processes."""
     recalled_ones: set[tuple[object, object]] = set()
     for number in range(kills):
         progress("kills", number / kills)
@@ -97,7 +97,7 @@ def run_and_kill(data: Path, script: Path, model: str, resume: bool, wait: float
 
 
 def pieces_of(said: dict[str, Any]) -> tuple[str, ...]:
-    """What was recalled."""
+    """Pieces that were recalled."""
     return tuple(words for _, words in said["recalled"])
 
 

@@ -42,12 +42,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout, wh
 
 @dataclass
 class Tally:
-    """What became of a reader's inputs."""
+    """Counts of a reader's inputs."""
 
     accepted: int = 0
     refused: int = 0
     seconds: float = 0.0
-    """Of this process: others may use the machine."""
+    """Processor time of this process: others may use the machine."""
     slowest: float = 0.0
 
 

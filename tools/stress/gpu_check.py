@@ -34,11 +34,11 @@ TESTS = (
 TESTS_S = 150.0
 """For all of them; then they are ended, and have failed."""
 PROCESSES = 12
-"""That share the tests, if there are so many cores: the literal algorithm is a loop of Python."""
+"""Processes that share the tests, if there are so many cores: the literal algorithm is a loop of Python."""
 
 
 class Check:
-    """What the stages share: a device, a shape, its bandwidth, models made once."""
+    """Things that the stages share: a device, a shape, its bandwidth, models made once."""
 
     def __init__(self, device: str, shape: str) -> None:
         self.device, self.shape, self.small = device, shape, device == "cpu"

@@ -32,7 +32,7 @@ CONNECTIONS = 64
 
 
 class Good:
-    """What the good key has met so far, in its own process."""
+    """Waits of the good key so far, in its own process."""
 
     def __init__(self, port: int) -> None:
         self._port, self.gap_s, self.wait_s = port, 0.0, 0.0
@@ -165,7 +165,7 @@ def many_values(port: int) -> None:
 
 
 def held_open(port: int, count: int, raw: bytes) -> None:
-    """So many connections, each opened again once it is cut."""
+    """Holds so many connections, each opened again once it is cut."""
     at_once(port, count, lambda port, _: send(port, raw, 60))
 
 
@@ -240,7 +240,7 @@ def raged(seconds: float, flags: list[str], which: list[str]) -> list[str]:
 
 
 def measured(server: Server, attack: Callable[[int], None] | None, seconds: float) -> list[str]:
-    """What the good key met beside an attack; what of it is wrong."""
+    """Waits of the good key beside an attack, and what of it is wrong."""
     fork = multiprocessing.get_context("fork")
     found: multiprocessing.Queue[Any] = fork.Queue()
     good(server.port, 1, found)  # so that all is loaded

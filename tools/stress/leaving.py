@@ -67,7 +67,7 @@ def interrupt(program: Program) -> None:
 
 
 def hang_up(program: Program) -> None:
-    """What the system tells a program whose terminal is gone."""
+    """Sends what the system sends to a program whose terminal is gone."""
     program.process.send_signal(signal.SIGHUP)
 
 
@@ -88,7 +88,7 @@ def fill_disk(program: Program) -> None:
 
 
 def make_read_only(program: Program) -> None:
-    """As the system does it with a disk that has failed, also while files on it are written."""
+    """Turns the disk read-only as the system does after a failure, also while files on it are written."""
     subprocess.run(["mount", "-o", "remount,abort", str(program.data.parent)], check=True)
     go_on(program)
 
@@ -109,7 +109,7 @@ def no_memory_for_engine(program: Program) -> None:
 
 
 def kill_engine(program: Program) -> None:
-    """As the system does it where memory is short."""
+    """Kills as the system does where memory is short."""
     engine(program).kill()
     program.until(lambda: program.failed(), "the screen says that the engine has ended")
 
@@ -120,7 +120,7 @@ def no_memory_for_all(program: Program) -> None:
 
 
 def no_memory_for_a_while(program: Program) -> None:
-    """What comes of it is by chance."""
+    """The outcome is by chance."""
     no_memory_for_all(program)
     end = time.monotonic() + NOTICED_S
     while time.monotonic() < end:
@@ -159,7 +159,7 @@ SITUATIONS = [
 
 @dataclass(frozen=True)
 class Row:
-    """What came of a situation."""
+    """Outcome of a situation."""
 
     left_s: float
     code: int | None

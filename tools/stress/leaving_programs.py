@@ -34,7 +34,7 @@ QUESTION = "Once upon a time"
 
 
 def give_up_after(longest_s: float) -> float:
-    """What takes longer than it may is waited for a while, to say how long it took."""
+    """Longest wait for something that takes longer than it may, to say how long it took."""
     return longest_s + 20.0
 
 
@@ -147,7 +147,7 @@ class Program:
         self.seen.vanish()
 
     def read(self) -> None:
-        """What it shows now, or in a moment, is taken from it."""
+        """Takes what it shows now, or in a moment."""
         if self.face is None:
             time.sleep(0.02)
         else:
@@ -201,7 +201,7 @@ class Program:
         return [one.id for one in self.told() if isinstance(one, Token)]
 
     def delivered(self) -> int:
-        """So many tokens of the answer have come out of it."""
+        """Waits until so many tokens of the answer have come out of it."""
         return self.face.delivered() if isinstance(self.face, Tab) else len(self.ids())
 
     def failed(self) -> bool:

@@ -1,4 +1,4 @@
-"""What looking up what was forgotten adds to the time to the first token, in a chat that is full.
+"""Time that recall adds before the first token, in a chat whose slots are full.
 
     tools/stress/measure_first_token.py [-m MODEL] [-b 512] [--turns 240] [--seed 0]
 

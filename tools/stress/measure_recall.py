@@ -89,7 +89,7 @@ class Nothing:
 
 
 def by_words(facts: Any, between: Any, asked: Any, rng: random.Random) -> Callable[[str], list[str]]:
-    """What is recalled for a text."""
+    """Pieces that are recalled for a text."""
     messages, recall = list[Message](), Recall([], lambda text: len(text) // 4)
 
     def seen() -> int:

@@ -51,13 +51,13 @@ from h2o_chat.events.events import Turn
 from h2o_chat.native.loading import open_model
 
 TIMEOUT_S = 120
-"""What the server promises."""
+"""Longest request that the server promises."""
 APART = 0.05
 """Memory may differ from what was computed by this share of it."""
 NOT_READ_S = 100
 """A client does not read for so long: less than the server promises, more than it needs to cut it off."""
 TURNS = 12
-"""Of a conversation at most; then another begins."""
+"""Turns of a conversation at most; then another begins."""
 LINES = (
     "My name is {name} and my cat is called Tom.",
     "I like long walks in the rain, and tea.",
@@ -82,17 +82,17 @@ class Said:
 
 @dataclass
 class Storm:
-    """What happened."""
+    """Everything that happened."""
 
     port: int
     over: threading.Event = field(default_factory=threading.Event)
     conversations: list[list[Said]] = field(default_factory=list)
     newest: dict[int, list[Said]] = field(default_factory=dict)
-    """Of each client."""
+    """Newest conversation of each client."""
     longest_s: float = 0.0
     statuses: dict[int, int] = field(default_factory=dict)
     ill: Counter[str] = field(default_factory=Counter)
-    """What the ill-behaved have done."""
+    """Counts of what the ill-behaved have done."""
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -324,7 +324,7 @@ def raged(server: Server, minutes: float, clients: int) -> Storm:
 
 
 class Memory:
-    """Of the server, as it is and as it was computed.
+    """Memory of the server, as it is and as it was computed.
 
     Args:
         server: nobody has asked it anything yet.
@@ -336,9 +336,9 @@ class Memory:
         self._rows_bytes = server.metric("rows") * server.metric("row_bytes")
         self._snapshot_bytes = server.metric("snapshot_bytes")
         self._above: list[float] = []
-        """What was taken, as a share of what was computed: each time that somebody looked."""
+        """Memory taken, as a share of what was computed, at each look."""
         self._below: list[float] = []
-        """As a share of the rows and snapshots, once all of them were in use."""
+        """Memory taken, as a share of the rows and snapshots, once all of them were in use."""
         self._last = 0, 0
 
     def look(self) -> None:
@@ -351,7 +351,7 @@ class Memory:
             self._below.append(taken / (self._rows_bytes + snapshots * self._snapshot_bytes))
 
     def told(self) -> list[str]:
-        """What is wrong; says what was seen."""
+        """Prints what was seen; returns what is wrong."""
         computed, taken = self._last
         held = self._rows_bytes + self._most * self._snapshot_bytes
         print(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 GRACE_S = 60
-"""What goes on when it is told to end has so long."""
+"""Seconds that answers under way have when the server is told to end."""
 
 
 class Server:

@@ -32,11 +32,11 @@ from crash_test import TURNS, delivered
 from h2o_chat.store import DATABASE, Store
 
 MESSAGES = 20_000
-"""Of a large conversation."""
+"""Messages of a large conversation."""
 WORD = "kweluzebra"
 """Said in large conversations alone."""
 LONGEST_S = 30.0
-"""Of the foreign transaction."""
+"""Longest foreign transaction, in seconds."""
 KILLED = 0.33
 HOLD = """
 import sqlite3, sys, time
@@ -48,7 +48,7 @@ connection.execute("ROLLBACK")
 
 
 class Storm:
-    """What goes on in one data folder, and what was found wrong."""
+    """Work on one data folder, and what was found wrong."""
 
     def __init__(self, folder: Path, model: str, seconds: float, seed: int) -> None:
         self.data = folder / "data"
@@ -191,7 +191,7 @@ class Storm:
         return [one.id for one in large]
 
     def settle(self) -> None:
-        """What is left when all have ended."""
+        """Checks what is left when all have ended."""
         while large := self.imported():
             self.run("sessions", "rm", "--yes", large[0])
         small = self.data.parent / "small.json"

@@ -37,7 +37,7 @@ class PositionWatch:
 
 @dataclass(frozen=True)
 class Bounded:
-    """What was measured; every figure has its unit in its name."""
+    """Figures of one long conversation, with their units in their names."""
 
     tokens: int
     budget: int

@@ -21,24 +21,24 @@ from h2o_chat.lab.shared.report_output import print_tables
 from h2o_chat.native.waiting import let_torch_sleep
 
 STEPS = 32
-"""Of all rows in one sample: twice as many as the tokens between two settles at 512 slots."""
+"""Steps of all rows in one sample: twice the tokens between two settles at 512 slots."""
 APART = 32
 """Rows begin so many tokens apart at most: they settle at different steps, as they do in use."""
 
 
 @dataclass(frozen=True)
 class RowsSpeed:
-    """So many rows at once."""
+    """Figures of one number of rows."""
 
     rows: int
     tok_s: float
-    """Of all rows together, the median of the samples."""
+    """Tokens a second of all rows together, the median of the samples."""
     step_ms: float
     """A token of each row."""
     times_one: float
     """`tok_s`, as a multiple of what the first number of rows makes."""
     row_mb: float
-    """What a row takes of memory."""
+    """Memory of one row."""
     samples: int
     disturbed: int
     """Samples in which something else ran."""

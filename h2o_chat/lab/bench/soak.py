@@ -37,7 +37,7 @@ SAID = ("Tell me more.", "And then?", "What happened next?", "Why?", "Go on.")
 
 @dataclass(frozen=True)
 class Stretch:
-    """What was measured after so many tokens; every figure has its unit in its name."""
+    """Figures after so many tokens, with their units in their names."""
 
     tokens: int
     token_ms: float
@@ -47,12 +47,12 @@ class Stretch:
     rss_bytes: int
     database_bytes: int
     bytes_per_token: float
-    """Of the database, over all tokens."""
+    """Bytes of the database divided by all tokens."""
     saved_cache_bytes: int
     open_files: int
     largest_index: int
     rounding: float
-    """Of the first token's keys, which are the oldest: largest error, as a share of the largest component."""
+    """Largest error of the first token's keys, which are the oldest, as a share of the largest component."""
     busy: float
     """Load of the machine, processes per core: above 1 others took time."""
 

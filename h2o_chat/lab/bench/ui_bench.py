@@ -38,7 +38,7 @@ MARKDOWN = "\n\n1. one of **them**\n2. another, `so`\n\n```py\nfor x in things:\
 
 @dataclass(frozen=True)
 class Times:
-    """What was measured of one thing, so many times."""
+    """Times of one thing, measured often."""
 
     what: str
     unit: str
@@ -73,9 +73,9 @@ def run_ui(settings: Settings, turns: int, tokens: int, rounds: int, seed: int) 
 
 
 def spoken(recorded: Sequence[Event]) -> list[Event]:
-    """The same, with words in place of tokens if none of them has text: there would be nothing to draw.
+    """Puts words in place of tokens if none of them has text: there would be nothing to draw.
 
-    So it is with random weights, which say the same token again and again.
+    Random weights say the same token again and again.
     """
     if any(isinstance(event, Token) and event.text.strip() for event in recorded):
         return list(recorded)
@@ -177,7 +177,7 @@ async def _streaming(folder: Path, conversation: str, recorded: Sequence[Event])
 
 
 def _fast(recorded: Sequence[Event], index: int) -> Iterator[Event]:
-    """What was recorded of a turn, at another place and pace."""
+    """Events of a recorded turn, at another place and pace."""
     for event in recorded:
         match event:
             case Said(role="user"):
@@ -195,7 +195,7 @@ def _fast(recorded: Sequence[Event], index: int) -> Iterator[Event]:
 def _shares(
     settings: Settings, folder: Path, tokens: int, rounds: int, progress: Callable[[str, float | None], None]
 ) -> list[Times]:
-    """The same answers with the screen and without, taking turns."""
+    """Times the same answers with the screen and without, in turns."""
     pairs = []
     for number in range(rounds):
         progress(SPOKEN, number / rounds)

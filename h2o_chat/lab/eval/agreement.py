@@ -28,7 +28,7 @@ from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.probe import probe
 
 LOGIT_BYTES = 1 << 28
-"""Of the reference's log-probabilities; a large vocabulary gets fewer prompts at once."""
+"""Bytes of the reference's log-probabilities; a large vocabulary gets fewer prompts at once."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class AgreementReport:
     prompts: int
     prompt_tokens: int
     tokens: int
-    """Of a continuation."""
+    """Tokens of a continuation."""
     seed: int
     scores: list[Score]
 
@@ -161,7 +161,7 @@ def _against(
     positions: Positions,
     reference: Callable[[], tuple[Tensor, Tensor]],
 ) -> list[tuple[float, float, int]]:
-    """Of each prompt of [N, P]: nats per step, share of equal tokens, how many before the first other one."""
+    """For each prompt of [N, P]: nats per step, share of equal tokens, tokens before the first other."""
     chances, said = reference()
     own, likely = continued(loaded, torch.cat([prompts, prompts]), run, positions, said.shape[1], said)
     kl = (chances.exp() * (chances - own)).sum(-1).mean(1).tolist()
@@ -178,7 +178,7 @@ def _score(
     seed: int,
     firsts: Sequence[tuple[float, float, int]] | None,
 ) -> Score:
-    """Of each prompt what `_against` says; and of the first variant, where it is compared with that."""
+    """Means over prompts of the figures of `_against`; with `firsts`, differences to the first variant."""
     kl, equal, before = ([float(one[part]) for one in each] for part in range(3))
     more = [one - first[0] for one, first in zip(kl, firsts or (), strict=False)]
     return Score(

@@ -68,8 +68,7 @@ class Answered:
 def _answers(
     loaded: Loaded, run: Run, tokens: int, seeds: Sequence[str], recall: bool, tick: Tick
 ) -> tuple[list[list[str]], list[dict[str, Any]]]:
-    """Of every conversation the answers to its questions, then to all of them with what is gone told again;
-    and the questions of all conversations in order, as JSON has them."""
+    """Answers of every conversation, without recall, then with it; all questions in order, as JSON."""
     found, questions = [], list[dict[str, Any]]()
     for number, seed in enumerate(seeds):
         settings = replace(run.settings(), recall="off")

@@ -15,7 +15,7 @@ BLOCK = 32
 
 @dataclass(frozen=True)
 class Block:
-    """What the queries `first` .. `first + N - 1` attend to, in every layer."""
+    """Attention of the queries `first` .. `first + N - 1`, in every layer."""
 
     first: int
     probabilities: tuple[Tensor, ...]

@@ -47,11 +47,11 @@ class Scored:
     metric: str
     value: float
     interval: tuple[float, float]
-    """Of the value: 95%, bootstrap over items."""
+    """95% interval of the value, bootstrap over items."""
     change: float
     """To the full cache."""
     change_interval: tuple[float, float]
-    """Of the change: items are compared with themselves."""
+    """95% interval of the change: items are compared with themselves."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class GenerateReport:
 
 
 def normalised(text: str) -> str:
-    """As SQuAD compares answers: lower case, no punctuation, no articles, single spaces."""
+    """Normalises as SQuAD does: lower case, no punctuation, no articles, single spaces."""
     text = "".join(letter for letter in text.lower() if letter not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 

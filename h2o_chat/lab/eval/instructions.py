@@ -32,7 +32,7 @@ WORDS = ("apple", "river", "candle", "lemon", "marble", "button", "rocket", "par
 
 @dataclass(frozen=True)
 class Rule:
-    """What a system prompt asks for."""
+    """A rule that a function can check."""
 
     prompt: str
     """With the word as {word}."""
@@ -78,7 +78,7 @@ class Obeyed:
     of: int
     """0: the conversation does not fit into the full cache."""
     interval: tuple[float, float] | None
-    """Of obeyed / of: Wilson, 95%."""
+    """95% interval of obeyed / of, by Wilson."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ except ModuleNotFoundError as error:
 ROWS = 16
 """Texts at once."""
 ANSWER_TOKENS = 256
-"""Of a generated answer, where the task does not say."""
+"""Tokens of a generated answer, where the task does not say."""
 TASKS = Path(__file__).parent / "tasks"
 """Tasks that come with the program."""
 
@@ -152,7 +152,7 @@ class BoundedLM(TemplateLM):
             yield said, logits.argmax(-1) == target.squeeze(-1)
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
-        """Of whole texts: in one go, however long; only `full` needs windows."""
+        """Scores whole texts in one go, however long; only `full` needs windows."""
         return [self._rolling(self.tok_encode(request.args[0], False)) for request in requests]
 
     def _rolling(self, ids: list[int]) -> float:
@@ -198,11 +198,11 @@ class Result:
     """None: the full cache."""
     value: float
     interval: tuple[float, float] | None
-    """Of the value: 95%, bootstrap over documents; None where the metric is no mean over them."""
+    """95% interval of the value, bootstrap over documents; None where the metric is no mean over them."""
     change: float | None
     """To the full cache."""
     change_interval: tuple[float, float] | None
-    """Of the change: documents are compared with themselves."""
+    """95% interval of the change: documents are compared with themselves."""
     documents: int
 
 

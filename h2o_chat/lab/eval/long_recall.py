@@ -35,7 +35,7 @@ class LongRecallReport:
 
     model: str
     tokens: int
-    """Of a conversation, about."""
+    """Tokens of a conversation, about."""
     conversations: int
     window: int
     """Tokens that the full cache can hold."""
@@ -139,7 +139,7 @@ def _room(variant: PolicyVariant, budget: int, scripts: Sequence[Script]) -> boo
 
 
 def _unpinned(script: Script) -> Script:
-    """The same conversation with nothing pinned."""
+    """Copy of the conversation with nothing pinned."""
     other = copy(script)
     other.pins = set()
     other.messages = [replace(message, pinned=False) for message in script.messages]

@@ -68,13 +68,13 @@ class Score:
 
     policy: str
     reading: str
-    """Of the prompt; empty where there is none."""
+    """How the prompt was read; empty where there is none."""
     budget: int
-    """As asked."""
+    """Slots that were asked for."""
     slots: int
-    """As given: more, at equal bytes, where keys and values are smaller."""
+    """Slots that were given: more, at equal bytes, where keys and values are smaller."""
     kv_bytes: int
-    """Of keys and values of one document: `H2OCache.bytes_held`."""
+    """Bytes of keys and values of one document: `H2OCache.bytes_held`."""
     sinks: int
     recent: int
     first: int
@@ -85,7 +85,7 @@ class Score:
     ratio: float | None
     """To the cache that keeps everything; None where the documents are longer than the window."""
     interval: tuple[float, float]
-    """Of the ratio, or of the perplexity where there is none: 95%, bootstrap over documents."""
+    """95% interval of the ratio, or of the perplexity where there is none; bootstrap over documents."""
     to_full_pass: tuple[float, float, float] | None
     """Perplexity to that of the same policy after a full prompt pass, and its interval; None where that was
     not measured."""

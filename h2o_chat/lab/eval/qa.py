@@ -53,7 +53,7 @@ class Scored:
     recalled: int
     """Items for which something was told again."""
     seconds: float
-    """Of reading and answering all of them."""
+    """Seconds to read and answer all items."""
     answers: list[str]
 
 

@@ -63,11 +63,11 @@ class Share:
     right: int
     of: int
     interval: tuple[float, float]
-    """Of right / of: Wilson, 95%."""
+    """95% interval of right / of, by Wilson."""
     kept: float | None
-    """Of the facts that the full cache recalled, the share still recalled; None where there is none."""
+    """Share still recalled of the facts that the full cache recalled; None where there is none."""
     slots: int | None = None
-    """As given: more than the budget, at equal bytes, where keys and values are smaller."""
+    """Slots that were given: more than the budget, at equal bytes, where keys and values are smaller."""
     to_first: tuple[float, float, float] | None = None
     """Share of right answers more than the first variant's, and its interval: 95%, bootstrap over
     conversations; where wanted."""
@@ -75,16 +75,16 @@ class Share:
 
 @dataclass(frozen=True)
 class Cost:
-    """What forgetting costs in the conversations themselves, before anything is asked."""
+    """Cost of forgetting in the conversations themselves, before anything is asked."""
 
     policy: str
     budget: int
     tokens: int
     """Counted: of all conversations those past the budget, whoever said them."""
     ratio: float
-    """Of perplexities, to the full cache's on the same tokens."""
+    """Perplexity divided by the full cache's on the same tokens."""
     interval: tuple[float, float]
-    """Of the ratio: 95%, bootstrap over conversations."""
+    """95% interval of the ratio, bootstrap over conversations."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def _stretch(low: int, high: int) -> str:
 
 
 def slots_cell(share: Share) -> str:
-    """What a table says of a share's slots."""
+    """Slots of a share, as a table names them."""
     if share.budget is None:
         return "all"
     return f"{share.slots:,}" + ("" if share.slots == share.budget else f" in the bytes of {share.budget:,}")

@@ -14,7 +14,7 @@ from h2o_chat.engine.detokenize import Detokenizer
 
 @dataclass(frozen=True)
 class Feed:
-    """What is fed at once, before it is cut into chunks."""
+    """Tokens that are fed together, before they are cut into chunks."""
 
     ids: list[int]
     prompt: bool
@@ -48,13 +48,13 @@ class Script:
         self.protected = 0
         """First tokens to protect: the system prompt."""
         self.messages: list[Message] = []
-        """What was said."""
+        """Messages so far."""
         self.questions: list[Asked] = []
         self.pins: set[int] = set()
         """Positions to protect."""
         self._system: str | None = None
         self.pending: list[int] = []
-        """Of the last answer its last token, which was not fed yet."""
+        """Last token of the last answer, which was not fed yet."""
 
     def say(self, role: str, text: str) -> range:
         """Adds a message; the positions that its tokens get."""

@@ -67,11 +67,11 @@ class Stuck:
     """For each: in a new conversation."""
     seen_tokens: int
     seconds: float
-    """Of the conversation."""
+    """Seconds of the conversation."""
     early_ms: float
-    """Per token of its first quarter."""
+    """Milliseconds a token of its first quarter."""
     late_ms: float
-    """Of its last quarter."""
+    """Milliseconds a token of its last quarter."""
 
     @property
     def repeats(self) -> float:

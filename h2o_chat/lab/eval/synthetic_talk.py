@@ -34,7 +34,7 @@ DISTRACTORS = {
     "number": "My friend waited in room number {v}.",
     "daytime": "The match on television begins on {v}.",
 }
-"""Of the same kinds, and never asked for."""
+"""Facts of the same kinds that are never asked for."""
 CORRECTED = "Sorry, I got that wrong. {told}"
 NOTED = ("Okay.", "Got it.", "Noted.", "I will remember that.", "Thank you for telling me.", "Good to know.")
 
@@ -105,7 +105,7 @@ _EXCHANGES = (
 
 
 def between(rng: random.Random) -> Iterator[tuple[str, str]]:
-    """What is said in between, and answered; for ever."""
+    """Exchanges between the facts, without end."""
     while True:
         filled = {
             "t": rng.choice(_TOPICS),

@@ -1,4 +1,4 @@
-"""What happens when the heavy hitters are taken away (2306.14048, section 3.2)?
+"""Perplexity after heavy hitters are taken away (2306.14048, section 3.2).
 
 Documents are read to their middle with a cache of everything. Then, in every layer and KV head, a share of
 the tokens is dropped, and the second half is read: the heaviest by attention accumulated so far, the heaviest
@@ -33,7 +33,7 @@ class Removed:
     what: str
     """heavy | heavy but sinks | random"""
     share: float
-    """Of the first half's tokens, per layer and KV head."""
+    """Share of the first half's tokens, per layer and KV head."""
     ratio: float
     interval: tuple[float, float]
     """95%, bootstrap over documents."""

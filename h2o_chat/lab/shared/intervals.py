@@ -1,4 +1,4 @@
-"""Figures that several tasks of the lab need: means, ratios and shares with their 95% intervals."""
+"""95% intervals of means, ratios and shares."""
 
 import math
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ CONFIDENCE = 0.95
 
 
 def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """Of a mean, by resampling the values (Efron 1979)."""
+    """95% interval of a mean, by resampling the values (Efron 1979)."""
     return interval(resampled(torch.tensor(values, dtype=torch.float64), torch.Generator().manual_seed(seed)))
 
 
 def bootstrap(per_document: Tensor, seed: int) -> tuple[float, float]:
-    """Of exp(mean) over documents [N], by resampling them.
+    """95% interval of exp(mean) over documents [N], by resampling them.
 
     Differences to a reference are taken per document before they come here: the comparison is paired.
     """
@@ -36,7 +36,7 @@ def interval(found: Tensor) -> tuple[float, float]:
 
 
 def wilson(right: int, total: int) -> tuple[float, float]:
-    """Of a share, by Wilson (1927)."""
+    """95% interval of a share, by Wilson (1927)."""
     z, share = 1.96, right / total
     middle = share + z * z / (2 * total)
     width = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))

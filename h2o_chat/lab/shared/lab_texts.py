@@ -1,4 +1,4 @@
-"""What the lab reads: files of texts, or of one JSON object a line; and documents cut from texts."""
+"""Reads files of texts, or of one JSON object a line, and cuts documents from texts."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from h2o_chat.models.tokenizing import tokens_of
 from h2o_chat.store import clean
 
 MAX_BYTES = 256 << 20
-"""Of a file."""
+"""Largest file that is read."""
 Items = TypeVar("Items", Tensor, list[Any])
 Item = TypeVar("Item")
 HALVES = ("even", "odd")

@@ -1,4 +1,4 @@
-"""What was measured, one JSON object a line, so that a long sweep can be interrupted and goes on."""
+"""Results on disk, one JSON object a line: a sweep that was interrupted goes on."""
 
 import hashlib
 import json
@@ -44,7 +44,7 @@ class Results:
             path.write_text("".join(lines[:-1]), "utf-8")
 
     def once(self, key: dict[str, Any], measure: Callable[[], Value]) -> Value:
-        """What is known under a key, which JSON can hold; measured and kept if nothing is.
+        """Returns the value under a key, which JSON can hold; measures and keeps it where there is none.
 
         Raises:
             UsageError: it cannot be written.
@@ -66,7 +66,7 @@ class Results:
 
 
 def key(loaded: Loaded, task: str, data: Any, **others: Any) -> dict[str, Any]:
-    """What a result depends on: the model, the task's data, the code of the cache, and what is given.
+    """Key of a result: the model, the task's data, the code of the cache, and what is given.
 
     Args:
         data: anything that JSON can hold; its hash becomes part of the key.

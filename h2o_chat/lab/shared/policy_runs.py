@@ -1,4 +1,4 @@
-"""Who is compared: the cache that keeps everything first, then every policy at every budget."""
+"""Runs of a comparison: the cache that keeps everything first, then every policy at every budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Run:
         return "full" if self.variant is None else str(self.variant)
 
     def settings(self, chunk: int | None = None) -> Settings:
-        """As an engine wants them.
+        """Settings for an engine.
 
         Args:
             chunk: prompt tokens read before slots are given up, where the variant says nothing of it.

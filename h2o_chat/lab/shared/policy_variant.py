@@ -1,4 +1,4 @@
-"""Who is compared: a policy with numbers of its own, at some budget."""
+"""A policy under comparison, with numbers of its own."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from h2o_chat.policies.shares import Shares, divide
 from h2o_chat.transformers_cache.cache import H2OCache
 
 MOST_DIGITS = 9
-"""Of a number of slots."""
+"""Longest number of slots, in digits."""
 _EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8, or h2o:age=0 to leave out a term."
 _WEIGHT = re.compile(r"[0-9]{1,3}(\.[0-9]{1,4})?")
 _NUMBERS = {"sinks", "recent", "chunk", "kv"}
@@ -36,7 +36,7 @@ class PolicyVariant:
     kv: str = "auto"
     """Precision of keys and values in the slots."""
     weights: Weights = DEFAULT
-    """Of the terms of `h2o`."""
+    """Weights of the terms of `h2o`."""
 
     @classmethod
     def parse(cls, text: str) -> "PolicyVariant":

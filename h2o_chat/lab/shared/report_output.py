@@ -1,4 +1,4 @@
-"""What every task of the lab ends with: its report on stdout, as one JSON object or as a table."""
+"""Reports on stdout, as one JSON object or as a table."""
 
 import json
 import sys
@@ -36,5 +36,5 @@ def print_tables(*tables: "Table") -> None:
 
 
 def slots(budget: int | None) -> str:
-    """As tables name a budget; None: the full cache."""
+    """Budget as tables name it; None is the full cache."""
     return "all" if budget is None else f"{budget:,}"

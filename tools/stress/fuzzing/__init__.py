@@ -1,1 +1,1 @@
-"""What `tools/stress/fuzz.py` feeds to the readers of the program, one file for each kind of them."""
+"""Inputs of `tools/stress/fuzz.py` for the readers of the program, one file for each kind."""

@@ -150,7 +150,7 @@ def _recording(raw: bytes) -> None:
 
 
 class _Imports:
-    """What can be imported can be stored, shown and found."""
+    """Checks that an imported conversation can be stored, shown and found."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -55,7 +55,7 @@ ODD_BYTES = (
         b"{{x}}",
     ),
 )
-"""What readers stumble over."""
+"""Bytes and values that readers stumble over."""
 
 ODD_VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 0.5, -0.0, 1e308, float("nan"), float("inf"), 2**31, 2**63, -(2**63) - 1),

@@ -1,4 +1,4 @@
-"""What one reader of the program is given, and what it may do with it."""
+"""A reader of the program: its inputs, and the errors that it may raise."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class Reader:
     read: Callable[[bytes], Any]
     """Reads an input and uses what came of it."""
     refuses: type[Exception] = H2OChatError
-    """What may be raised: `ValueError` only where its docstring says so."""
+    """Errors that may be raised: `ValueError` only where its docstring says so."""
     share: float = 1.0
     """How many inputs it gets, to those of others: what takes long gets fewer."""
     make: Make = mutated
 
 
 class Violation(Exception):
-    """What no reader may do."""
+    """Something that no reader may do."""
 
 
 def accepts(reader: Reader, raw: bytes) -> bool:

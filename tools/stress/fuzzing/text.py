@@ -1,4 +1,4 @@
-"""What people and models say: prompts, numbers, names, titles, words to search for, text to draw."""
+"""Texts of people and models: prompts, numbers, names, titles, words to search for, text to draw."""
 
 import os
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ def _name(raw: bytes) -> None:
 
 
 def _path(raw: bytes) -> None:
-    """As arguments, which hold no NUL; nothing on the way to a file is made."""
+    """Reads it as arguments, which hold no NUL; nothing on the way to a file is made."""
     from h2o_chat.base import precedence
     from h2o_chat.base.config import data_folder
     from h2o_chat.base.errors import UsageError

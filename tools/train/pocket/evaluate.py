@@ -134,7 +134,7 @@ def bits_per_byte(model: PreTrainedModel, encoder: Encoder, dialogues: list[list
 
 
 def held_out_bits(model: PreTrainedModel, corpus: Corpus, encoder: Encoder, count: int) -> dict[str, float]:
-    """Of `count` held-out dialogues of each source."""
+    """Bits per byte of `count` held-out dialogues of each source."""
     return {
         name: round(bits_per_byte(model, encoder, dialogues[:count]), 3)
         for name, dialogues in corpus.held_out.items()

@@ -31,7 +31,7 @@ class Everyday:
     """One fact with its values."""
 
     line: dict[str, Any]
-    """Of the file."""
+    """Facts of the file."""
     values: dict[str, str]
     """By letter."""
 
@@ -55,7 +55,7 @@ class Everyday:
         return _typed(rng, rng.choice(self.line["untold"]))
 
     def changed(self, rng: random.Random, letter: str) -> "Everyday":
-        """The same with another value."""
+        """The fact with another value."""
         return replace(self, values=self.values | {letter: _value(rng, self.line, letter)})
 
 
@@ -75,7 +75,7 @@ def _lines(name: str) -> list[dict[str, Any]]:
 
 @cache
 def _quoted_lines() -> list[dict[str, Any]]:
-    """The same form: the whole sentence is the value."""
+    """Facts of `told_facts.txt` in the same form: the whole sentence is the value."""
     file = _HERE / "told_facts.txt"
     lines = []
     for row in file.read_text("utf-8").splitlines():
@@ -107,7 +107,7 @@ def _with_another_word(rng: random.Random, told: str, asked: str) -> str:
 
 
 def _typed(rng: random.Random, text: str) -> str:
-    """As somebody in a hurry types it, now and then."""
+    """Now and then the text as somebody in a hurry types it."""
     draw = rng.random()
     if draw < 0.1:
         text = text[:1].lower() + text[1:]

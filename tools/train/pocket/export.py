@@ -13,7 +13,7 @@ _LARGEST_LOGIT_DIFFERENCE = 1e-3
 
 
 def to_transformers(pocket: Pocket, shape: Shape) -> LlamaForCausalLM:
-    """The same weights in transformers' class, in float32."""
+    """Loads the weights into transformers' class, in float32."""
     config = LlamaConfig(
         vocab_size=shape.vocabulary,
         hidden_size=shape.dim,

@@ -25,7 +25,7 @@ class Turn:
 
 
 Exchange = tuple[Turn, Turn]
-"""What a user said and what was answered."""
+"""A user's message and its answer."""
 Measure = Callable[[Turn], int]
 """The number of tokens that a turn adds to a conversation."""
 
@@ -210,7 +210,7 @@ class MemoryWriter:
         return self._answered(rng, with_reminder(told, self.book.ask(rng, fact)), fact)
 
     def _other_words(self, rng: random.Random, fact: Fact) -> str:
-        """What somebody told that does not tell this."""
+        """Something told that does not tell this."""
         other = self.book.draw_fact(rng)
         if other.key == fact.key or rng.random() < 0.4:
             return draw_everyday(rng).tell(rng)
@@ -242,7 +242,7 @@ def _later(rng: random.Random, since: float, budget: int) -> float:
 
 
 def _ending_with(word: str, turn: Turn) -> Turn:
-    """The same turn by an assistant who was told to end every answer with `word`."""
+    """Turn by an assistant who was told to end every answer with `word`."""
     return replace(turn, content=f"{turn.content} {word}") if turn.role == "assistant" else turn
 
 
@@ -278,7 +278,7 @@ def everyday_questions(
     per_cell: int,
     seed: int = 1,
 ) -> list[Question]:
-    """The same for facts of everyday life, written for the test by somebody else (`held_out_everyday.jsonl`).
+    """Questions on facts of everyday life, written for the test by somebody else (`held_out_everyday.jsonl`).
 
     Also with the fact told again in front of the question and nowhere else, and for what it does not answer.
     """

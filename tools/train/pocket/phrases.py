@@ -25,7 +25,7 @@ def expand(rng: random.Random, text: str) -> str:
 
 
 def to_assistant(text: str) -> str:
-    """The same noun phrase or clause as the assistant says it: "my dog" is "your dog"."""
+    """Noun phrase or clause as the assistant says it: "my dog" is "your dog"."""
     return _PERSON.sub(lambda match: _SWAP.get(match[1], "your"), text)
 
 

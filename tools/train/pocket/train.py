@@ -31,15 +31,15 @@ _DECAY_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Pace:
-    """What suits a machine."""
+    """Settings that suit a machine."""
 
     tokens_per_step: int
     curve_tokens: int
-    """So many between two looks at recall."""
+    """Tokens between two looks at recall."""
     matrix_rate: float
     other_rate: float
     decay: float
-    """Of the matrices' weights."""
+    """Decay of the matrices' weights."""
     rows: int
     """Answered at once when recall is looked at."""
     windows: tuple[tuple[float, int], ...]
@@ -200,7 +200,7 @@ class Trainer:
         return float(progress)
 
     def _agreed(self, wanted: bool) -> bool:
-        """What the first worker wants, so that all do the same."""
+        """Decision of the first worker, so that all do the same."""
         flag = torch.tensor([int(wanted)])
         if self.workers > 1:
             dist.broadcast(flag, 0)

@@ -1,4 +1,4 @@
-"""The command line's own messages in plain words: wrong values, and switches in the help.
+"""The command line's own messages in plain words: wrong values, and the help.
 
 Typer hands on what its checks say to programmers: `Value error, 'foo' is not one of 'h2o', ...`.
 """
@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from h2o_chat.cli.help_text import write_help
 
 KINDS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
 BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
@@ -21,8 +23,8 @@ class Commands(TyperGroup):
         with wrong_values_in_words():
             return super().parse_args(ctx, args)
 
-    def get_params(self, ctx: Any) -> Any:
-        return without_bool(super().get_params(ctx))
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
 
 
 class Command(TyperCommand):
@@ -32,8 +34,8 @@ class Command(TyperCommand):
         with wrong_values_in_words():
             return super().parse_args(ctx, args)
 
-    def get_params(self, ctx: Any) -> Any:
-        return without_bool(super().get_params(ctx))
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
 
 
 class App(typer.Typer):
@@ -44,14 +46,6 @@ class App(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
         return super().command(name, **{"cls": Command} | options)
-
-
-def without_bool(params: list[Any]) -> list[Any]:
-    """The same parameters; the help shows no type behind a switch, which takes no value."""
-    for param in params:
-        if getattr(param, "is_flag", False):
-            param.metavar = ""
-    return params
 
 
 @contextmanager

@@ -20,7 +20,7 @@ class NativeStep(BuildHookInterface):
         """Before the files are collected. pyproject.toml names the library among them, if it is there.
 
         `$H2O_CHAT_WHEEL_FOR` is for another system than this one: its name and its machine's, as `platform`
-        says them there, and the wheel's tag (tools/make_wheels.py).
+        says them there, and the wheel's tag (tools/make/make_wheels.py).
         """
         *target, tag = os.environ.get("H2O_CHAT_WHEEL_FOR", "").split() or [platform_tag()]
         program = Path(self.root) / "h2o_chat" / "native" / "build.py"

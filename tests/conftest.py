@@ -169,6 +169,20 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def timed_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Speeds are taken without waiting for an idle machine, with less memory to read for the bandwidth."""
+    import torch
+
+    from h2o_chat.lab.bench import speed
+
+    monkeypatch.setattr(speed, "wait_until_idle", lambda: True)
+    monkeypatch.setattr(speed, "COPY_BYTES", 1 << 20)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Chat templates may compute for 0.3 s, not 1.5; what renders them."""
     from h2o_chat.chat.templates import rendering, template_process

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-TOOLS = Path(__file__).parents[1] / "tools"
+TOOLS = Path(__file__).parents[1] / "tools" / "train"
 
 
 @pytest.fixture(autouse=True)

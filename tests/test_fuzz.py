@@ -1,4 +1,4 @@
-"""Every reader fed with inputs made of valid ones; `tools/fuzz.py` does it a hundred thousand times."""
+"""Every reader fed with inputs made of valid ones; `tools/stress/fuzz.py` does it for minutes."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sweep import sweep
 
-TOOL = Path(__file__).parents[1] / "tools" / "fuzz.py"
+TOOL = Path(__file__).parents[1] / "tools" / "stress" / "fuzz.py"
 
 
 RUN = f"""

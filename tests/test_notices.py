@@ -9,7 +9,7 @@ NOTICES = (ROOT / "THIRD_PARTY.md").read_text("utf-8")
 
 
 def test_every_library_is_named() -> None:
-    """Written anew by tools/make_notices.py."""
+    """Written anew by tools/make/make_notices.py."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
     names = [re.split(r"[<>=]", one)[0] for one in needed]
     assert "torch" in names

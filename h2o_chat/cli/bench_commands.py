@@ -10,28 +10,27 @@ from typing import Annotated, Any
 
 import typer
 
-from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.errors import ExitCode
 from h2o_chat.cli import verdicts
-from h2o_chat.cli.bench_full import full
 from h2o_chat.cli.lab_options import (
     Dtype,
+    Engine,
     Json,
     Model,
     OneBudget,
     OneKvDtype,
-    Plot,
     Policies,
+    Quantize,
+    Shape,
     Threads,
     checked,
     end,
-    made,
     measured,
 )
 from h2o_chat.cli.typer_messages import PlainTyper
-from h2o_chat.lab.output import print_tables, tell
+from h2o_chat.lab.shared.report_output import print_tables, tell
 
 bench = PlainTyper(no_args_is_help=True)
-bench.command()(full)
 
 
 @bench.callback()
@@ -56,7 +55,7 @@ def bounded(
         settings = checked(
             model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed
         )
-        from h2o_chat.lab.bounded import run_bounded
+        from h2o_chat.lab.bench.bounded import run_bounded
 
         return tell(run_bounded(settings, tokens), as_json, _showing(verdicts.bounded))
 
@@ -81,7 +80,7 @@ def soak(
         settings = checked(
             model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed
         )
-        from h2o_chat.lab.soak import run_soak
+        from h2o_chat.lab.bench.soak import run_soak
 
         return tell(run_soak(settings, folder, tokens), as_json, _showing(verdicts.soak))
 
@@ -106,7 +105,7 @@ def ui(
 
     def work() -> ExitCode:
         settings = checked(model=model, budget=budget, dtype=dtype, threads=threads)
-        from h2o_chat.lab.ui_bench import run_ui
+        from h2o_chat.lab.bench.ui_bench import run_ui
 
         return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _showing(verdicts.ui))
 
@@ -116,12 +115,10 @@ def ui(
 @bench.command()
 def speed(
     model: Model = None,
-    shape: Annotated[
-        str | None, typer.Option(help="Instead of a model: random weights of this shape, made for the run.")
-    ] = None,
+    shape: Shape = None,
     policy: Policies = None,
     budget: OneBudget = 512,
-    engine: Annotated[str, typer.Option(help="Ours: native, transformers or auto.")] = "auto",
+    engine: Engine = "auto",
     quantize: Annotated[
         list[str] | None,
         typer.Option(help="none, int8, int4, nf4 or auto; repeatable. Stock in those of transformers."),
@@ -131,58 +128,24 @@ def speed(
         typer.Option(help="Tokens seen before the first that is timed, 640 if not given; repeatable.", min=1),
     ] = None,
     threads: Annotated[
-        list[int] | None,
-        typer.Option(help="CPU threads; repeatable: stock and peers have the first.", min=1),
-    ] = None,
-    sampled: Annotated[
-        bool, typer.Option("--sampled", help="Ours with the screen's own sampling too.")
-    ] = False,
-    busy: Annotated[
-        int, typer.Option(help="Other processes that keep a core busy each meanwhile.", min=0)
-    ] = 0,
-    peers: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Another program, or all of them; repeatable; a wrong name lists them."
-        ),
-    ] = None,
-    peers_folder: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Made by tools/make_peers.py.")
-    ] = None,
-    peer_format: Annotated[
-        list[str] | None, typer.Option(help="q4_0, q8_0 or q4_0+q8_0 (embedding and head); repeatable.")
-    ] = None,
-    peer_seen: Annotated[
-        list[int] | None,
-        typer.Option(help="512, 2,048 and 8,192 if not given, as the window allows; repeatable.", min=1),
+        list[int] | None, typer.Option(help="CPU threads; repeatable: stock has the first.", min=1)
     ] = None,
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 640,
     turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 12,
     dtype: Dtype = "auto",
     seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
-    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """A token of this program beside one of stock transformers and of other programs, in turns."""
+    """A token of this program beside one of stock transformers, in turns."""
 
     def work() -> ExitCode:
-        from h2o_chat.lab import pictures
         from h2o_chat.native.waiting import let_torch_sleep
 
-        if quantize and set(quantize) <= {
-            "int4",
-            "int8",
-        }:  # as the program does; stock, which is not here, does not
+        if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
             let_torch_sleep(checked(engine=engine))
-        pictures.check(plot)
-        others = _peers(peers or [], peers_folder, peer_format or [])
-        with made(shape, seed) as random_model:
-            name = str(random_model) if random_model else model
-            settings = checked(model=name, budget=budget, engine=engine, dtype=dtype, seed=seed)
-            from h2o_chat.lab.racers import Wanted
-            from h2o_chat.lab.speed import run_speed
-            from h2o_chat.lab.speed_plot import plot_speed
-            from h2o_chat.lab.speed_table import show_speed
+        with measured(shape, model, seed, budget=budget, engine=engine, dtype=dtype) as settings:
+            from h2o_chat.lab.bench.speed import Wanted, run_speed
+            from h2o_chat.lab.bench.speed_table import show_speed
 
             wanted = Wanted(
                 settings,
@@ -190,20 +153,11 @@ def speed(
                 quantize=quantize or ["auto"],
                 seen=seen or [640],
                 threads=threads or [],
-                sampled=sampled,
                 prompt=prompt,
                 turns=turns,
-                busy=busy,
-                peers=others,
-                peers_folder=peers_folder,
-                peer_formats=peer_format or ["q4_0"],
-                peer_seen=peer_seen or [],
                 seed=seed,
             )
-            report = run_speed(wanted)
-            if plot is not None:
-                plot_speed(report, plot)
-            return tell(report, as_json, show_speed)
+            return tell(run_speed(wanted), as_json, show_speed)
 
     end(work)
 
@@ -211,16 +165,14 @@ def speed(
 @bench.command()
 def rows(
     model: Model = None,
-    shape: Annotated[
-        str | None, typer.Option(help="Instead of a model: random weights of this shape, made for the run.")
-    ] = None,
+    shape: Shape = None,
     rows: Annotated[
         list[int] | None,
         typer.Option(help="Conversations at once; repeatable: 1, 4, 16 and 64 if not given.", min=1),
     ] = None,
     budget: OneBudget = 512,
-    engine: Annotated[str, typer.Option(help="native, transformers or auto.")] = "auto",
-    quantize: Annotated[str, typer.Option(help="none, int8, int4, nf4 or auto.")] = "auto",
+    engine: Engine = "auto",
+    quantize: Quantize = "auto",
     kv_dtype: OneKvDtype = "auto",
     threads: Threads = None,
     turns: Annotated[int, typer.Option(help="Of 32 tokens a row, by each number in turn.", min=1)] = 6,
@@ -232,7 +184,7 @@ def rows(
     def work() -> ExitCode:
         how = {"engine": engine, "quantize": quantize, "kv_dtype": kv_dtype, "threads": threads}
         with measured(shape, model, seed, budget=budget, **how) as settings:
-            from h2o_chat.lab.rows_bench import run_rows, show_rows
+            from h2o_chat.lab.bench.rows_bench import run_rows, show_rows
 
             def show(found: list[Any]) -> None:
                 show_rows(found)
@@ -241,27 +193,6 @@ def rows(
             return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
 
     end(work)
-
-
-def _peers(names: Sequence[str], folder: Path | None, formats: Sequence[str]) -> list[str]:
-    """The programs that are asked for, by name.
-
-    Raises:
-        UsageError: a program or format that is not known, no folder, or none with an environment.
-    """
-    from h2o_chat.lab.peer import ALL, FORMATS, PROGRAMS, check_folder
-
-    for flag, values, known in (
-        ("--peers", names, (*PROGRAMS, ALL)),
-        ("--peer-format", formats, FORMATS),
-    ):
-        wrong = [value for value in values if value not in known]
-        if wrong:
-            raise UsageError(f"{flag} {wrong[0]!r} is not known.", f"One of: {', '.join(known)}.")
-    asked = list(PROGRAMS) if ALL in names else list(dict.fromkeys(names))
-    if any(PROGRAMS[name].environment for name in asked):
-        check_folder(folder)
-    return asked
 
 
 def _showing(verdict: Callable[[Any], str]) -> Callable[[Sequence[Any]], None]:

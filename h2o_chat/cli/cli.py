@@ -24,6 +24,7 @@ from h2o_chat.cli.commands import FetchYes, asking, with_model
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
+from h2o_chat.cli.help_text import WEB, help_command
 from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.serve_command import serve
 from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper
@@ -38,8 +39,14 @@ if TYPE_CHECKING:
     from h2o_chat.chat.conversation.opening import ConversationPlace
 
 
+_ORDER = ("run", "serve", "models", "sessions", "config", "doctor", "replay", "demo", "lab")
+
+
 class _Commands(PlainGroup):
-    """Tells whoever types a question instead of a command how to ask it."""
+    """Lists commands by how often they are needed; answers a question that is typed in place of one."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*_ORDER, *(name for name in self.commands if name not in _ORDER)]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -58,23 +65,26 @@ class _Commands(PlainGroup):
 app = PlainTyper(
     name="h2o-chat",
     cls=_Commands,
-    help="Chat with a local model whose memory never grows, and see what it still remembers.",
-    epilog="Without a command: the chat screen. The same flags follow `run`.",
+    help="Chat with a local model whose memory never grows; alone: the chat screen.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(models_command.app, name="models")
-app.add_typer(sessions_command.app, name="sessions")
-app.add_typer(config_command.app, name="config")
-app.add_typer(evaluate, name="eval")
-app.add_typer(bench, name="bench")
-app.command()(doctor)
-app.command()(replay)
-app.command()(demo)
-app.command()(serve)
-
-_DISK, _BROWSER, _BATCH = "Disk", "Browser", "Batches"
+_LAB = "Measure what forgetting costs on a model, and how fast it is here."
+lab = PlainTyper(no_args_is_help=True, help=_LAB)
+lab.add_typer(evaluate, name="eval")
+lab.add_typer(bench, name="bench")
+app.command(short_help="Answer many conversations over HTTP, as OpenAI's API does.")(serve)
+app.add_typer(models_command.app, name="models", short_help="List, fetch, look at and remove models.")
+app.add_typer(sessions_command.app, name="sessions", short_help="List, search, export stored conversations.")
+app.add_typer(config_command.app, name="config", short_help="Show settings, and set them for good.")
+app.command(short_help="Say what is here, what will run, and what to do about the rest.")(doctor)
+app.command(short_help="Show a recorded conversation again; no model is needed.")(replay)
+app.command(short_help="Show a recorded conversation that comes with the program.")(demo)
+app.add_typer(lab, name="lab")
+app.command("help", hidden=True)(help_command)
+app.add_typer(evaluate, name="eval", hidden=True)  # as it was called up to 0.2
+app.add_typer(bench, name="bench", hidden=True)
 
 
 def _conversations(incomplete: str) -> list[str]:
@@ -87,32 +97,28 @@ _Resume = Annotated[
         metavar="ID",
         help="Go on with a stored conversation: its id, or last.",
         autocompletion=_conversations,
-        rich_help_panel=_DISK,
     ),
 ]
 _Data = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Where conversations are kept.", rich_help_panel=_DISK),
+    typer.Option(metavar="FOLDER", help="Where conversations are kept."),
 ]
 
-_Web = Annotated[
-    bool, typer.Option("--web", help="In a browser; needs the extra web.", rich_help_panel=_BROWSER)
-]
+_Web = Annotated[bool, typer.Option("--web", help="In a browser; needs the extra web.")]
 _WebAddress = Annotated[
     str,
-    typer.Option(metavar="HOST:PORT", help="Where the browser finds it.", rich_help_panel=_BROWSER),
+    typer.Option(metavar="HOST:PORT", help="Where the browser finds it.", rich_help_panel=WEB),
 ]
 _WebOthers = Annotated[
     bool,
-    typer.Option("--web-others", help="Other machines may reach that address.", rich_help_panel=_BROWSER),
+    typer.Option("--web-others", help="Other machines may reach that address.", rich_help_panel=WEB),
 ]
 
 _Record = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Record it, for h2o-chat replay; a file that is there must be empty.",
-        rich_help_panel=_DISK,
+        help="Record it, for h2o-chat replay: a new or empty file.",
     ),
 ]
 
@@ -147,12 +153,10 @@ def screen(
     ] = False,
     resume: _Resume = None,
     data: _Data = None,
-    no_store: Annotated[
-        bool, typer.Option("--no-store", help="Keep nothing of it on disk.", rich_help_panel=_DISK)
-    ] = False,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing of it on disk.")] = False,
     record: _Record = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Line by line, without a screen: for screen readers, slow links.")
+        bool, typer.Option("--plain", help="Line by line: for screen readers and slow links.")
     ] = False,
     web: _Web = False,
     web_address: _WebAddress = WEB_ADDRESS,
@@ -161,7 +165,7 @@ def screen(
     *,
     given: ChainMap[str, Any],
 ) -> None:
-    """Chat with a local model whose memory never grows, and see what it still remembers."""
+    """Chat with a local model whose memory never grows; alone: the chat screen."""
     from h2o_chat.cli.run import ending
 
     def work() -> ExitCode:
@@ -267,7 +271,7 @@ def _no_flags_before(context: typer.Context) -> ExitCode:
     return ExitCode.OK
 
 
-@app.command()
+@app.command(short_help="Ask once, or answer a script or a file, without a screen.")
 @takes_flags()
 def run(
     context: typer.Context,
@@ -278,12 +282,10 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Events on stdout, one JSON object a line.")] = False,
     events: Annotated[int, typer.Option(help="Tokens between two cache events; 0: none.")] = 16,
     resume: _Resume = None,
-    save: Annotated[
-        bool, typer.Option("--save", help="Store the conversation.", rich_help_panel=_DISK)
-    ] = False,
+    save: Annotated[bool, typer.Option("--save", help="Store the conversation.")] = False,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where --save and --resume keep it.", rich_help_panel=_DISK),
+        typer.Option(metavar="FOLDER", help="Where --save and --resume keep it."),
     ] = None,
     record: _Record = None,
     batch: Annotated[
@@ -291,7 +293,6 @@ def run(
         typer.Option(
             metavar="FILE",
             help='Many conversations at once: lines like {"id": "1", "prompt": "..."}; run again to go on.',
-            rich_help_panel=_BATCH,
         ),
     ] = None,
     output: Annotated[
@@ -301,18 +302,13 @@ def run(
             metavar="FILE",
             help="Where the answers go, a line of JSON each.",
             show_default="stdout",
-            rich_help_panel=_BATCH,
         ),
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Conversations at once.", show_default="16, or what fits", rich_help_panel=_BATCH
-        ),
+        typer.Option(min=1, help="Conversations at once.", show_default="16, or what fits"),
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out lines that are wrong.", rich_help_panel=_BATCH)
-    ] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that are wrong.")] = False,
     yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],

@@ -1,17 +1,18 @@
-"""`h2o-chat eval ...`: what the lab measures, on the command line.
+"""`h2o-chat lab eval ...`: what forgetting costs on texts, prompts and tasks.
 
 Each prints a table, or with --json one object, on stdout; progress goes to stderr. The lab itself imports
 torch, so it is imported inside the commands.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.cli.eval_talks import qa, stuck
+from h2o_chat.cli.eval_talks import instructions, qa, recall, stuck
 from h2o_chat.cli.lab_options import (
+    COMPARED,
     Budgets,
     Chunk,
     Dtype,
@@ -25,6 +26,7 @@ from h2o_chat.cli.lab_options import (
     Policies,
     Quantize,
     Results,
+    Seed,
     Threads,
     checked,
     end,
@@ -32,10 +34,6 @@ from h2o_chat.cli.lab_options import (
 from h2o_chat.cli.typer_messages import PlainTyper
 
 evaluate = PlainTyper(no_args_is_help=True)
-
-Seed = Annotated[int, typer.Option(help="Of the bootstrap and of all that is drawn.")]
-
-COMPARED = ["h2o", "h2o-paper", "window", "streaming"]
 
 
 @evaluate.callback()
@@ -53,9 +51,7 @@ def perplexity(
     prompt: Annotated[
         int | None,
         typer.Option(
-            help="First tokens of each document, read as a prompt.",
-            show_default="0; half of the document with --prefill or --chunk",
-            min=0,
+            help="First tokens of each document, read as a prompt.", show_default="0, or half", min=0
         ),
     ] = None,
     prefills: Annotated[
@@ -70,7 +66,7 @@ def perplexity(
     quantize: Quantize = "auto",
     dtype: Dtype = "auto",
     threads: Threads = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap, and of what is drawn.")] = 0,
+    seed: Seed = 0,
     results: Results = None,
     plot: Plot = None,
     kv_dtypes: KvDtypes = None,
@@ -83,132 +79,53 @@ def perplexity(
 
     def work() -> ExitCode:
         settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
-        wanted = policies or COMPARED
-        from h2o_chat.lab.evals import run_perplexity
-        from h2o_chat.lab.perplexity import Reading
+        from h2o_chat.lab.eval import perplexity as task
+        from h2o_chat.lab.eval import plots
+        from h2o_chat.lab.eval.run_eval import run_eval
+        from h2o_chat.lab.shared import lab_texts
+        from h2o_chat.lab.shared.measured_results import Results as Known
+        from h2o_chat.lab.shared.policy_variant import crossed
 
+        variants, found, known = (
+            crossed(policies or COMPARED, kv_dtypes or ()),
+            lab_texts.read_texts(texts),
+            Known(results),
+        )
         readings = [
-            Reading(prefill, chunk)
+            task.Reading(prefill, chunk)
             for prefill in prefills or ["chunked"]
             for chunk in ((None,) if prefill == "full" else chunks or (None,))
         ]
         read = prompt if prompt is not None else length // 2 if prefills or chunks else 0
-        return run_perplexity(
-            settings,
-            texts,
-            wanted,
-            budgets or [32, 64, 128],
-            length,
-            as_json,
-            read,
-            readings,
-            kv_dtypes or (),
-            equal_bytes,
-            plot,
-            results,
-            half,
-            paired,
-        )
+        slots = budgets or [32, 64, 128]
+
+        def measure(loaded: Any, tick: Any) -> Any:
+            documents = lab_texts.documents(found, loaded.tokenizer, length)
+            ids = lab_texts.half_of(documents, half)
+            return task.measure(
+                loaded, ids, variants, slots, seed, tick, read, readings, equal_bytes, known, paired
+            )
+
+        return run_eval(settings, "read", measure, as_json, task.show_table, plot, plots.plot_perplexity)
 
     end(work)
 
 
-@evaluate.command()
-def recall(
-    questions: Annotated[
-        Path | None, typer.Option(help="One JSON object a line: messages, distance, expected, stale, kind.")
-    ] = None,
-    generate: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TOKENS", help="Instead of --questions: make up conversations this long.", min=1
-        ),
-    ] = None,
-    conversations: Annotated[int, typer.Option(help="With --generate: how many.", min=1)] = 16,
-    seed: Annotated[int, typer.Option(help="With --generate: of what is made up.")] = 0,
-    recall: Annotated[
-        bool,
-        typer.Option("--recall", help="With --generate: ask once more, with recall."),
-    ] = False,
-    pasted: Annotated[
-        bool, typer.Option("--pasted", help="With --generate: what is told is one message, as a page.")
-    ] = False,
-    scripted: Annotated[
-        bool,
-        typer.Option(
-            "--scripted",
-            help="With --generate: answers are made up too, as --pasted, --paired and --equal-bytes need it.",
-        ),
-    ] = False,
-    paired: Paired = False,
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
-    quantize: Quantize = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    results: Results = None,
-    plot: Plot = None,
-    kv_dtypes: KvDtypes = None,
-    equal_bytes: EqualBytes = False,
-    as_json: Json = False,
-) -> None:
-    """What is still known of things told long ago, against a cache that keeps everything."""
-
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
-        wanted, kv = policies or COMPARED, kv_dtypes or ()
-        if (questions is None) == (generate is None):
-            raise UsageError(
-                "What shall be asked?", "Give --questions FILE or --generate TOKENS, one of them."
-            )
-        if questions is not None and (paired or pasted):
-            raise UsageError(f"{'--paired' if paired else '--pasted'} goes with --generate.")
-        if generate is None and scripted:
-            raise UsageError("--scripted goes with --generate.")
-        if (pasted or paired or equal_bytes) and generate is not None and not scripted:
-            raise UsageError("--pasted, --paired and --equal-bytes go with --scripted.")
-        if generate is not None:
-            from h2o_chat.lab.evals import run_long_recall
-
-            slots = budgets or [512]
-            return run_long_recall(
-                settings,
-                generate,
-                conversations,
-                wanted,
-                slots,
-                as_json,
-                results,
-                kv,
-                equal_bytes,
-                plot,
-                recall,
-                paired,
-                pasted,
-                scripted,
-            )
-        from h2o_chat.lab.evals import run_recall
-
-        assert questions is not None
-        slots = budgets or [64, 128, 256, 512]
-        return run_recall(settings, questions, wanted, slots, as_json, results, kv, equal_bytes, plot)
-
-    end(work)
+evaluate.command()(recall)
 
 
 @evaluate.command()
 def agreement(
-    texts: Annotated[Path, typer.Option(help="Of prompts: a text file, or a .json list of strings.")],
+    texts: Annotated[Path, typer.Option(help="Prompts: a text file, or a .json list of strings.")],
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
     prompt: Annotated[int, typer.Option(help="Tokens of a prompt.", min=2)] = 256,
-    tokens: Annotated[int, typer.Option(help="Of a continuation.", min=1)] = 64,
-    prompts: Annotated[int, typer.Option(help="At most.", min=1)] = 16,
+    tokens: Annotated[int, typer.Option(help="Tokens of a continuation.", min=1)] = 64,
+    prompts: Annotated[int, typer.Option(help="Prompts at most.", min=1)] = 16,
     dtype: Dtype = "auto",
     threads: Threads = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    seed: Seed = 0,
     results: Results = None,
     plot: Plot = None,
     half: Half = None,
@@ -219,12 +136,26 @@ def agreement(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.evals import run_agreement
+        from h2o_chat.lab.eval import agreement as task
+        from h2o_chat.lab.eval import plots
+        from h2o_chat.lab.eval.run_eval import run_eval
+        from h2o_chat.lab.shared import lab_texts
+        from h2o_chat.lab.shared.measured_results import Results as Known
+        from h2o_chat.lab.shared.policy_runs import runs_of
 
-        wanted, slots = policies or COMPARED, budgets or [32, 64, 128]
-        return run_agreement(
-            settings, texts, wanted, slots, prompt, tokens, prompts, as_json, plot, results, half, paired
+        runs, found, known = (
+            runs_of(policies or COMPARED, budgets or [32, 64, 128]),
+            lab_texts.read_texts(texts),
+            Known(results),
         )
+
+        def measure(loaded: Any, tick: Any) -> Any:
+            # Cut as long as they would be with their continuation, so that prompts are no neighbours.
+            cut = lab_texts.half_of(lab_texts.documents(found, loaded.tokenizer, prompt + tokens), half)
+            return task.measure(loaded, cut[:prompts, :prompt], runs, tokens, seed, tick, known, paired)
+
+        draw = plots.plot_agreement
+        return run_eval(settings, "continue", measure, as_json, task.show_table, plot, draw, stock=True)
 
     end(work)
 
@@ -235,7 +166,7 @@ def generate(
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
-    tokens: Annotated[int, typer.Option(help="Of an answer at most.", min=1)] = 64,
+    tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 64,
     stop: Annotated[list[str] | None, typer.Option(help="Text that ends an answer; repeatable.")] = None,
     chunk: Chunk = None,
     dtype: Dtype = "auto",
@@ -245,52 +176,30 @@ def generate(
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Summaries and answers to questions, by ROUGE and exact match, against a cache that keeps everything."""
+    """Summaries and answers by ROUGE and exact match, against a cache that keeps everything."""
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
-        from h2o_chat.lab.evals import run_generate
+        from h2o_chat.lab.eval import generate as task
+        from h2o_chat.lab.eval import plots
+        from h2o_chat.lab.eval.run_eval import run_eval
+        from h2o_chat.lab.shared.lab_texts import read_items
+        from h2o_chat.lab.shared.measured_results import Results as Known
+        from h2o_chat.lab.shared.policy_runs import runs_of
 
-        stops = tuple(stop or ())
-        wanted, slots = policies or COMPARED, budgets or [64, 128]
-        return run_generate(settings, file, wanted, slots, tokens, stops, as_json, plot, results)
+        runs, known = runs_of(policies or COMPARED, budgets or [64, 128]), Known(results)
+        items, stops = read_items(file, task.Item), tuple(stop or ())
+        task.rouge_scorer()  # says what is missing before the model is loaded
 
-    end(work)
+        def measure(loaded: Any, tick: Any) -> Any:
+            return task.measure(loaded, items, runs, tokens, stops, chunk, seed, tick, known)
 
-
-@evaluate.command()
-def instructions(
-    rules: Annotated[
-        list[str] | None,
-        typer.Option("--rule", help="end, begin or capitals; repeatable.", show_default="end"),
-    ] = None,
-    conversations: Annotated[int, typer.Option(help="Of each rule.", min=1)] = 10,
-    imitate: Annotated[
-        bool, typer.Option("--imitate/--no-imitate", help="Whether the answers in between keep the rule.")
-    ] = True,
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    results: Results = None,
-    as_json: Json = False,
-) -> None:
-    """Whether a system prompt is still obeyed after 0, 10, 25 and 50 turns."""
-
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.instructions import RULES, run_instructions
-
-        asked = rules or ["end"]
-        for rule in asked:
-            if rule not in RULES:
-                raise UsageError(f"There is no rule {rule!r}.", f"One of: {', '.join(RULES)}.")
-        wanted, slots = policies or COMPARED, budgets or [128, 512]
-        return run_instructions(settings, asked, conversations, imitate, wanted, slots, as_json, results)
+        return run_eval(settings, "answer", measure, as_json, task.show_table, plot, plots.plot_generate)
 
     end(work)
+
+
+evaluate.command()(instructions)
 
 
 @evaluate.command("lm-eval")
@@ -298,7 +207,7 @@ def lm_eval(
     tasks: Annotated[list[str], typer.Option(help="A task of lm_eval, or of --include-path; repeatable.")],
     include_path: Annotated[Path | None, typer.Option(metavar="DIR", help="Task files of your own.")] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Handed to tasks that read files, as piqa_local does.")
+        Path | None, typer.Option(metavar="DIR", help="For tasks that read files, as piqa_local does.")
     ] = None,
     model: Model = None,
     policies: Policies = None,
@@ -311,11 +220,11 @@ def lm_eval(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Tasks of EleutherAI's lm_eval through the bounded cache, token by token: no policy sees the future."""
+    """Tasks of EleutherAI's lm_eval through the bounded cache, token by token."""
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
-        from h2o_chat.lab.harness import run_harness
+        from h2o_chat.lab.eval.lm_eval_harness import run_harness
 
         wanted, slots = policies or COMPARED, budgets or [16, 32]
         return run_harness(settings, tasks, include_path, data, wanted, slots, limit, shots, as_json)
@@ -339,14 +248,26 @@ def observe(
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """What the H2O paper says of attention, heavy hitters and forgetting, on your model and text."""
+    """What the H2O paper says of attention and heavy hitters, on your model and text."""
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.evals import run_observe
-        from h2o_chat.lab.observe import PARTS
+        from h2o_chat.lab.eval import attention_figures as task
+        from h2o_chat.lab.eval import plots
+        from h2o_chat.lab.eval.run_eval import run_eval
+        from h2o_chat.lab.shared import lab_texts
 
-        return run_observe(settings, texts, length, documents, parts or list(PARTS), as_json, plot)
+        asked = parts or list(task.PARTS)
+        if unknown := [part for part in asked if part not in task.PARTS]:
+            raise UsageError(f"There is no part {unknown[0]!r}.", f"One of: {', '.join(task.PARTS)}.")
+        found = lab_texts.read_texts(texts)
+
+        def measure(loaded: Any, tick: Any) -> Any:
+            ids = lab_texts.documents(found, loaded.tokenizer, length)[:documents]
+            return task.measure(loaded, ids, asked, seed, tick)
+
+        draw = plots.plot_observe
+        return run_eval(settings, "observe", measure, as_json, task.show_tables, plot, draw, stock=True)
 
     end(work)
 

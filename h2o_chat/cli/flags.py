@@ -10,14 +10,12 @@ import typer
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import CHOSEN, Sampling, Settings
+from h2o_chat.cli.help_text import ANSWER, MEMORY, MODEL
 from h2o_chat.models.resolve import names_starting_with
 
 Kind = TypeVar("Kind", Settings, Sampling)
 
-MODEL, MEMORY, ANSWER = "Model", "Memory", "Answers"
-"""Panels of the help."""
-
-MAKERS = "as the model's makers recommend"
+MAKERS = "as the makers recommend"
 
 FLAGS: dict[str, Any] = {
     "model": typer.Option(

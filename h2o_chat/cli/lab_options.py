@@ -10,44 +10,56 @@ import typer
 
 from h2o_chat.base.config import KvDtype, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli.help_text import MODEL
 
-Model = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name.")]
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name; else pocket.")
+]
 Policies = Annotated[
     list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
 ]
 Budgets = Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")]
 OneBudget = Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")]
 Chunk = Annotated[int | None, typer.Option(help="Prompt tokens read before slots are given up.", min=1)]
-Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.")]
-Quantize = Annotated[str, typer.Option(help="Weights: int8 or int4 in the native step.")]
+Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.", rich_help_panel=MODEL)]
+Quantize = Annotated[str, typer.Option(help="Weights: none, int8, int4, nf4 or auto.", rich_help_panel=MODEL)]
 KvDtypes = Annotated[
     list[str] | None,
-    typer.Option("--kv-dtype", help="Precision of the memory; repeatable: every policy in each."),
+    typer.Option("--kv-dtype", help="Precision of the memory; repeatable."),
 ]
-OneKvDtype = Annotated[KvDtype, typer.Option("--kv-dtype", help="Precision of the memory.")]
+OneKvDtype = Annotated[
+    KvDtype, typer.Option("--kv-dtype", help="Precision of the memory.", rich_help_panel=MODEL)
+]
 EqualBytes = Annotated[
     bool,
-    typer.Option(
-        "--equal-bytes", help="Smaller precisions get more slots: as many as fit into the budget's bytes."
-    ),
+    typer.Option("--equal-bytes", help="Smaller precisions get as many slots as fit the bytes."),
 ]
-Threads = Annotated[int | None, typer.Option(help="CPU threads.", show_default="all cores but one")]
+Engine = Annotated[str, typer.Option(help="native, transformers or auto.", rich_help_panel=MODEL)]
+Shape = Annotated[
+    str | None, typer.Option(help="Instead of a model: random weights of this shape, made for the run.")
+]
+Threads = Annotated[
+    int | None, typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=MODEL)
+]
 Results = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Kept as they come, one JSON object a line; goes on there."),
+    typer.Option(metavar="FILE", help="Kept as they come, by lines; run again to go on."),
 ]
 Half = Annotated[
     str | None,
-    typer.Option(help="even or odd: every second document alone. One to choose on, one to report on."),
+    typer.Option(help="even or odd: every second document alone."),
 ]
 Paired = Annotated[
     bool,
-    typer.Option(
-        "--paired", help="Each policy also against the first, document by document (or conversation)."
-    ),
+    typer.Option("--paired", help="Each policy also against the first, pair by pair."),
 ]
+Seed = Annotated[int, typer.Option(help="Seed of the bootstrap and of all that is drawn.")]
 Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+COMPARED = ["h2o", "h2o-paper", "window", "streaming"]
+"""Policies that are compared where none is named."""
 
 
 def checked(**given: Any) -> Settings:
@@ -82,7 +94,7 @@ def made(shape: str | None, seed: int) -> Iterator[Path | None]:
     if shape is None:
         yield None
         return
-    from h2o_chat.lab.shapes import SHAPES, make
+    from h2o_chat.lab.shared.shapes import SHAPES, make
 
     if shape not in SHAPES:
         raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")

@@ -14,7 +14,7 @@ from h2o_chat.cli import config_command
 from h2o_chat.models.resolve import BUNDLED
 
 DEMO = tuple(folder.parent / "demo.jsonl" for folder in BUNDLED)
-"""Places of the recording in a wheel and in a checkout; `tools/make_demo.py` makes it."""
+"""Places of the recording in a wheel and in a checkout; `tools/make/make_demo.py` makes it."""
 SLOWEST, FASTEST = 0.01, 1000.0
 
 

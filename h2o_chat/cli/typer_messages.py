@@ -1,4 +1,4 @@
-"""Messages of the command line in plain words: wrong values, and switches in the help.
+"""Messages of the command line in plain words: wrong values, and the help.
 
 Typer passes on what its checks say to programmers: `Value error, 'foo' is not one of 'h2o', ...`.
 """
@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from h2o_chat.cli.help_text import write_help
+
 KINDS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
 BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
 
@@ -19,8 +21,8 @@ class PlainGroup(TyperGroup):
         with wrong_values_in_words():
             return super().parse_args(ctx, args)
 
-    def get_params(self, ctx: Any) -> Any:
-        return without_bool(super().get_params(ctx))
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
 
 
 class PlainCommand(TyperCommand):
@@ -28,8 +30,8 @@ class PlainCommand(TyperCommand):
         with wrong_values_in_words():
             return super().parse_args(ctx, args)
 
-    def get_params(self, ctx: Any) -> Any:
-        return without_bool(super().get_params(ctx))
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
 
 
 class PlainTyper(typer.Typer):
@@ -40,14 +42,6 @@ class PlainTyper(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
         return super().command(name, **{"cls": PlainCommand} | options)
-
-
-def without_bool(params: list[Any]) -> list[Any]:
-    """Removes the type behind switches, which take no value, from the help."""
-    for param in params:
-        if getattr(param, "is_flag", False):
-            param.metavar = ""
-    return params
 
 
 @contextmanager

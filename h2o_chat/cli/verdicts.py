@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from h2o_chat.lab.bounded import Bounded
-    from h2o_chat.lab.full_bench import Report
-    from h2o_chat.lab.rows_bench import RowsSpeed
-    from h2o_chat.lab.soak import Stretch
-    from h2o_chat.lab.ui_bench import Times
+    from h2o_chat.lab.bench.bounded import Bounded
+    from h2o_chat.lab.bench.rows_bench import RowsSpeed
+    from h2o_chat.lab.bench.soak import Stretch
+    from h2o_chat.lab.bench.ui_bench import Times
 
 MEMORY_GROWTH = 0.05
 """Share by which a process may differ in size: its allocator keeps what was freed."""
@@ -62,17 +61,6 @@ def rows(found: "Sequence[RowsSpeed]", threads_asked: bool) -> str:
     return told + (
         f"; something else ran in {disturbed} samples: measure again when it is idle." if disturbed else "."
     )
-
-
-def full(report: "Report") -> str:
-    ours, *others = report.rows
-    told = [
-        f"{one.tok_s:,.1f} tok/s of {one.program}: {ours.tok_s / one.tok_s:.2f} times as many"
-        f" ({ours.decode_tok_s / one.decode_tok_s:.2f} without the prompts)"
-        for one in others
-    ]
-    beside = f"; {'; '.join(told)}" if told else ", and nothing to compare with"
-    return f"Verdict: {ours.tok_s:,.1f} tok/s with {ours.rows:,} rows{beside}."
 
 
 def ui(found: "Sequence[Times]") -> str:

@@ -30,7 +30,7 @@ from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.saved_cache import _check
 from h2o_chat.events.events import Token
-from h2o_chat.lab.contestant import Contestant, crossed
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, crossed
 from h2o_chat.models.fits import equal_slots, estimate, slot_bytes
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.resolve import Weights
@@ -327,7 +327,7 @@ def test_equal_bytes_are_compared(shared_models: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["eval", "perplexity", *flags, "--policy", "h2o", *kinds])
     assert result.exit_code == 0, result.output
     scores = json.loads(result.stdout)["scores"]
-    assert [(s["contestant"], s["budget"]) for s in scores] == [
+    assert [(s["policy"], s["budget"]) for s in scores] == [
         ("h2o", 16),
         ("h2o:kv=int8", 16),
         ("h2o:kv=int4", 16),
@@ -337,11 +337,11 @@ def test_equal_bytes_are_compared(shared_models: Path, tmp_path: Path) -> None:
     assert all(0.97 * sizes[0] < size <= sizes[0] for size in sizes)
 
 
-def test_a_contestant_names_its_precision() -> None:
-    assert str(Contestant.parse("h2o:chunk=16,kv=auto")) == "h2o:chunk=16"
-    assert Contestant.parse("h2o:sinks=0,kv=int4") == Contestant("h2o", sinks=0, kv="int4")
-    assert str(Contestant("h2o", sinks=0, kv="int4")) == "h2o:sinks=0,kv=int4"
+def test_a_variant_names_its_precision() -> None:
+    assert str(PolicyVariant.parse("h2o:chunk=16,kv=auto")) == "h2o:chunk=16"
+    assert PolicyVariant.parse("h2o:sinks=0,kv=int4") == PolicyVariant("h2o", sinks=0, kv="int4")
+    assert str(PolicyVariant("h2o", sinks=0, kv="int4")) == "h2o:sinks=0,kv=int4"
     with pytest.raises(UsageError):
-        Contestant.parse("h2o:kv=fp8")
+        PolicyVariant.parse("h2o:kv=fp8")
     both = crossed(["h2o", "window"], ["auto", "int8"])
     assert [str(one) for one in both] == ["h2o", "h2o:kv=int8", "window", "window:kv=int8"]

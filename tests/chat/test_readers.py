@@ -1,4 +1,4 @@
-"""Files and names that readers once stumbled over, as `tools/fuzz.py` found them."""
+"""Files and names that readers once stumbled over, as `tools/stress/fuzz.py` found them."""
 
 import json
 import struct
@@ -12,9 +12,9 @@ import pytest
 from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import LONGEST_CHARACTERS, H2OChatError, ModelError, StoreError, UsageError
 from h2o_chat.chat.templates.chat_template import choose
-from h2o_chat.lab.contestant import Contestant
-from h2o_chat.lab.recall import read_questions
-from h2o_chat.lab.texts import read_texts
+from h2o_chat.lab.eval.recall_questions import read_questions
+from h2o_chat.lab.shared.lab_texts import read_texts
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.cached import repositories
 from h2o_chat.models.load import check_family
 from h2o_chat.models.load_tokenizer import load_tokenizer
@@ -177,9 +177,9 @@ def test_references_of_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found.folder is None
 
 
-def test_contestants() -> None:
+def test_variants() -> None:
     with pytest.raises(UsageError, match="says nothing"):
-        Contestant.parse("h2o:sinks=" + "9" * 5000)
+        PolicyVariant.parse("h2o:sinks=" + "9" * 5000)
 
 
 def test_texts(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.blocks import blocks
-from h2o_chat.lab.observe import attention, power_law, sparse_entries, top_overlap, uniform_law
-from h2o_chat.lab.perplexity import feed_of, nll
-from h2o_chat.lab.removal import drop, going, removal
+from h2o_chat.lab.eval.attention_blocks import blocks
+from h2o_chat.lab.eval.attention_figures import attention, power_law, sparse_entries, top_overlap, uniform_law
+from h2o_chat.lab.eval.perplexity import feed_of, nll
+from h2o_chat.lab.eval.token_removal import drop, going, removal
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe

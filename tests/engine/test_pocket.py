@@ -86,7 +86,7 @@ def test_the_card_says_what_it_is() -> None:
 
 
 def test_no_test_wording_is_ever_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools" / "train"))
     from pocket.phrases import Fact, PhraseBook, wording
     from pocket.values import draw_value, is_held_out
 

@@ -9,7 +9,7 @@ from beside import POCKET
 from opened_models import little
 
 from h2o_chat.base.config import Settings
-from h2o_chat.lab import soak
+from h2o_chat.lab.bench import soak
 
 
 def test_a_soak_goes_on_in_another_process(

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.agreement import measure
-from h2o_chat.lab.contest import runs_of
+from h2o_chat.lab.eval.agreement import measure
+from h2o_chat.lab.shared.policy_runs import runs_of
 from h2o_chat.models.load import Loaded
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
@@ -90,7 +90,7 @@ def test_a_window_agrees_as_a_masked_model_does(loaded: Loaded, prompts: Tensor)
 def test_who_forgets_next_to_nothing_agrees(loaded: Loaded, prompts: Tensor) -> None:
     runs = runs_of(["h2o", "window"], [PROMPT + TOKENS - 2, BUDGET])
     report = measure(loaded, prompts, runs, TOKENS, seed=0)
-    of = {(score.contestant, score.budget): score for score in report.scores}
+    of = {(score.policy, score.budget): score for score in report.scores}
     for policy in ("h2o", "window"):
         much, little = of[policy, PROMPT + TOKENS - 2], of[policy, BUDGET]
         assert much.kl < little.kl / 10
@@ -115,8 +115,8 @@ def test_the_command_prints_and_draws(tmp_path: Path) -> None:
     )
     assert both.exit_code == 0, both.output
     window, other = json.loads(both.stdout)["scores"]
-    assert (window["contestant"], window["kl_to_first"]) == ("window", None)
-    assert other["contestant"] == "h2o:distinct=0"
+    assert (window["policy"], window["kl_to_first"]) == ("window", None)
+    assert other["policy"] == "h2o:distinct=0"
     assert other["kl_to_first"][0] == pytest.approx(other["kl"] - window["kl"], abs=1e-6)
     table = CliRunner().invoke(app, command)
     assert table.exit_code == 0, table.output
@@ -125,7 +125,7 @@ def test_the_command_prints_and_draws(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     report: Any = json.loads(done.stdout)
     assert (report["prompts"], report["prompt_tokens"], report["tokens"]) == (2, 48, 4)
-    assert [(one["contestant"], one["budget"]) for one in report["scores"]] == [("window", 16)]
+    assert [(one["policy"], one["budget"]) for one in report["scores"]] == [("window", 16)]
     sizes = {file.name: file.stat().st_size for file in drawn.iterdir()}
     assert set(sizes) == {"kl.png", "equal-tokens.png", "divergence.png"}
     assert min(sizes.values()) > 5000

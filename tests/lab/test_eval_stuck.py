@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab import qa, stuck
-from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.lab.eval import qa
+from h2o_chat.lab.eval import stuck_eval as stuck
+from h2o_chat.lab.shared.policy_runs import Run, runs_of
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import tokens_of
 
@@ -35,7 +36,7 @@ def test_an_answer_repeats_an_earlier_one_to_another_message() -> None:
 def test_questions_about_the_world_end_every_conversation(pocket: Loaded) -> None:
     runs = [Run(), runs_of(["h2o"], [64])[1]]
     report = stuck.measure(pocket, SAID, runs, SHORT, [0, 1])
-    assert [(one.contestant, one.seed) for one in report.conversations] == [
+    assert [(one.policy, one.seed) for one in report.conversations] == [
         *(("full", 0), ("full", 1), ("h2o", 0), ("h2o", 1))
     ]
     for one in report.conversations:
@@ -74,7 +75,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert first.exit_code == 0, first.output
     assert first.stdout == second.stdout
     scores = json.loads(first.stdout)["scores"]
-    assert [(one["contestant"], one["recall"]) for one in scores] == [
+    assert [(one["policy"], one["recall"]) for one in scores] == [
         *(("full", False), ("h2o", False), ("h2o", True))
     ]
     assert runner.invoke(app, ["eval", "qa", "--items", str(turns), *model]).exit_code == 2

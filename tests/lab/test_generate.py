@@ -9,9 +9,9 @@ import pytest
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.engine.engine import Engine
-from h2o_chat.lab.contest import runs_of
-from h2o_chat.lab.generate import Item, exact, f1, measure, normalised
-from h2o_chat.lab.texts import read_items
+from h2o_chat.lab.eval.generate import Item, exact, f1, measure, normalised
+from h2o_chat.lab.shared.lab_texts import read_items
+from h2o_chat.lab.shared.policy_runs import runs_of
 from h2o_chat.transformers_cache.probe import probe
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
@@ -52,7 +52,7 @@ def test_the_full_cache_comes_first_and_a_policy_must_fit() -> None:
         runs_of(["caote"], [2])
 
 
-def test_a_contestant_keeps_its_own_numbers() -> None:
+def test_a_variant_keeps_its_own_numbers() -> None:
     loaded = opened_models.loaded(Settings(model=str(POCKET), engine="transformers", threads=1))
     own, bare = runs_of(["h2o:chunk=8,sinks=2,kv=int8", "h2o"], [64])[1:]
     plan = own.cache(probe(loaded.model)).plan
@@ -73,7 +73,7 @@ def test_a_window_forgets_what_the_full_cache_answers() -> None:
     ]
     runs = runs_of(["window"], [32, 512])
     report = measure(loaded, items, runs, tokens=16)
-    of = {(s.contestant, s.budget, s.metric): s for s in report.scores}
+    of = {(s.policy, s.budget, s.metric): s for s in report.scores}
     assert report.most_prompt_tokens > 100
     full, narrow, wide = (
         of[name, budget, "rouge1"]

@@ -16,7 +16,7 @@ from h2o_chat.models.load import Loaded, load
 
 pytest.importorskip("lm_eval", reason="the extra `lm-eval` is not installed: pip install 'h2o-chat[lm-eval]'")
 
-from h2o_chat.lab.harness import BoundedLM
+from h2o_chat.lab.eval.lm_eval_harness import BoundedLM
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 PAIRS = [
@@ -124,7 +124,7 @@ def test_piqa_from_files_alone(shared_text: Path, stock: Any, pocket: Loaded) ->
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout[done.stdout.index('{"model"') :])
-    acc = {(r["contestant"], r["budget"]): r for r in report["results"] if r["metric"] == "acc"}
+    acc = {(r["policy"], r["budget"]): r for r in report["results"] if r["metric"] == "acc"}
     assert set(acc) == {("full", None), ("h2o", 16)}
     rows = [json.loads(line) for line in (shared_text / "piqa_valid.jsonl").read_text().splitlines()[:6]]
     labels = [int(label) for label in (shared_text / "piqa_valid-labels.lst").read_text().split()[:6]]

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab import bounded
-from h2o_chat.lab.bounded import run_bounded
+from h2o_chat.lab.bench import bounded
+from h2o_chat.lab.bench.bounded import run_bounded
 from h2o_chat.models.choices import default_threads
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"

@@ -13,15 +13,17 @@ from h2o_chat.chat.templates.chat_template import PlainTemplate, choose
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab import answered, instructions, rows
-from h2o_chat.lab.answered import Answered
-from h2o_chat.lab.contest import Run
-from h2o_chat.lab.contestant import Contestant, crossed
-from h2o_chat.lab.conversations import KINDS, draw, write
-from h2o_chat.lab.instructions import RULES
-from h2o_chat.lab.long_recall import BARE, _paired, measure_long
-from h2o_chat.lab.recall import Question, Share, holds
-from h2o_chat.lab.script import Script
+from h2o_chat.lab.eval import answered_recall as answered
+from h2o_chat.lab.eval import instructions
+from h2o_chat.lab.eval import scripted_answers as rows
+from h2o_chat.lab.eval.answered_recall import Answered
+from h2o_chat.lab.eval.instructions import RULES
+from h2o_chat.lab.eval.long_recall import BARE, _paired, measure_long
+from h2o_chat.lab.eval.recall_questions import Question, Share, holds
+from h2o_chat.lab.eval.scripted_conversation import Script
+from h2o_chat.lab.eval.synthetic_conversations import KINDS, draw, write
+from h2o_chat.lab.shared.policy_runs import Run
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, crossed
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.transformers_cache.cache import H2OCache
@@ -135,8 +137,10 @@ def test_questions_have_recalled_what_is_gone(pocket: Loaded) -> None:
 
 
 def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
-    report = measure_long(pocket, 500, 1, 3, [Contestant("window"), Contestant("h2o")], [96], paired=True)
-    share = {(s.contestant, s.group): s for s in report.shares}
+    report = measure_long(
+        pocket, 500, 1, 3, [PolicyVariant("window"), PolicyVariant("h2o")], [96], paired=True
+    )
+    share = {(s.policy, s.group): s for s in report.shares}
     assert report.full_fits
     assert share["full, nothing between", "plain"].right > 0
     assert share["window", "plain, far half"].right == 0
@@ -147,7 +151,7 @@ def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
     assert share["window", "plain"].to_first is None
     past = measure_long(pocket, 2100, 1, 3, [], [])
     assert not past.full_fits
-    assert {s.contestant for s in past.shares} == {"full, nothing between"}
+    assert {s.policy for s in past.shares} == {"full, nothing between"}
 
 
 def test_conversations_are_what_is_drawn_for_the_interval() -> None:
@@ -181,9 +185,9 @@ def test_a_pasted_page_is_one_message_and_nothing_of_it_is_pinned(pocket: Loaded
 
 
 def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:
-    contestants = crossed(["window"], ["auto", "int8"])
-    report = measure_long(pocket, 200, 1, 3, contestants, [48], equal_bytes=True)
-    slots = {share.contestant: share.slots for share in report.shares if share.budget == 48}
+    variants = crossed(["window"], ["auto", "int8"])
+    report = measure_long(pocket, 200, 1, 3, variants, [48], equal_bytes=True)
+    slots = {share.policy: share.slots for share in report.shares if share.budget == 48}
     assert slots["window"] == 48
     assert slots["window:kv=int8"] == equal_slots(pocket.sizes, 8, "int8", 48) > 48
 
@@ -204,12 +208,12 @@ def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> No
 
 def test_the_model_answers_itself(pocket: Loaded) -> None:
     """Every question is asked twice, once with recall, and the conversation knows of none."""
-    runs = [Run(Contestant("h2o"), 64)]
+    runs = [Run(PolicyVariant("h2o"), 64)]
     report = answered.measure(pocket, 300, 1, 3, runs, recall=True)
     names = [BARE, "h2o", "h2o, recall"]
-    assert list(dict.fromkeys(share.contestant for share in report.shares)) == names
+    assert list(dict.fromkeys(share.policy for share in report.shares)) == names
     assert {share.of for share in report.shares if share.group == "plain"} == {KINDS["plain"]}
-    right = [sum(one.right for one in report.shares if one.contestant == name) for name in names]
+    right = [sum(one.right for one in report.shares if one.policy == name) for name in names]
     assert right[1] <= right[2], "what is told again is known at least as well"
     settings = Settings(budget=64, recall="off", events_every=0)
     chat = Chat(Engine(pocket, settings), settings)
@@ -252,8 +256,8 @@ def test_rules_are_checked(rule: str, answer: str, kept: bool) -> None:
 
 def test_a_system_prompt_after_many_turns(pocket: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instructions, "TURNS", (0, 6))
-    found = instructions.measure_obeyed(pocket, ["end"], 2, 0, False, [Contestant("window")], [32])
-    assert [(one.contestant, one.turns, one.of) for one in found] == [
+    found = instructions.measure(pocket, ["end"], 2, 0, False, [PolicyVariant("window")], [32]).answers
+    assert [(one.policy, one.turns, one.of) for one in found] == [
         (name, turns, 2) for name in ("full", "window") for turns in (0, 6)
     ]
     assert found[0].obeyed > 0, "the prompt is right there"

@@ -9,23 +9,24 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.step import Step
-from h2o_chat.lab.contest import Run
-from h2o_chat.lab.contestant import Contestant, ranked
-from h2o_chat.lab.evals import run_perplexity
-from h2o_chat.lab.figures import bootstrap
-from h2o_chat.lab.perplexity import (
+from h2o_chat.cli.cli import app
+from h2o_chat.lab.eval.perplexity import (
     Reading,
     buckets,
     feed_of,
     measure,
     nll,
 )
-from h2o_chat.lab.texts import HALVES, documents, half_of, read_texts
+from h2o_chat.lab.shared.intervals import bootstrap
+from h2o_chat.lab.shared.lab_texts import HALVES, documents, half_of, read_texts
+from h2o_chat.lab.shared.policy_runs import Run
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.policies.policies import POLICIES, Slots
 from h2o_chat.transformers_cache.probe import probe
@@ -53,14 +54,12 @@ def texts(shared_text: Path) -> list[str]:
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("contestant", "budgets"), [(name, BUDGETS) for name in PUBLISHED])
-def test_the_table_of_34_stories(
-    stories: Loaded, texts: list[str], contestant: str, budgets: list[int]
-) -> None:
+@pytest.mark.parametrize(("variant", "budgets"), [(name, BUDGETS) for name in PUBLISHED])
+def test_the_table_of_34_stories(stories: Loaded, texts: list[str], variant: str, budgets: list[int]) -> None:
     ids = documents(texts, stories.tokenizer, 512)
     assert ids.shape == (15, 512)
-    report = measure(stories, ids, [Contestant.parse(contestant)], budgets, seed=0)
-    expected = dict(zip(BUDGETS, PUBLISHED[contestant], strict=True))
+    report = measure(stories, ids, [PolicyVariant.parse(variant)], budgets, seed=0)
+    expected = dict(zip(BUDGETS, PUBLISHED[variant], strict=True))
     assert {score.budget: score.ratio for score in report.scores} == pytest.approx(
         {budget: expected[budget] for budget in budgets}, abs=0.005
     )
@@ -71,7 +70,7 @@ def test_the_table_of_34_stories(
 def test_the_default_costs_less_than_a_window_on_some_stories(stories: Loaded, texts: list[str]) -> None:
     """Six documents of 128 tokens; `make test-all` has the table that was published."""
     ids = documents(texts, stories.tokenizer, 128)[:6]
-    report = measure(stories, ids, [Contestant("h2o"), Contestant("window")], [32], seed=0)
+    report = measure(stories, ids, [PolicyVariant("h2o"), PolicyVariant("window")], [32], seed=0)
     h2o, window = (score.ratio for score in report.scores)
     assert 1 < h2o < window
     assert h2o == pytest.approx(1.0501, abs=0.003)
@@ -151,7 +150,7 @@ def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -
     """One chunk as long as the prompt is the full pass; small chunks are not, and the difference is given."""
     ids = documents(texts, stories.tokenizer, 140)[:3]
     readings = [Reading(chunk=70), Reading(chunk=16), Reading("full")]
-    report = measure(stories, ids, [Contestant("h2o")], [32], seed=0, prompt=70, readings=readings)
+    report = measure(stories, ids, [PolicyVariant("h2o")], [32], seed=0, prompt=70, readings=readings)
     found = {score.reading: score for score in report.scores}
     assert list(found) == ["full pass", "chunks of 70", "chunks of 16"]
     assert all((score.first, score.end) == (70, 139) for score in report.scores)
@@ -161,7 +160,7 @@ def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -
     assert parts.to_full_pass[0] == pytest.approx(parts.perplexity / full.perplexity)
     assert parts.to_full_pass[0] != pytest.approx(1)
     with pytest.raises(UsageError, match="leaves nothing to measure"):
-        measure(stories, ids, [Contestant("h2o")], [32], seed=0, prompt=139)
+        measure(stories, ids, [PolicyVariant("h2o")], [32], seed=0, prompt=139)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
@@ -219,8 +218,8 @@ def test_bootstrap_brackets_the_mean_and_repeats() -> None:
         "h2o:sinks=0,age=0.1,novel=2",
     ],
 )
-def test_a_contestant_reads_back_as_written(text: str) -> None:
-    assert str(Contestant.parse(text)) == text
+def test_a_variant_reads_back_as_written(text: str) -> None:
+    assert str(PolicyVariant.parse(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -237,9 +236,9 @@ def test_a_contestant_reads_back_as_written(text: str) -> None:
         "caote:age=0",
     ],
 )
-def test_a_contestant_that_says_nothing_is_refused(text: str) -> None:
+def test_a_variant_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        Contestant.parse(text)
+        PolicyVariant.parse(text)
 
 
 def test_a_term_is_left_out_where_it_stands() -> None:
@@ -258,7 +257,7 @@ def test_a_term_is_left_out_where_it_stands() -> None:
     usual = POLICIES["h2o"].priority(slots)
 
     def worth(text: str) -> Tensor:
-        return ranked(Contestant.parse(text).ranking).priority(slots)
+        return ranked(PolicyVariant.parse(text).ranking).priority(slots)
 
     age = (positions.amax(-1, keepdim=True) - positions).float()
     torch.testing.assert_close(worth("h2o:age=0"), usual + 0.2 * (1 + age / (8 * slots.budget)).log())
@@ -279,7 +278,7 @@ def test_a_term_is_left_out_where_it_stands() -> None:
     torch.testing.assert_close(worth("h2o:few=48"), usual - slots.distinctness)  # 2/3 of it left
     torch.testing.assert_close(worth("h2o:recent=4"), usual, atol=0, rtol=0)
     with pytest.raises(UsageError, match="an engine does not take"):
-        Run(Contestant.parse("h2o:age=0"), 16).settings()
+        Run(PolicyVariant.parse("h2o:age=0"), 16).settings()
 
 
 def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, texts: list[str]) -> None:
@@ -290,9 +289,9 @@ def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, t
         half_of(ids[:1], "odd")
     with pytest.raises(UsageError, match="not known"):
         half_of(ids, "third")
-    three = [Contestant.parse(name) for name in ("h2o", "h2o:distinct=0", "window")]
+    three = [PolicyVariant.parse(name) for name in ("h2o", "h2o:distinct=0", "window")]
     report = measure(stories, ids[:3], three, [16, 32], seed=0, paired=True)
-    firsts = {score.budget: score for score in report.scores if score.contestant == "h2o"}
+    firsts = {score.budget: score for score in report.scores if score.policy == "h2o"}
     for score in report.scores:
         first = firsts[score.budget]
         if score is first:
@@ -321,26 +320,26 @@ def test_texts_are_json_lists_or_plain_files(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_one_json_object_or_a_table(
-    shared_models: Path, texts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shared_models: Path, texts: list[str], tmp_path: Path
 ) -> None:
     story = tmp_path / "story.txt"
     story.write_text(texts[0])
-    settings = Settings(model=str(shared_models / "stories260k"), seed=3, threads=1)
+    model = str(shared_models / "stories260k")
 
-    def run(policies: list[str], as_json: bool, length: int = 64) -> str:
-        assert run_perplexity(settings, story, policies, [16, 24], length, as_json) == 0
-        return capsys.readouterr().out
+    def run(*more: str) -> Any:
+        command = ["lab", "eval", "perplexity", "-m", model, "--texts", str(story), "-b", "16", "-b", "24"]
+        command += ["--dtype", "float32", "--seed", "3", "--threads", "1", "--policy", "h2o-paper", *more]
+        return CliRunner().invoke(app, command)
 
-    with pytest.raises(UsageError, match="forgets nothing"):
-        run(["h2o-paper", "h2o"], as_json=True, length=17)
-    report = json.loads(run(["h2o-paper", "h2o"], as_json=True))
+    refused = run("--length", "17")
+    assert refused.exit_code == 2
+    assert "forgets nothing" in refused.output
+    found = run("--length", "64", "--policy", "h2o", "--json")
+    assert found.exit_code == 0, found.output
+    report = json.loads(found.stdout)
     assert report["length_tokens"] == 64
-    assert [(s["contestant"], s["budget"]) for s in report["scores"]] == [
-        ("h2o-paper", 16),
-        ("h2o-paper", 24),
-        ("h2o", 16),
-        ("h2o", 24),
-    ]
-    table = run(["h2o-paper"], as_json=False)
+    pairs = [("h2o-paper", 16), ("h2o-paper", 24), ("h2o", 16), ("h2o", 24)]
+    assert [(s["policy"], s["budget"]) for s in report["scores"]] == pairs
+    table = run("--length", "64").stdout
     assert all(word in table for word in ("stories260k", "h2o-paper", "16 slots", "24 slots"))
     assert f"{report['scores'][0]['ratio']:.4f}" in table

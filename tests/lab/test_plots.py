@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.long_recall import LongRecallReport
-from h2o_chat.lab.perplexity import PerplexityReport, Score
-from h2o_chat.lab.recall import RecallReport, Share
+from h2o_chat.lab.eval.long_recall import LongRecallReport
+from h2o_chat.lab.eval.perplexity import PerplexityReport, Score
+from h2o_chat.lab.eval.recall_questions import RecallReport, Share
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
@@ -81,7 +81,8 @@ def test_recall_of_one_kind_beside_who_was_told_nothing_else() -> None:
 def drawing():  # type: ignore[no-untyped-def]
     """The module, and axes to draw on."""
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    from h2o_chat.lab import pictures, plots
+    from h2o_chat.lab.eval import plots
+    from h2o_chat.lab.shared import pictures
 
     return plots, pictures.pyplot().subplots()[1]
 

@@ -18,9 +18,7 @@ from h2o_chat.chat.conversation.restore import prompt_tokens, read_again
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.contestant import Contestant
-from h2o_chat.lab.figures import wilson
-from h2o_chat.lab.recall import (
+from h2o_chat.lab.eval.recall_questions import (
     ANSWER_TOKENS,
     Question,
     answers,
@@ -29,8 +27,10 @@ from h2o_chat.lab.recall import (
     read_questions,
     scripts_of,
 )
-from h2o_chat.lab.results import Results
-from h2o_chat.lab.script import Feed, Script
+from h2o_chat.lab.eval.scripted_conversation import Feed, Script
+from h2o_chat.lab.shared.intervals import wilson
+from h2o_chat.lab.shared.measured_results import Results
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.store import StoredMessage
 from h2o_chat.transformers_cache.cache import H2OCache
@@ -100,8 +100,8 @@ def test_lines_come_back(tmp_path: Path) -> None:
 def test_what_was_dropped_is_not_recalled(shared_models: Path) -> None:
     loaded = load(Settings(model=str(shared_models / "pilot-chat"), threads=1), lambda *_: None)
     questions = [question(turns) for turns in (1, 4, 6, 5)]
-    report = measure(loaded, questions, [Contestant("window")], [64])
-    share = {(s.contestant, s.group): s for s in report.shares}
+    report = measure(loaded, questions, [PolicyVariant("window")], [64])
+    share = {(s.policy, s.group): s for s in report.shares}
     full, window = share["full", "all facts"], share["window", "all facts"]
     assert full.right >= 3
     assert full.kept == 1
@@ -177,8 +177,8 @@ def test_conversations_surprise_in_rows_as_each_does_alone(pocket: Loaded, polic
 
 def test_the_cost_is_that_of_tokens_past_the_budget(pocket: Loaded) -> None:
     questions = [question(turns) for turns in (0, 1, 5)]
-    report = measure(pocket, questions, [Contestant("window"), Contestant("h2o")], [16, 64, 4096])
-    costs = {(cost.contestant, cost.budget): cost for cost in report.costs}
+    report = measure(pocket, questions, [PolicyVariant("window"), PolicyVariant("h2o")], [16, 64, 4096])
+    costs = {(cost.policy, cost.budget): cost for cost in report.costs}
     assert set(costs) == {(name, budget) for name in ("window", "h2o") for budget in (16, 64)}
     lengths = [script.tokens for script in scripts_of(pocket, questions)]
     assert costs["h2o", 64].tokens == sum(max(0, length - 1 - 64) for length in lengths)
@@ -189,16 +189,16 @@ def test_the_cost_is_that_of_tokens_past_the_budget(pocket: Loaded) -> None:
 
 def test_what_was_measured_is_not_measured_again(pocket: Loaded, tmp_path: Path) -> None:
     path, questions = tmp_path / "results.jsonl", [question(1), question(4)]
-    first = measure(pocket, questions, [Contestant("window")], [64], results=Results(path))
+    first = measure(pocket, questions, [PolicyVariant("window")], [64], results=Results(path))
     with path.open("a") as file:
         file.write('{"key": {"inter')  # a kill while it was written
     lines = path.read_text().count("\n")
     assert lines == 2, "the full cache and the window"
-    measure(pocket, questions, [Contestant("window")], [64, 128], results=Results(path))
+    measure(pocket, questions, [PolicyVariant("window")], [64, 128], results=Results(path))
     assert path.read_text().count("\n") == 4, "the window at 128, and the full cache's nats past 128"
     known = [json.loads(line) for line in path.read_text().splitlines()]
     known[0]["value"]["said"] = ["Mila", "no"]
     path.write_text("".join(json.dumps(row) + "\n" for row in known))
-    again = measure(pocket, questions, [Contestant("window")], [64], results=Results(path))
+    again = measure(pocket, questions, [PolicyVariant("window")], [64], results=Results(path))
     assert again.shares[0].right == 1, "read from the file, not answered anew"
     assert first.questions == again.questions

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.lab import agreement, generate, perplexity
-from h2o_chat.lab.contest import runs_of
-from h2o_chat.lab.contestant import Contestant
-from h2o_chat.lab.results import CODE, Results, sources
+from h2o_chat.lab.eval import agreement, generate, perplexity
+from h2o_chat.lab.shared.measured_results import CODE, Results, sources
+from h2o_chat.lab.shared.policy_runs import runs_of
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.transformers_cache.cache import H2OCache
 
@@ -31,7 +31,7 @@ def words(count: int, tokens: int) -> Tensor:
 
 
 def by_perplexity(loaded: Loaded, results: Results) -> Any:
-    wanted, readings = list(map(Contestant, NAMES)), (perplexity.Reading("full"), perplexity.Reading())
+    wanted, readings = list(map(PolicyVariant, NAMES)), (perplexity.Reading("full"), perplexity.Reading())
     return perplexity.measure(
         loaded, words(3, 64), wanted, [16], 0, prompt=24, readings=readings, results=results
     )

@@ -100,7 +100,7 @@ def test_nobody_can_write_to_it(packed: Packed) -> None:
 
 @given(data=st.data())
 def test_damaged_headers(whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
-    """Bytes exchanged, removed or added anywhere in the header. 100,000 are tried by tools/fuzz.py."""
+    """Bytes exchanged, removed or added anywhere in the header. 100,000 are tried by tools/stress/fuzz.py."""
     path = tmp_path_factory.mktemp("headers", numbered=True) / "file.h2o"
     start = start_of_data(whole)
     at = data.draw(st.integers(0, start - 1))
@@ -197,7 +197,7 @@ def test_damaged_weights_are_found(packed: Packed) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.99])
 def test_damaged_weights_are_packed_again(saved: Make, share: float) -> None:
-    """It is said once; afterwards the file is whole. A thousand are tried by tools/fuzz.py."""
+    """It is said once; afterwards the file is whole. A thousand are tried by tools/stress/fuzz.py."""
     folder = saved()
     packed = packed_for(folder, 8, silent)
     whole, places = packed.path.read_bytes(), layout(packed.frame)

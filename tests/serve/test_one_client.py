@@ -1,6 +1,6 @@
 """One client, or one key, takes nothing that another one needs: room, time, memory, descriptors.
 
-How long others wait beside it is measured by tools/serve_storm.py --hostile.
+How long others wait beside it is measured by tools/stress/serve_storm.py --hostile.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The real program killed while it streams; `tools/crash_test.py --kills 200` does it two hundred times."""
+"""The real program killed while it streams; `tools/stress/crash_test.py --kills 200` does it often."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_what_was_delivered_is_stored(
     shared_models: Path, kills: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each program is forked from a process that has imported torch."""
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools" / "stress"))
     import crash_test
 
     monkeypatch.setattr(

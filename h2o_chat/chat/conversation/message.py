@@ -57,11 +57,11 @@ def fed_text(text: str, recalled: Sequence[Recalled]) -> str:
     if not recalled:
         return text
     at = asked_from(text)
-    said = "".join(
-        f"{'I' if one.by_user else 'You'} said before: {one.words}{'.' if one.words[-1:].isalnum() else ''} "
+    said = " ".join(
+        f"{'' if one.by_user else 'You said: '}{one.words}{'.' if one.words[-1:].isalnum() else ''}"
         for one in recalled
     )
-    return f"{text[:at]}{said}{text[at:]}"
+    return f"{text[:at]}Context: {said}\n\nQuestion: {text[at:]}"
 
 
 @dataclass
@@ -99,7 +99,7 @@ def from_stored(path: Sequence[StoredMessage]) -> list[Message]:
 def _of_stored(
     stored: StoredMessage, places: Mapping[int | None, int], path: Sequence[StoredMessage]
 ) -> Message:
-    found = [(places.get(number, -1), progress_words) for number, words in stored.recalled]
+    found = [(places.get(number, -1), words) for number, words in stored.recalled]
     return Message(
         stored.role,
         stored.text,

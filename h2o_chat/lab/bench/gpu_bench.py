@@ -1,0 +1,386 @@
+"""A token on one GPU beside the floor and beside stock transformers, on random weights of a real shape.
+
+The floor of a token is the bytes of the weights and of the slots over the bandwidth of a copy on this device.
+Random weights cost what trained ones do; their greedy text means nothing.
+"""
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.engine.row import Row
+from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.graph.loading import LoadedGraph
+from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer
+from h2o_chat.models.load import Loaded
+from h2o_chat.native.probing import frame_of
+from h2o_chat.transformers_cache import registered
+
+COPY_BYTES = 2 << 30
+"""Copied to measure bandwidth: far more than any cache of a device."""
+WARM, TIMED = 40, 160
+"""Tokens before the timed ones, and those: some are followed by a settle, as one in `stride` is."""
+PIECE = 2048
+"""Prompt tokens that stock transformers is fed at once."""
+
+GPU_SHAPES: dict[str, LlamaConfig | Qwen2Config] = {
+    "135m": SHAPES["smollm2-135m"],
+    "1.5b": Qwen2Config(
+        hidden_size=1536,
+        intermediate_size=8960,
+        num_hidden_layers=28,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+        vocab_size=151_936,
+        max_position_embeddings=32_768,
+        rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+        tie_word_embeddings=True,
+    ),
+    "7b": LlamaConfig(
+        hidden_size=4096,
+        intermediate_size=11_008,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=32,
+        vocab_size=32_000,
+        max_position_embeddings=131_072,  # so that stock transformers can be fed as much
+        tie_word_embeddings=False,
+    ),
+    "tiny": LlamaConfig(
+        hidden_size=256,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=320,
+        max_position_embeddings=4096,
+        tie_word_embeddings=False,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class GpuRow:
+    """One way to decode, at one length of conversation."""
+
+    who: str
+    shape: str
+    rows: int
+    seen_tokens: int
+    token_ms: float
+    """Median time of a step: a token of each row, from the token before to the token chosen."""
+    spread_ms: tuple[float, float]
+    """The tenth and the ninetieth percentile."""
+    tokens_per_s: float
+    floor_share: float
+    """The floor over the time; 0 where it is not told."""
+    device_ms: float = 0.0
+    """Time of a step on the device, where the host asks for one after the other without waiting."""
+
+
+def random_model(
+    shape: str, device: str, *, dtype: str = "bfloat16", int4: bool = False, peaked: float = 0.0
+) -> LoadedGraph:
+    """Random weights of a shape, on a device, as the program would have opened them.
+
+    Args:
+        peaked: standard deviation of the query and key matrices times the root of their columns, and what
+            layers add divided by the root of their number, so that rounding is not amplified; 0: as
+            transformers begins to train, when attention is nearly uniform and who stays is chance.
+    """
+    torch.manual_seed(0)
+    config = copy.deepcopy(GPU_SHAPES[shape])  # transformers notes in it how attention is computed
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        with torch.device(device):
+            kind = Qwen2ForCausalLM if isinstance(config, Qwen2Config) else LlamaForCausalLM
+            model = kind._from_config(config, attn_implementation=registered.NAME).eval()
+    finally:
+        torch.set_default_dtype(usual)
+    if peaked:
+        for layer in model.model.layers:
+            for linear in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+                torch.nn.init.normal_(linear.weight, std=peaked / linear.in_features**0.5)
+            for linear in (layer.self_attn.o_proj, layer.mlp.down_proj):
+                linear.weight.data /= (2 * config.num_hidden_layers) ** 0.5
+    if int4:
+        from h2o_chat.graph.weights import to_int4
+
+        to_int4(model, torch.device(device))
+    frame = frame_of(config)
+    assert not isinstance(frame, str), frame
+    return LoadedGraph(
+        model=model,
+        tokenizer=byte_tokenizer(),
+        name=shape,
+        revision=None,
+        quantization="int4" if int4 else "none",
+        dtype=dtype,
+        device=device,
+        frame=frame,
+    )
+
+
+def copy_bandwidth(device: str, bytes_: int = COPY_BYTES) -> float:
+    """Bytes a second, read and written, of a copy on the device."""
+    one = torch.empty(bytes_, dtype=torch.uint8, device=device)
+    other = torch.empty_like(one)
+    times = [_timed(device, lambda: other.copy_(one)) for _ in range(12)][2:]
+    return 2 * bytes_ / statistics.median(times)
+
+
+def floor_bytes(runner: Runner) -> int:
+    """Bytes that a step has to read: the weights, and the slots of all rows."""
+    assert runner.graph is not None
+    slots = sum(arena.bytes_held for arena in runner.cache.arenas)
+    return int(runner.graph.weights.bytes_read + slots)
+
+
+def runner_of(loaded: Loaded, budget: int, rows: int = 1, policy: str = "h2o", **more: Any) -> Runner:
+    """An empty one."""
+    settings = replace(Settings(budget=budget), **{"policy": policy, **more})
+    return Runner(loaded, cache_for(loaded, settings), rows)
+
+
+def decode(
+    loaded: Loaded,
+    bandwidth: float,
+    *,
+    budget: int,
+    seen: int,
+    rows: int = 1,
+    policy: str = "h2o",
+    **more: Any,
+) -> GpuRow:
+    """Greedy tokens after a prompt of `seen` random ones, through runner and sampler as in a conversation."""
+    runner = runner_of(loaded, budget, rows, policy, **more)
+    row = Row(runner, Settings(seed=0, events_every=0))
+    greedy, device = Sampling(), runner.device.type
+    prompt = torch.randint(0, 256, (seen,), generator=torch.Generator().manual_seed(1)).tolist()
+    tokens = [0] * rows
+    for start in range(0, seen, runner.call_tokens):
+        some = prompt[start : start + runner.call_tokens]
+        logits = runner.feed([some] * rows, prompt=True)
+    times = []
+    warm, timed = (WARM, TIMED) if device == "cuda" else (1, 2)
+    for number in range(warm + timed):
+        began = time.perf_counter()
+        if rows == 1:
+            tokens[0] = row.sampler.choose(logits[0, -1], greedy)
+        else:
+            tokens = logits[:, -1].argmax(-1).tolist()
+        logits = runner.feed([[token] for token in tokens], prompt=False)
+        if number >= warm:
+            times.append(time.perf_counter() - began)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    floor = floor_bytes(runner) / bandwidth if runner.graph is not None else 0.0
+    device_ms = 0.0
+    if device == "cuda" and runner.graph is not None:
+        replay = (
+            runner.graph.replay
+        )  # feeds the last token again and again: the slots are of no use afterwards
+        device_ms = _timed(device, lambda: [replay() for _ in range(50)]) * 1e3 / 50
+    name = f"{policy} {budget}, {loaded.quantization if loaded.quantization != 'none' else loaded.dtype}"
+    return replace(_row(name, loaded.name, rows, seen, times, floor), device_ms=device_ms)
+
+
+def stock(loaded: LoadedGraph, seen: int, rows: int = 1, steps: int = 24) -> GpuRow:
+    """Stock transformers with its full cache, SDPA attention, on the same weights."""
+    model = loaded.model
+    model.set_attn_implementation("sdpa")
+    try:
+        with torch.inference_mode():
+            cache = DynamicCache(config=model.config)
+            device = next(model.parameters()).device
+            ids = torch.randint(0, 256, (rows, seen), device=device)
+            for start in range(0, seen, PIECE):
+                logits = model(
+                    input_ids=ids[:, start : start + PIECE], past_key_values=cache, logits_to_keep=1
+                ).logits
+            times = []
+            for number in range(steps + 4):
+                began = time.perf_counter()
+                following = logits[:, -1].argmax(-1, keepdim=True)
+                following.tolist()
+                logits = model(input_ids=following, past_key_values=cache).logits
+                if number >= 4:
+                    times.append(time.perf_counter() - began)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+    finally:
+        model.set_attn_implementation("h2o")
+    return _row(f"transformers, full, {loaded.dtype}", loaded.name, rows, seen, times, 0.0)
+
+
+def first_token(loaded: LoadedGraph, tokens: int, budget: int = 512) -> dict[str, float]:
+    """Seconds to the logits after so many prompt tokens: in one pass, in chunks, and in stock transformers
+    with flash attention."""
+    prompt = torch.randint(0, 256, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+    found = {}
+    device = str(next(loaded.model.parameters()).device)
+    for name, prefill in (("one pass", "full"), ("chunks", "chunked")):
+
+        def read(prefill: str = prefill) -> None:
+            runner = runner_of(loaded, budget, prefill=prefill)
+            for start in range(0, tokens, runner.call_tokens):
+                runner.feed([prompt[start : start + runner.call_tokens]], prompt=True)
+
+        found[name] = _best(device, read, 3 if prefill == "full" else 1)
+    loaded.model.set_attn_implementation("sdpa")
+    try:
+        ids = torch.tensor([prompt], device=device)
+
+        @torch.inference_mode()
+        def flash() -> None:
+            cache = DynamicCache(config=loaded.model.config)
+            loaded.model(input_ids=ids, past_key_values=cache, logits_to_keep=1)
+
+        found["flash"] = _best(device, flash)
+    finally:
+        loaded.model.set_attn_implementation("h2o")
+    return found
+
+
+def kept_overlap(loaded: LoadedGraph, budget: int, tokens: int) -> tuple[float, float, float]:
+    """The graph step beside transformers' step, fed the same tokens.
+
+    Returns:
+        The share of kept (layer, head, token) that both keep, the share of steps with the same greedy token,
+        and the largest difference of logits.
+    """
+    ours = runner_of(loaded, budget)
+    theirs = runner_of(loaded, budget)
+    theirs.graph = None
+    prompt = torch.randint(0, 256, (budget // 2,), generator=torch.Generator().manual_seed(2)).tolist()
+    logits = [one.feed([prompt], prompt=True)[0, -1].float() for one in (ours, theirs)]
+    same, worst = 0, 0.0
+    for _ in range(tokens):
+        token = int(logits[1].argmax())
+        same += int(logits[0].argmax()) == token
+        logits = [one.feed([[token]], prompt=False)[0, -1].float() for one in (ours, theirs)]
+        worst = max(worst, float((logits[0] - logits[1]).abs().max()))
+    both = kept = 0
+    for layer in range(len(ours.cache.layers)):
+        mine, other = (one.cache.kept(layer)[0].tolist() for one in (ours, theirs))
+        for head_mine, head_other in zip(mine, other, strict=True):
+            a, b = ({at for at in head if at >= 0} for head in (head_mine, head_other))
+            both, kept = both + len(a & b), kept + max(len(a), len(b))
+    return both / kept, same / tokens, worst
+
+
+def paper(
+    loaded: LoadedGraph, bandwidth: float, kv_bytes: int, tokens: int, share: float
+) -> dict[str, float]:
+    """Tokens a second of as many conversations as so many bytes of keys and values hold: `tokens` read, then
+    as many written. Stock transformers keeps all of them, this program a share.
+
+    Steps are measured at three quarters of the whole length, and prompts all together.
+    """
+    config = loaded.model.config
+    found: dict[str, float] = {}
+    size = config.hidden_size // config.num_attention_heads
+    token_bytes = 2 * 2 * config.num_hidden_layers * config.num_key_value_heads * size
+    budget = int(2 * tokens * share)
+    ours = kv_bytes // ((budget + 1) * token_bytes) // 8 * 8 or 1
+    theirs = kv_bytes // (2 * tokens * token_bytes) or 1
+    device = str(next(loaded.model.parameters()).device)
+    ids = torch.randint(
+        0, 256, (max(ours, theirs), tokens), generator=torch.Generator().manual_seed(1)
+    ).tolist()
+
+    def read() -> None:
+        for row in ids[:4]:
+            runner = runner_of(loaded, budget, chunk=tokens)
+            for start in range(0, tokens, runner.call_tokens):
+                runner.feed([row[start : start + runner.call_tokens]], prompt=True)
+
+    prompt_s = _best(device, read, 1) / 4 * ours
+    step = decode(loaded, bandwidth, budget=budget, seen=budget, rows=ours)
+    seconds = prompt_s + tokens * step.rows / step.tokens_per_s
+    found |= {"ours_rows": ours, "ours": ours * tokens / seconds, "ours_step_ms": step.token_ms}
+    found |= {"ours_prompts_s": prompt_s}
+    began = time.perf_counter()
+    other = stock(loaded, tokens * 3 // 2, theirs)
+    found["stock_all_s"] = time.perf_counter() - began
+    prompt_s = first_token(loaded, tokens, budget)["flash"] * theirs
+    seconds = prompt_s + tokens * other.rows / other.tokens_per_s
+    return found | {"stock_rows": theirs, "stock": theirs * tokens / seconds, "stock_step_ms": other.token_ms}
+
+
+def as_rows(rows: Sequence[GpuRow]) -> list[dict[str, Any]]:
+    """For JSON."""
+    return [asdict(row) for row in rows]
+
+
+def _row(who: str, shape: str, rows: int, seen: int, times: list[float], floor_s: float) -> GpuRow:
+    ordered, median = sorted(times), statistics.median(times)
+    low, high = (ordered[int(share * (len(ordered) - 1))] * 1e3 for share in (0.1, 0.9))
+    mean = statistics.fmean(times)
+    return GpuRow(who, shape, rows, seen, median * 1e3, (low, high), rows / mean, floor_s / mean)
+
+
+def _timed(device: str, work: Callable[[], Any]) -> float:
+    """Seconds."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def _best(device: str, work: Callable[[], Any], times: int = 3) -> float:
+    """Seconds, the median after one run that is not counted."""
+    _timed(device, work)
+    return statistics.median(_timed(device, work) for _ in range(times))
+
+
+def product_speed(device: str, shape: str, int4: bool, blocks: Any = None) -> list[dict[str, Any]]:
+    """Bytes a second of each product of a layer, alone, over matrices that no cache of the device holds."""
+    from h2o_chat.graph import launches
+    from h2o_chat.graph.int4 import packed
+    from h2o_chat.graph.step import captured
+
+    config, found = GPU_SHAPES[shape], []
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    wide = (config.num_attention_heads + 2 * config.num_key_value_heads) * size
+    for name, rows, columns, gated, normed in (
+        ("qkv", wide, config.hidden_size, False, True),
+        ("out", config.hidden_size, config.num_attention_heads * size, False, False),
+        ("gate_up", 2 * config.intermediate_size, config.hidden_size, True, True),
+        ("down", config.hidden_size, config.intermediate_size, False, False),
+        ("head", config.vocab_size, config.hidden_size, False, True),
+    ):
+        held = 2 * rows * columns // (4 if int4 else 1)
+        copies = max(2, (256 << 20) // held)
+        matrices: list[Any] = [
+            torch.randn(rows, columns, device=device, dtype=torch.bfloat16) for _ in range(copies)
+        ]
+        if int4:
+            matrices = [packed(one) for one in matrices]
+        x, norm = torch.randn(columns, device=device), torch.ones(columns, device=device)
+        y = torch.zeros(rows // 2 if gated else rows, device=device)
+
+        one = partial(launches.product, x=x, y=y, norm=norm if normed else None, epsilon=1e-5, gated=gated)
+
+        def work(matrices: list[Any] = matrices, one: Any = one) -> None:
+            for matrix in matrices:
+                one(matrix, blocks=blocks)
+
+        work()
+        replay = captured(work, torch.device(device))
+        seconds = _best(device, replay, 5) / copies
+        per_matrix = held if not int4 else rows * columns * 9 // 16
+        found.append({"product": name, "us": seconds * 1e6, "gb_s": per_matrix / seconds / 1e9})
+    return found

@@ -1,0 +1,310 @@
+"""`h2o-chat lab bench speed`: a token of this program beside one of stock transformers.
+
+All peers are prepared first. Then they decode in turns of TURN_TOKENS tokens, so that whatever else the
+machine does slows all alike; while one runs the others wait. Stock (SDPA, full cache) and ours share the
+loaded weights. `tools/peers/speed.py` times other programs in the same turns.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+import torch
+import transformers
+from torch import Tensor
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.progress import Progress, progress_bar
+from h2o_chat.graph.loading import open_model
+from h2o_chat.lab.bench.idle import Sample, wait_until_idle
+from h2o_chat.lab.bench.timed_programs import Ours, Program, Stock, packed_bytes, weight_bytes
+from h2o_chat.lab.shared.intervals import DRAWS, interval
+from h2o_chat.models.choices import choose_device, default_threads
+from h2o_chat.models.load import check_family
+from h2o_chat.models.resolve import find
+from h2o_chat.native.loading import LoadedNative
+
+OURS, STOCK, OTHER = "ours", "stock", "other"
+TURN_TOKENS = 32
+"""Tokens of a turn: at least two settles at 512 slots, and two `cache` events."""
+COPY_BYTES = 1 << 30
+"""Bytes read to measure the bandwidth: far beyond every cache."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Combinations of this program that are timed; stock is timed once for each form of weights."""
+
+    settings: Settings
+    policies: Sequence[str] = ("h2o",)
+    quantize: Sequence[str] = ("auto",)
+    seen: Sequence[int] = (640,)
+    """Tokens before the first that is timed."""
+    threads: Sequence[int] = ()
+    """Empty: as many as the program takes by itself. Stock and other programs have the first of them."""
+    prompt: int = 640
+    """Tokens of the prompt whose first token is timed."""
+    turns: int = 12
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A peer that was asked for and has no figures."""
+
+    peer: str
+    reason: str
+
+
+@dataclass
+class Peer:
+    """One program with one setting, and its samples."""
+
+    name: str
+    program: str
+    """Its name without the tokens seen."""
+    kind: str
+    """ours | stock | other"""
+    given: str
+    """How it was set up."""
+    runs: Program
+    seen: int
+    threads: int
+    quantization: str
+    dtype: str
+    weight_bytes: int
+    timed_prompt: bool = True
+    firsts: list[Sample] = field(default_factory=list)
+    decodes: list[Sample] = field(default_factory=list)
+    failed: str = ""
+    """Why another program takes no more turns."""
+
+    def read(self, ids: list[int]) -> list[Sample]:
+        """One sample; none of a program that has failed."""
+        return self._sample(lambda: self.runs.read(ids))
+
+    def decode(self) -> list[Sample]:
+        """One turn; none of a program that has failed."""
+        return self._sample(lambda: self.runs.decode(TURN_TOKENS))
+
+    def _sample(self, work: Callable[[], Sample]) -> list[Sample]:
+        if self.failed:
+            return []
+        try:
+            return [work()]
+        except H2OChatError as error:
+            if self.kind != OTHER:
+                raise
+            self.failed = one_line(error)
+            return []
+
+
+Others = Callable[[ExitStack, Progress], tuple[list[Peer], list[Absent]]]
+"""Starts other programs, which the stack ends."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Figures of one peer."""
+
+    peer: str
+    program: str
+    kind: str
+    given: str
+    seen_tokens: int
+    threads: int
+    quantization: str
+    dtype: str
+    token_ms: float
+    """Mean over a turn, settles included; the median of the turns."""
+    spread_ms: float
+    """Between the quartiles of the turns."""
+    floor_ms: float
+    """The weights' bytes at the bandwidth: no token can be faster."""
+    of_floor: float
+    """`floor_ms` by `token_ms`."""
+    weight_bytes: int
+    """Bytes of the weights that one token reads."""
+    read_gb_s: float
+    """Bandwidth that a pass over 1 GiB reaches, once a turn: the median."""
+    prompt_tokens: int
+    first_ms: float
+    """Until the first token after the prompt, median; 0 where it was not timed."""
+    disturbed_turns: int
+    turns: int
+    turn_ms: list[float]
+    """Milliseconds a token, of each turn."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Time of one peer divided by that of another: the median over turns beside each other."""
+
+    peer: str
+    beside: str
+    token: float
+    low: float
+    """The median's 95% interval, bootstrap over turns."""
+    high: float
+    worst: float
+    """The largest of all turns."""
+    first: float
+    """Ratio of the first tokens after the prompt; 0 where they were not timed."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All rows; the first of ours beside everything else, each further one of ours beside the first."""
+
+    rows: list[Speed]
+    ratios: list[Ratio]
+    absent: list[Absent]
+
+
+def run_speed(wanted: Wanted, others: Others = lambda stack, progress: ([], [])) -> Report:
+    """Prepares all, lets them take turns, compares.
+
+    Raises:
+        H2OChatError: what `open_model` raises. Another program that does not run is named in the report.
+    """
+    vocabulary = check_family(find(wanted.settings.model).folder).vocab_size
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_bar())
+        found, absent = others(stack, progress)
+        peers = [*stock_and_ours(wanted, stack, progress), *found]
+        longest = max(wanted.prompt, *(one.seen for one in peers))
+        generator = torch.Generator().manual_seed(wanted.seed)
+        ids = torch.randint(3, vocabulary, (longest,), generator=generator).tolist()
+        wait_until_idle()
+        memory = torch.ones(COPY_BYTES // 4, device=choose_device(wanted.settings.device))
+        read_gb_s = _take_turns(wanted, peers, ids, progress, memory)
+    absent += [Absent(one.name, one.failed) for one in peers if one.failed]
+    ran = [one for one in peers if not one.failed]
+    return Report([_speed(one, wanted.prompt, read_gb_s) for one in ran], _ratios(ran), absent)
+
+
+def stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list[Peer]:
+    """Loads each form of weights once, for all that use it."""
+    threads = wanted.threads or [default_threads()]
+    stocks, ours = list[Peer](), list[Peer]()
+    for quantize in wanted.quantize:
+        loaded = open_model(replace(wanted.settings, quantize=quantize), progress)  # type: ignore[arg-type]
+        form = loaded.dtype if loaded.quantization == "none" else loaded.quantization
+        if isinstance(loaded, LoadedNative):
+            about = form, loaded.dtype, packed_bytes(loaded.packed)
+        else:
+            about = form, loaded.dtype, weight_bytes(loaded.model)
+            name, given = (
+                f"stock {form}",
+                f"transformers {transformers.__version__}: {form}; SDPA, full cache",
+            )
+            stocks.append(Peer(name, name, STOCK, given, Stock(loaded), wanted.seen[0], threads[0], *about))
+        for policy, seen, count in product(wanted.policies, wanted.seen, threads):
+            settings = replace(wanted.settings, policy=policy)  # type: ignore[arg-type]
+            runs = Ours(loaded, settings, count)
+            parts = [f"{runs.engine.session.engine} {form}"]
+            parts += [policy] if len(wanted.policies) > 1 else []
+            parts += [f"{count} threads"] if len(threads) > 1 else []
+            program = ", ".join(parts)
+            name = f"{program}, {seen:,} seen" if len(wanted.seen) > 1 else program
+            given = f"{form} weights, policy {policy}, {settings.budget} slots, as the program runs"
+            ours.append(Peer(name, program, OURS, given, runs, seen, count, *about, timed_prompt=not ours))
+    for one in (*stocks, *ours):
+        stack.callback(one.runs.close)
+    return [*stocks, *ours]
+
+
+def _take_turns(
+    wanted: Wanted, peers: list[Peer], ids: list[int], progress: Progress, memory: Tensor
+) -> float:
+    """Prompts first, then tokens: one after the other, again and again.
+
+    Returns:
+        The bandwidth that the memory was read with, once a turn; the median, GB/s.
+    """
+    rounds, count = max(1, wanted.turns // 4), len(peers)
+    timed = [one for one in peers if one.timed_prompt]
+    for one in timed:
+        one.read(ids[: wanted.prompt])  # warm
+    for number in range(rounds):
+        for one in timed:
+            one.firsts += one.read(ids[: wanted.prompt])
+        progress("prompts", (number + 1) / rounds)
+    for number, one in enumerate(peers):
+        one.read(ids[: one.seen])
+        one.decode()  # warm
+        progress("tokens seen before", (number + 1) / count)
+    read_gb_s = []
+    for number in range(wanted.turns):
+        for one in peers:
+            one.decodes += one.decode()
+        torch.set_num_threads(max(wanted.threads or [default_threads()]))
+        read_gb_s.append(_read_gb_s(memory))
+        progress("turns", (number + 1) / wanted.turns)
+    return statistics.median(read_gb_s)
+
+
+def _speed(one: Peer, prompt: int, read_gb_s: float) -> Speed:
+    turn_ms = [sample.ms / TURN_TOKENS for sample in one.decodes]
+    token_ms, floor_ms = statistics.median(turn_ms), one.weight_bytes / read_gb_s / 1e6
+    low, _, high = statistics.quantiles(turn_ms, n=4) if len(turn_ms) > 1 else [0.0] * 3
+    return Speed(
+        peer=one.name,
+        program=one.program,
+        kind=one.kind,
+        given=one.given,
+        seen_tokens=one.seen,
+        threads=one.threads,
+        quantization=one.quantization,
+        dtype=one.dtype,
+        token_ms=token_ms,
+        spread_ms=high - low,
+        floor_ms=floor_ms,
+        of_floor=floor_ms / token_ms,
+        weight_bytes=one.weight_bytes,
+        read_gb_s=read_gb_s,
+        prompt_tokens=prompt,
+        first_ms=statistics.median(sample.ms for sample in one.firsts) if one.firsts else 0.0,
+        disturbed_turns=sum(sample.disturbed for sample in (*one.decodes, *one.firsts)),
+        turns=len(one.decodes) + len(one.firsts),
+        turn_ms=turn_ms,
+    )
+
+
+def _ratios(peers: Sequence[Peer]) -> list[Ratio]:
+    first, *more = [one for one in peers if one.kind == OURS]
+    baselines = [one for one in peers if one.kind != OURS]
+    return [_ratio(first, other) for other in baselines] + [_ratio(one, first) for one in more]
+
+
+def _ratio(one: Peer, other: Peer) -> Ratio:
+    """Turn by turn."""
+    tokens = _by_turns(one.decodes, other.decodes)
+    draws = torch.randint(len(tokens), (DRAWS, len(tokens)), generator=torch.Generator().manual_seed(0))
+    low, high = interval(torch.tensor(tokens, dtype=torch.float64)[draws].quantile(0.5, 1))
+    both = one.firsts and other.firsts
+    first = statistics.median(_by_turns(one.firsts, other.firsts)) if both else 0.0
+    return Ratio(one.name, other.name, statistics.median(tokens), low, high, max(tokens), first)
+
+
+def _by_turns(mine: list[Sample], theirs: list[Sample]) -> list[float]:
+    return [one.ms / other.ms for one, other in zip(mine, theirs, strict=True)]
+
+
+def _read_gb_s(memory: Tensor) -> float:
+    """The better of two passes, which follow each other at once."""
+    best = float("inf")
+    for _ in range(2):
+        clock = time.perf_counter()
+        float(memory.sum())  # read, so that the device is waited for
+        best = min(best, time.perf_counter() - clock)
+    return memory.nbytes / best / 1e9
+
+
+def one_line(error: H2OChatError) -> str:
+    """The message, and the last line of the hint: of a traceback the error itself."""
+    return " ".join([error.message, *error.hint.splitlines()[-1:]])

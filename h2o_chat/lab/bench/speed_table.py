@@ -1,0 +1,92 @@
+"""Report of `bench speed`, as a table and in sentences."""
+
+import sys
+
+from rich.table import Table
+
+from h2o_chat.lab.bench.speed import OURS, TURN_TOKENS, Ratio, Report, Speed
+from h2o_chat.lab.shared.report_output import print_tables
+
+COLUMNS = (
+    "peer", "seen", "threads", "ms a token", "spread", "floor, ms", "of it",
+    "read, MB", "prompt", "first, s", "disturbed",
+)  # fmt: skip
+
+
+def show_speed(report: Report) -> None:
+    """On stdout."""
+    table = Table()
+    for number, column in enumerate(COLUMNS):
+        table.add_column(column, justify="right" if number else "left", no_wrap=not number)
+    for row in report.rows:
+        table.add_row(*_cells(row))
+    print_tables(table, _given(report))
+    by_name = {row.peer: row for row in report.rows}
+    lines = [_sentence(ratio, by_name) for ratio in report.ratios]
+    first = report.rows[0]
+    lines.append(
+        f"A pass over 1 GiB, one a turn, reads {first.read_gb_s:.1f} GB/s: the floor is each one's bytes at"
+        f" that speed. Turns of {TURN_TOKENS} tokens; spread: between the quartiles; in brackets the 95%"
+        " interval of the median over turns."
+    )
+    disturbed = sum(row.disturbed_turns for row in report.rows)
+    if disturbed:
+        total = sum(row.turns for row in report.rows)
+        lines.append(f"Something else ran in {disturbed} of {total} samples: measure again when it is idle.")
+    lines.append(_verdict(report, by_name))
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _verdict(report: Report, rows: dict[str, Speed]) -> str:
+    """Compares the first of ours with each program that is not ours."""
+    mine = next(row for row in report.rows if row.kind == OURS)
+    ours = f"Verdict: {mine.peer} takes {mine.token_ms:.2f} ms a token"
+    beside = [
+        f"{1 / ratio.token:.2f} times as fast as {ratio.beside}"
+        for ratio in report.ratios
+        if ratio.peer == mine.peer and rows[ratio.beside].kind != OURS
+    ]
+    return f"{ours}, {', '.join(beside)}." if beside else f"{ours}; no other program was measured."
+
+
+def _given(report: Report) -> Table:
+    """How each program was set up; why those without figures have none."""
+    table = Table("peer", "was given")
+    for program, given in {row.program: row.given for row in report.rows}.items():
+        table.add_row(program, given)
+    for one in report.absent:
+        table.add_row(one.peer, f"did not run: {one.reason}")
+    return table
+
+
+def _cells(row: Speed) -> list[str]:
+    return [
+        row.peer,
+        f"{row.seen_tokens:,}",
+        str(row.threads),
+        f"{row.token_ms:.2f}",
+        f"{row.spread_ms:.2f}",
+        f"{row.floor_ms:.2f}",
+        f"{row.of_floor:.0%}",
+        f"{row.weight_bytes / 1e6:,.0f}",
+        f"{row.prompt_tokens:,}" if row.first_ms else "",
+        f"{row.first_ms / 1000:.2f}" if row.first_ms else "",
+        f"{row.disturbed_turns} of {row.turns}",
+    ]
+
+
+def _sentence(ratio: Ratio, rows: dict[str, Speed]) -> str:
+    """Times as fast as another program; times as long as another of ours."""
+    mine, other = rows[ratio.peer], rows[ratio.beside]
+    if other.kind == OURS:
+        return (
+            f"{ratio.peer}: a token takes {ratio.token:.3f} times as long [{ratio.low:.3f} to"
+            f" {ratio.high:.3f}], at worst {ratio.worst:.2f} times, {mine.token_ms - other.token_ms:+.2f} ms,"
+            f" beside {ratio.beside}."
+        )
+    seen = "" if "seen" in ratio.beside else f" at {other.seen_tokens:,} seen"
+    first = f"; the first after {mine.prompt_tokens:,} {1 / ratio.first:.2f} times" if ratio.first else ""
+    return (
+        f"{ratio.peer}: a token is {1 / ratio.token:.2f} times as fast as {ratio.beside}{seen}"
+        f" [{1 / ratio.high:.2f} to {1 / ratio.low:.2f}]{first}."
+    )

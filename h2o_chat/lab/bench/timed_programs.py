@@ -1,0 +1,123 @@
+"""Programs that `bench speed` times: this one, and stock transformers. Both read a prompt, then decode."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Event, Token
+from h2o_chat.lab.bench.idle import Sample
+from h2o_chat.models.load import Loaded
+from h2o_chat.native.layout import layout
+from h2o_chat.native.packed import Packed
+
+GREEDY = Sampling(max_tokens=None, ignore_eos=True)
+
+
+class Program(Protocol):
+    """A program that reads a prompt and decodes tokens; both methods return the time that it took."""
+
+    def read(self, ids: Sequence[int]) -> Sample:
+        """Forgets everything and reads a prompt, until the first token is known."""
+
+    def decode(self, tokens: int) -> Sample:
+        """Generates so many tokens. As many are seen before the next turn as before this one, or more where a
+        token costs the same however many were seen."""
+
+    def close(self) -> None:
+        """Gives back its memory and threads."""
+
+
+class Stock:
+    """Stock transformers: a full cache, SDPA."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.model = loaded.model
+        self.cache: Any = None
+        self.token = 0
+
+    def read(self, ids: Sequence[int]) -> Sample:
+        self.model.set_attn_implementation("sdpa")
+        with Sample() as sample:
+            self.cache = DynamicCache(config=self.model.config)
+            self.token = int(self._forward(list(ids)).argmax())
+        return sample
+
+    def decode(self, tokens: int) -> Sample:
+        self.model.set_attn_implementation("sdpa")
+        token = self.token
+        with Sample() as sample:
+            for _ in range(tokens):
+                token = int(self._forward([token]).argmax())
+        self.cache.crop(-tokens)
+        return sample
+
+    def close(self) -> None:
+        self.cache = None
+
+    def _forward(self, ids: list[int]) -> Tensor:
+        with torch.inference_mode():
+            tokens = torch.tensor([ids], device=self.model.device)
+            output = self.model(tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+        return torch.as_tensor(output.logits[0, -1])
+
+
+class Ours:
+    """This program as it runs: `Engine.generate` with choosing, detokenising and `cache` events."""
+
+    def __init__(self, loaded: Loaded, settings: Settings, threads: int) -> None:
+        self.threads = threads
+        torch.set_num_threads(threads)  # before the engine: it takes as many
+        self.engine = Engine(loaded, settings)
+        self.events: Iterator[Event] = iter(())
+
+    def read(self, ids: Sequence[int]) -> Sample:
+        self._take_back()
+        self.engine.reset()
+        with Sample() as sample:
+            self.events = self.engine.generate(ids, GREEDY)
+            self._decode(1)
+        return sample
+
+    def decode(self, tokens: int) -> Sample:
+        self._take_back()
+        with Sample() as sample:
+            self._decode(tokens)
+        return sample
+
+    def close(self) -> None:
+        self.events = iter(())
+        self.engine.close()
+
+    def _take_back(self) -> None:
+        """Another's turn may have changed the threads, and the attention of a model that both use."""
+        torch.set_num_threads(self.threads)
+        if self.engine.session.engine == "transformers":
+            self.engine.model.set_attn_implementation("h2o")
+
+    def _decode(self, tokens: int) -> None:
+        while tokens:
+            tokens -= isinstance(next(self.events), Token)
+
+
+def packed_bytes(packed: Packed) -> int:
+    """Bytes of a packed file that one token reads: all, but of an untied embedding only a row."""
+    if packed.frame.tied:
+        return packed.bytes
+    rows = [place.bytes for place in layout(packed.frame) if place.name.startswith("embedding.")]
+    return packed.bytes - sum(rows)
+
+
+def weight_bytes(model: Any) -> int:
+    """Bytes that one token reads: all parameters and their scales, but of an untied embedding only a row."""
+    weights = {p.data_ptr(): p.nbytes for p in model.parameters()}
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
+    if head is not None and head.weight.data_ptr() != embedding.data_ptr():
+        weights.pop(embedding.data_ptr(), None)
+    states = [p.quant_state for p in model.parameters() if getattr(p, "quant_state", None) is not None]
+    scales = [one for state in states for one in state.as_dict(packed=False).values()]
+    return int(sum(weights.values())) + sum(int(one.nbytes) for one in scales if hasattr(one, "nbytes"))

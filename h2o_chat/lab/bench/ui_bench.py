@@ -1,0 +1,229 @@
+"""`h2o-chat bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
+
+The real app draws for a terminal that only notes when something is written (`tui/headless_driver.py`). The
+conversation is read from a real store.
+"""
+
+import asyncio
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.progress import progress_bar
+from h2o_chat.chat.commands.surface import Opened
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
+from h2o_chat.events.recording import read
+from h2o_chat.lab.bench.ui_share import SPOKEN, record, share
+from h2o_chat.store import Conversation, Store, StoredMessage
+from h2o_chat.tui.headless_driver import Terminal, drawn, press, settled, shown, until, written
+from h2o_chat.tui.pane.jobs import Jobs
+from h2o_chat.tui.player import Pace, Player, RecordedChat
+from h2o_chat.tui.replay import ReplayPane
+
+KEYS = "what does it still know of the things that it was told at the beginning"
+STREAMED_MS = 5.0
+"""Between two tokens: 200 a second."""
+STREAMED_TOKENS = 600
+"""At least; of fewer the answer is streamed again and again: pictures are counted in whole seconds."""
+MESSAGE_WORDS = 40
+MARKDOWN = "\n\n1. one of **them**\n2. another, `so`\n\n```py\nfor x in things:\n    print(x)\n```\n"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of one thing, measured often."""
+
+    what: str
+    unit: str
+    median: float
+    low: float
+    """A tenth is below."""
+    high: float
+    """A tenth is above."""
+    worst: float
+    target: str
+    times: int
+
+
+def run_ui(settings: Settings, turns: int, tokens: int, rounds: int, seed: int) -> list[Times]:
+    """
+    Args:
+        turns: of the conversation on the screen.
+        tokens: of an answer, streamed and generated.
+        rounds: answers generated with the screen, and as many without.
+    """
+    with tempfile.TemporaryDirectory() as name, progress_bar() as progress:
+        folder = Path(name)
+        progress("write the conversation", None)
+        conversation = write(folder, turns, random.Random(seed))
+        progress("record an answer", None)
+        recorded = spoken(record(settings, folder / "run.jsonl", tokens))
+        progress("open, type, append", None)
+        found = asyncio.run(_quiet_times(folder, conversation, recorded))
+        progress("stream", None)
+        found += asyncio.run(_streaming(folder, conversation, recorded))
+        return [*found, *_shares(settings, folder, tokens, rounds, progress)]
+
+
+def spoken(recorded: Sequence[Event]) -> list[Event]:
+    """Puts words in place of tokens if none of them has text: there would be nothing to draw.
+
+    Random weights say the same token again and again.
+    """
+    if any(isinstance(event, Token) and event.text.strip() for event in recorded):
+        return list(recorded)
+    words = cycle(f"{word} " for word in KEYS.split())
+    return [replace(event, text=next(words)) if isinstance(event, Token) else event for event in recorded]
+
+
+def write(folder: Path, turns: int, chance: random.Random) -> str:
+    """Stores a conversation of so many turns, with Markdown in every third answer; returns its id."""
+    last = 2 * turns - 1
+    messages = [
+        StoredMessage(
+            id=number,
+            parent=number - 1 if number else None,
+            role="assistant" if number % 2 else "user",
+            text=" ".join(chance.choices(KEYS.split(), k=MESSAGE_WORDS))
+            + (MARKDOWN if number % 6 == 1 else ""),
+            finish="eos" if number % 2 else None,
+            first=number * MESSAGE_WORDS,
+            last=(number + 1) * MESSAGE_WORDS - 1,
+            ids=tuple(range(MESSAGE_WORDS)),
+            created=float(number),
+        )
+        for number in range(last + 1)
+    ]
+    store = Store(folder)
+    try:
+        (conversation,) = store.put(
+            [Conversation("", "", "pocket", {"budget": 512}, 0.0, 0.0, last, messages)]
+        )
+    finally:
+        store.close()
+    return conversation
+
+
+async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event]) -> list[Times]:
+    """Opening the conversation, then keys and tokens one by one."""
+    session = next(event for event in recorded if isinstance(event, Session))
+    state = next(event for event in recorded if isinstance(event, CacheState))
+    pieces = [event.text for event in recorded if isinstance(event, Token) and event.text.strip()]
+    async with shown(lambda _: RecordedChat(session)) as app:
+        opened = []
+        for _ in range(5):
+            before = app.chat
+            app.pane.begin(
+                lambda *_: iter([Opened(_stored(folder, conversation, session, state))]), "opening"
+            )
+            began = time.perf_counter()
+            while app.chat is before:
+                await asyncio.sleep(0.0005)
+            opened.append((await settled(len(Terminal.drawn)) - began) * 1000)
+        app.prompt.focus()
+        keys = [await drawn(written, partial(press, app, key)) for key in KEYS]
+        app.transcript.messages.open_answer(
+            "pocket", len(_stored(folder, conversation, session, state).messages)
+        )
+        await settled(0)
+        appended = [
+            await drawn(written, partial(app.transcript.messages.stream, text)) for text in pieces[:400]
+        ]
+    return [
+        _times("open the conversation", opened, "< 1000"),
+        _times("key press to screen", [wall for wall, _ in keys], "< 20"),
+        _times("append a token: to screen", [wall for wall, _ in appended], ""),
+        _times("append a token: work", [work for _, work in appended], "< 3"),
+    ]
+
+
+async def _streaming(folder: Path, conversation: str, recorded: Sequence[Event]) -> list[Times]:
+    """A recording of a fast answer below the conversation: pictures a second, tokens a second."""
+    session = next(event for event in recorded if isinstance(event, Session))
+    before = _stored(folder, conversation, session, None).messages
+    said = [Said(n, m.role, m.text, None, m.hold) for n, m in enumerate(before)]  # type: ignore[arg-type]
+    state = next(event for event in recorded if isinstance(event, CacheState))
+    path = folder / "stream.jsonl"
+    tokens = sum(isinstance(event, Token) for event in recorded)
+    times = -(-STREAMED_TOKENS // tokens)
+    turns = [event for n in range(times) for event in _fast(recorded, len(said) + 2 * n)]
+    tokens *= times
+    path.write_text("".join(to_json(event) + "\n" for event in [session, *said, state, *turns]))
+    player = Player(read(path), Pace(1.0))
+    player.pace.pause()  # until all that was said before is on the screen
+    async with shown(player.open, ReplayPane(Jobs(), player, path.name)) as app:
+        await until(lambda: app.transcript.messages.answering is not None)
+        await settled(0)
+        began = time.perf_counter()
+        player.pace.pause()
+        await until(lambda: not app.pane.busy, 31 + 10 * STREAMED_MS / 1000 * tokens)
+        ended = time.perf_counter()
+    seconds = max(int(ended - began), 1)
+    frames = [0] * seconds
+    for moment in Terminal.drawn:
+        if 0 <= moment - began < seconds:
+            frames[int(moment - began)] += 1
+    return [
+        _times(f"frames at {1000 / STREAMED_MS:.0f} tokens/s", frames, ">= 15", "1/s"),
+        _times("tokens shown", [tokens / (ended - began)], "", "1/s"),
+    ]
+
+
+def _fast(recorded: Sequence[Event], index: int) -> Iterator[Event]:
+    """Events of a recorded turn, at another place and pace."""
+    for event in recorded:
+        match event:
+            case Said(role="user"):
+                yield replace(event, index=index)
+            case Prompt():
+                yield replace(event, ms=0.0)
+            case Token():
+                yield replace(event, ms=STREAMED_MS)
+            case CacheState():
+                yield event
+            case Turn():
+                yield replace(event, hold=[])
+
+
+def _shares(
+    settings: Settings, folder: Path, tokens: int, rounds: int, progress: Callable[[str, float | None], None]
+) -> list[Times]:
+    """Times the same answers with the screen and without, in turns."""
+    pairs = []
+    for number in range(rounds):
+        progress(SPOKEN, number / rounds)
+        pairs.append(share(settings, folder, tokens, screen_first=number % 2 == 0))
+    if not pairs:
+        return []
+    return [
+        _times("engine under run", [alone for alone, _ in pairs], "", "1/s"),
+        _times("engine under the screen", [beside for _, beside in pairs], "", "1/s"),
+        _times("screen / run", [100 * beside / alone for alone, beside in pairs], ">= 95", "%"),
+    ]
+
+
+def _stored(folder: Path, conversation: str, session: Session, state: CacheState | None) -> RecordedChat:
+    """The conversation as it is read when it is opened."""
+    store = Store(folder)
+    try:
+        path = store.path(conversation)
+    finally:
+        store.close()
+    messages = [Message(m.role, m.text, m.first, m.last, m.finish, m.id % 9 / 8, m.id) for m in path]
+    return RecordedChat(session, messages, state)
+
+
+def _times(what: str, values: Sequence[float], target: str, unit: str = "ms") -> Times:
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    worst = ordered[0] if target.startswith(">") else ordered[-1]
+    middle, low, high = statistics.median(ordered), ordered[round(last / 10)], ordered[round(0.9 * last)]
+    return Times(what, unit, middle, low, high, worst, target, len(ordered))

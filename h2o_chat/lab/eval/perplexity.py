@@ -1,0 +1,314 @@
+"""`h2o-chat eval perplexity`: what forgetting costs, in nats per token of real text.
+
+Texts are joined and cut into documents of equal length, which are fed one token at a time, one document a
+row, through a cache that forgets and through one that does not. `ratio = exp(mean NLL - mean NLL with
+everything)` over the positions past the budget (and past the part that is read as a prompt, if there is one):
+1.000 is nothing lost. Documents longer than the model's
+window have no such reference: there the perplexity itself is given, by how far into the document it was
+measured.
+
+Shapes: N documents of L tokens; NLL [N, L - 1], entry t for the token after position t.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch import Tensor
+
+from h2o_chat.base.config import PREFILLS
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Tick, part, unheard
+from h2o_chat.cache.step import Step
+from h2o_chat.engine.runner import trained_positions
+from h2o_chat.lab.shared.intervals import bootstrap
+from h2o_chat.lab.shared.measured_results import Results, key
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked, slots_of
+from h2o_chat.lab.shared.report_output import print_tables
+from h2o_chat.models.load import Loaded
+from h2o_chat.native.loading import LoadedNative
+from h2o_chat.native.step import NativeStep
+from h2o_chat.transformers_cache.cache import H2OCache
+
+ROWS = 16
+"""Documents at once."""
+FIRST_BUCKET = 64
+"""Where the buckets of long documents begin: before it, most budgets have lost nothing."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the documents' first part is read, where it is a prompt.
+
+    Raises:
+        UsageError: an unknown prefill.
+    """
+
+    prefill: str = "chunked"
+    chunk: int | None = None
+    """None leaves it to the budget."""
+
+    def __post_init__(self) -> None:
+        if self.prefill not in PREFILLS:
+            raise UsageError(f"--prefill {self.prefill!r} is not known.", f"One of: {', '.join(PREFILLS)}.")
+
+    def __str__(self) -> str:
+        if self.prefill == "full":
+            return "full pass"
+        return f"chunks of {self.chunk or 'budget/4'}"
+
+
+@dataclass(frozen=True)
+class Score:
+    """One variant at one budget, over one stretch of the documents."""
+
+    policy: str
+    reading: str
+    """How the prompt was read; empty where there is none."""
+    budget: int
+    """Slots that were asked for."""
+    slots: int
+    """Slots that were given: more, at equal bytes, where keys and values are smaller."""
+    kv_bytes: int
+    """Bytes of keys and values of one document: `H2OCache.bytes_held`."""
+    sinks: int
+    recent: int
+    first: int
+    """Positions from here on ..."""
+    end: int
+    """... and before this one were counted."""
+    perplexity: float
+    ratio: float | None
+    """To the cache that keeps everything; None where the documents are longer than the window."""
+    interval: tuple[float, float]
+    """95% interval of the ratio, or of the perplexity where there is none; bootstrap over documents."""
+    to_full_pass: tuple[float, float, float] | None
+    """Perplexity to that of the same policy after a full prompt pass, and its interval; None where that was
+    not measured."""
+    to_first: tuple[float, float, float] | None = None
+    """Perplexity to that of the first variant, document by document, and its interval, where wanted."""
+
+
+@dataclass(frozen=True)
+class PerplexityReport:
+    """All scores, and what they were measured on."""
+
+    model: str
+    dtype: str
+    documents: int
+    length_tokens: int
+    window_tokens: int
+    prompt_tokens: int
+    """Read at once at the beginning of each document; the rest follows one by one."""
+    seed: int
+    scores: list[Score]
+
+
+Feed = Callable[[H2OCache, Tensor], Tensor]
+"""The step that a cache has prepared: tokens [N, C] in, logits [N, C, V] out."""
+
+
+def feed_of(loaded: Loaded) -> Feed:
+    """The native step where the model is open for it; else transformers."""
+    if isinstance(loaded, LoadedNative):
+        return partial(NativeStep(loaded.packed, torch.get_num_threads()).feed, all_columns=True)
+    return partial(through_transformers, loaded.model)
+
+
+def through_transformers(model: Any, cache: H2OCache, ids: Tensor) -> Tensor:
+    """A `Feed`, of a model of transformers."""
+    where = cache.position_ids().to(ids.device).expand_as(ids)
+    logits: Tensor = model(ids, position_ids=where, past_key_values=cache).logits
+    return logits
+
+
+@torch.no_grad()
+def nll(feed: Feed, ids: Tensor, cache: H2OCache, columns: int = 1, prompt: int = 0) -> Iterator[Tensor]:
+    """Feeds documents [N, L] `columns` at a time; yields the NLL [N, columns] of the tokens that followed.
+
+    The first `prompt` tokens are fed as a prompt is, as many in one call as the cache reads at once.
+    """
+    widths = [*_parts(prompt, cache.pass_tokens), *_parts(ids.shape[1] - 1 - prompt, columns)]
+    steps = torch.split(ids[:, :-1], widths, 1)
+    targets = torch.split(ids[:, 1:], widths, 1)
+    for step, target in zip(steps, targets, strict=True):
+        cache.prepare(Step(step.shape[1]))
+        log_probabilities = feed(cache, step).float().log_softmax(-1)
+        yield -log_probabilities.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+
+
+def _parts(tokens: int, size: int) -> list[int]:
+    return [min(size, tokens - start) for start in range(0, tokens, size)]
+
+
+def buckets(budget: int, length: int, window: int) -> list[tuple[int, int]]:
+    """The stretches [first, end) of positions that are counted.
+
+    Past the budget, where documents fit the window; else 64 to the window, and then twice as far each time.
+    """
+    last = length - 1
+    if length <= window:
+        return [(budget, last)]
+    edges = [FIRST_BUCKET, window]
+    while edges[-1] < last:
+        edges.append(min(2 * edges[-1], last))
+    return [(first, end) for first, end in pairwise(edges) if first < end]
+
+
+def through(
+    loaded: Loaded, ids: Tensor, columns: int, prompt: int, plan: dict[str, Any], tick: Tick
+) -> tuple[list[list[float]], int]:
+    """NLL of documents [N, L] through fresh caches, [N, L - 1]; bytes of keys and values of one of them."""
+    positions, length, rows, held = trained_positions(loaded), ids.shape[1], list[list[float]](), 0
+    feed = feed_of(loaded)
+    for batch in torch.split(ids.to(loaded.device), ROWS):
+        cache = H2OCache(positions=positions, **plan | {"policy": ranked(plan["policy"])})
+        parts = []
+        for found in nll(feed, batch, cache, columns, prompt):
+            parts.append(found)
+            read = sum(one.shape[1] for one in parts) / (length - 1)
+            tick((len(rows) + len(batch) * read) / len(ids))
+        rows += torch.cat(parts, 1).tolist()
+        held = cache.bytes_held // len(batch)
+    return rows, held
+
+
+def measure(
+    loaded: Loaded,
+    ids: Tensor,
+    variants: Sequence[PolicyVariant],
+    budgets: Sequence[int],
+    seed: int,
+    tick: Tick = unheard,
+    prompt: int = 0,
+    readings: Sequence[Reading] = (Reading(),),
+    equal_bytes: bool = False,
+    results: Results | None = None,
+    paired: bool = False,
+) -> PerplexityReport:
+    """All variants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
+
+    Args:
+        results: what is there already is not measured again.
+        equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
+        paired: each is compared with the first of them, too, at the same budget and reading.
+
+    Raises:
+        BudgetError: a variant's parts do not fit a budget.
+        UsageError: a budget that a document does not fill.
+    """
+    count, length = ids.shape
+    if max(budgets) >= length - 1:
+        raise UsageError(
+            f"A budget of {max(budgets):,} slots forgets nothing of documents of {length:,} tokens.",
+            "Give smaller budgets or a larger --length.",
+        )
+    if prompt >= length - 1:
+        raise UsageError(
+            f"A prompt of {prompt:,} tokens leaves nothing to measure of documents of {length:,}.",
+            "Give a smaller --prompt or a larger --length.",
+        )
+    positions = trained_positions(loaded)
+    shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in variants for b in budgets}
+    fits = length <= positions.window
+    runs = len(shares) * (len(readings) if prompt else 1) + fits
+    ticks = (part(tick, number, runs) for number in range(runs))
+    results, data = results or Results(None), ids.tolist()
+
+    def run(columns: int = 1, prompt: int = 0, **plan: Any) -> tuple[Tensor, int]:
+        where = key(loaded, "perplexity", data, columns=columns, prompt=prompt, **plan)
+        told = next(ticks)
+        found, held = results.once(where, partial(through, loaded, ids, columns, prompt, plan, told))
+        return torch.tensor(found), held
+
+    full = run(columns=64, policy="full")[0] if fits else None
+    scores = []
+    of_first: dict[tuple[int, Reading], Tensor] = {}
+    # The full pass first: the others are compared with it.
+    order = sorted(readings, key=lambda reading: reading.prefill != "full") if prompt else [Reading()]
+    for (variant, budget), parts in shares.items():
+        full_pass: Tensor | None = None
+        for reading in order:
+            found, held = run(
+                prompt=prompt,
+                budget=parts.budget,
+                policy=variant.ranking,
+                sinks=parts.sinks,
+                recent=parts.recent,
+                prefill=reading.prefill,
+                chunk=variant.chunk if reading.chunk is None else reading.chunk,
+                kv=variant.kv,
+            )
+            if reading.prefill == "full":
+                full_pass = found
+            firsts = of_first.setdefault((budget, reading), found)
+            for first, end in buckets(budget, length, positions.window):
+                first = max(first, prompt)
+                if first >= end:
+                    continue
+                lost = (found if full is None else found - full)[:, first:end].mean(1)  # [N]
+                to_full_pass = None
+                if full_pass is not None and reading.prefill != "full":
+                    more = (found - full_pass)[:, first:end].mean(1)
+                    to_full_pass = (float(more.mean().exp()), *bootstrap(more, seed))
+                to_first = None
+                if paired and found is not firsts:
+                    more = (found - firsts)[:, first:end].mean(1)
+                    to_first = (float(more.mean().exp()), *bootstrap(more, seed))
+                scores.append(
+                    Score(
+                        policy=str(variant),
+                        reading=str(reading) if prompt else "",
+                        budget=budget,
+                        slots=parts.budget,
+                        kv_bytes=held,
+                        sinks=parts.sinks,
+                        recent=parts.recent,
+                        first=first,
+                        end=end,
+                        perplexity=float(found[:, first:end].mean().exp()),
+                        ratio=None if full is None else float(lost.mean().exp()),
+                        interval=bootstrap(lost, seed),
+                        to_full_pass=to_full_pass,
+                        to_first=to_first,
+                    )
+                )
+    return PerplexityReport(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)
+
+
+def show_table(report: PerplexityReport) -> None:
+    """PolicyVariants down, budgets across; with several stretches, one line for each."""
+    budgets = sorted({score.budget for score in report.scores})
+    ratio = all(score.ratio is not None for score in report.scores)
+    what = "perplexity to full" if ratio else "perplexity"
+    table = Table(
+        title=f"{report.model}: {what}, {report.documents} documents of {report.length_tokens:,} tokens",
+        caption="In brackets: 95% bootstrap interval over documents.",
+    )
+    table.add_column("policy")
+    table.add_column("positions")
+    for budget in budgets:
+        table.add_column(f"{budget} slots", justify="right")
+    lines: dict[tuple[str, str], dict[int, str]] = {}
+
+    def put(who: str, stretch: str, budget: int, value: float, low: float, high: float) -> None:
+        lines.setdefault((who, stretch), {})[budget] = f"{value:.4f} [{low:.3f}, {high:.3f}]"
+
+    for score in report.scores:
+        stretch = "past the budget" if ratio else f"{score.first:,}-{score.end:,}"
+        stretch = f"{score.first:,}-{score.end:,}" if report.prompt_tokens else stretch
+        who = ", ".join(part for part in (score.policy, score.reading) if part)
+        value = score.perplexity if score.ratio is None else score.ratio
+        name = who if score.slots == score.budget else f"{who} in as many bytes"
+        put(name, stretch, score.budget, value, *score.interval)
+        if score.to_full_pass is not None:
+            put(f"{who} : full pass", stretch, score.budget, *score.to_full_pass)
+        if score.to_first is not None:
+            put(f"{who} : {report.scores[0].policy}", stretch, score.budget, *score.to_first)
+    for (variant, stretch), cells in lines.items():
+        table.add_row(variant, stretch, *(cells.get(budget, "") for budget in budgets))
+    print_tables(table)

@@ -1,0 +1,195 @@
+"""Pictures of the reports of `lab eval` (the extra `plot`)."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.lab.eval.agreement import AgreementReport
+from h2o_chat.lab.eval.attention_figures import ObserveReport
+from h2o_chat.lab.eval.generate import METRICS, GenerateReport
+from h2o_chat.lab.eval.long_recall import BARE, LongRecallReport
+from h2o_chat.lab.eval.perplexity import PerplexityReport, Score
+from h2o_chat.lab.eval.recall_questions import RecallReport
+from h2o_chat.lab.shared.pictures import draw
+
+Point = tuple[int, float, tuple[float, float]]
+"""Slots, a value, its interval."""
+
+
+def plot_perplexity(report: PerplexityReport, folder: Path) -> list[Path]:
+    """The ratio to full by budget; of documents longer than the window, the perplexity by position."""
+    long = any(score.ratio is None for score in report.scores)
+    title = f"{report.model}: perplexity" + (" by position" if long else " to full")
+    return [draw(folder / "perplexity.png", title, _by_position if long else _by_budget, report)]
+
+
+def plot_recall(report: RecallReport, folder: Path) -> list[Path]:
+    """Right answers by budget, over all facts; the full cache as a line."""
+    return [
+        draw(
+            folder / "recall.png",
+            f"{report.model}: facts recalled",
+            partial(_shares, group="all facts"),
+            report,
+        )
+    ]
+
+
+def plot_long_recall(report: LongRecallReport, folder: Path) -> list[Path]:
+    """Right answers by budget, a picture for each kind of facts; the full cache as lines."""
+    groups = list(dict.fromkeys(share.group for share in report.shares if share.budget is not None))
+    return [
+        draw(
+            folder / f"recall-{group.replace(',', '').replace(' ', '-')}.png",
+            f"{report.model}: {group}, after {report.tokens:,} tokens",
+            partial(_shares, group=group),
+            report,
+        )
+        for group in groups
+    ]
+
+
+def plot_agreement(report: AgreementReport, folder: Path) -> list[Path]:
+    """KL, equal tokens and the first other token, a picture each, by budget."""
+    name = report.model
+    return [
+        draw(folder / "kl.png", f"{name}: KL to the full cache, nats per step", _kl, report),
+        draw(folder / "equal-tokens.png", f"{name}: tokens equal to the full cache's", _equal, report),
+        draw(folder / "divergence.png", f"{name}: tokens before the first other one", _before, report),
+    ]
+
+
+def _lines(axes: Any, points: dict[str, list[Point]], what: str) -> None:
+    """One line with its intervals for each name, over budgets."""
+    for name, given in points.items():
+        given = sorted(given)
+        middle = [value for _, value, _ in given]
+        # The value of a tiny sample may lie at the end of its interval, rounded beyond it.
+        low = [max(0.0, value - interval[0]) for _, value, interval in given]
+        high = [max(0.0, interval[1] - value) for _, value, interval in given]
+        axes.errorbar(
+            [slots for slots, _, _ in given], middle, yerr=[low, high], marker="o", capsize=3, label=name
+        )
+    slots = sorted({point[0] for given in points.values() for point in given})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(slots, [f"{one:,}" for one in slots])
+    axes.set(xlabel="slots", ylabel=what)
+    axes.legend(fontsize="small")
+
+
+def _by_budget(axes: Any, report: PerplexityReport) -> None:
+    points: dict[str, list[Point]] = {}
+    for score in report.scores:
+        if score.ratio is not None:
+            points.setdefault(_who(score), []).append((score.budget, score.ratio, score.interval))
+    _lines(axes, points, "ratio")
+
+
+def _by_position(axes: Any, report: PerplexityReport) -> None:
+    lines: dict[str, list[Score]] = {}
+    for score in report.scores:
+        lines.setdefault(f"{_who(score)}, {score.budget:,} slots", []).append(score)
+    for name, scores in lines.items():
+        axes.plot(
+            [score.end for score in scores], [score.perplexity for score in scores], marker="o", label=name
+        )
+    axes.set(xlabel="positions up to", ylabel="perplexity")
+    axes.legend(fontsize="small")
+
+
+def _who(score: Score) -> str:
+    return ", ".join(part for part in (score.policy, score.reading) if part)
+
+
+def _shares(axes: Any, report: RecallReport | LongRecallReport, group: str) -> None:
+    points: dict[str, list[Point]] = {}
+    for share in report.shares:
+        if share.group != group:
+            continue
+        value = share.right / share.of
+        if share.budget is None:
+            line = ":" if share.policy == BARE else "--"
+            axes.axhline(value, color="gray", linestyle=line, label=share.policy)
+        else:
+            points.setdefault(share.policy, []).append((share.budget, value, share.interval))
+    _lines(axes, points, "share of right answers")
+    axes.set_ylim(0, 1)
+
+
+def _kl(axes: Any, report: AgreementReport) -> None:
+    _lines(axes, _points(report, [(one.kl, one.kl_interval) for one in report.scores]), "KL")
+
+
+def _equal(axes: Any, report: AgreementReport) -> None:
+    _lines(axes, _points(report, [(one.equal, one.equal_interval) for one in report.scores]), "share")
+
+
+def _before(axes: Any, report: AgreementReport) -> None:
+    values = [(one.tokens_before, one.tokens_before_interval) for one in report.scores]
+    _lines(axes, _points(report, values), f"tokens, of {report.tokens:,}")
+
+
+def _points(
+    report: AgreementReport, values: Sequence[tuple[float, tuple[float, float]]]
+) -> dict[str, list[Point]]:
+    points: dict[str, list[Point]] = {}
+    for one, (value, interval) in zip(report.scores, values, strict=True):
+        points.setdefault(one.policy, []).append((one.budget, value, interval))
+    return points
+
+
+def plot_observe(report: ObserveReport, folder: Path) -> list[Path]:
+    """One picture for each part that was asked for; their files."""
+    files = []
+    if report.layers:
+        files += [
+            draw(folder / "sparsity.png", "Entries below 1% of their row's largest", _sparsity, report),
+            draw(folder / "power-law.png", "Accumulated attention by rank, to the highest", _ranks, report),
+        ]
+    if report.removal:
+        files.append(draw(folder / "removal.png", "Perplexity without tokens, to all", _removal, report))
+    return files
+
+
+def plot_generate(report: GenerateReport, folder: Path) -> list[Path]:
+    """Every metric by policy and budget; the file."""
+    return [draw(folder / "generate.png", f"{report.model}: answers", _generate, report)]
+
+
+def _sparsity(axes: Any, report: ObserveReport) -> None:
+    middle = [one.sparsity for one in report.layers]
+    low = [one.sparsity - one.sparsity_interval[0] for one in report.layers]
+    high = [one.sparsity_interval[1] - one.sparsity for one in report.layers]
+    axes.bar([str(one.layer) for one in report.layers], middle, yerr=[low, high], capsize=3)
+    axes.set(xlabel="layer", ylabel="share", ylim=(0, 1))
+
+
+def _ranks(axes: Any, report: ObserveReport) -> None:
+    for one, scores in zip(report.layers, report.scores, strict=True):
+        ranks = range(1, len(scores) + 1)
+        axes.loglog(ranks, scores, label=f"layer {one.layer}: exponent {one.exponent:.2f}, R2 {one.r2:.2f}")
+    axes.set(xlabel="rank", ylabel="score")
+    axes.legend(fontsize="small")
+
+
+def _removal(axes: Any, report: ObserveReport) -> None:
+    for what in dict.fromkeys(one.what for one in report.removal):
+        found = sorted((one for one in report.removal if one.what == what), key=lambda one: one.share)
+        low = [one.ratio - one.interval[0] for one in found]
+        high = [one.interval[1] - one.ratio for one in found]
+        shares = [100 * one.share for one in found]
+        axes.errorbar(
+            shares, [one.ratio for one in found], yerr=[low, high], marker="o", capsize=3, label=what
+        )
+    axes.set(xlabel="tokens removed, %", ylabel="perplexity to all tokens")
+    axes.legend()
+
+
+def _generate(axes: Any, report: GenerateReport) -> None:
+    for metric in METRICS:
+        found = [one for one in report.scores if one.metric == metric]
+        names = [f"{one.policy}\n{one.budget or 'all'}" for one in found]
+        axes.plot(names, [one.value for one in found], marker="o", label=metric)
+    axes.set(xlabel="policy, slots", ylabel="score", ylim=(0, 1))
+    axes.legend()

@@ -1,0 +1,154 @@
+"""`h2o-chat eval qa`: questions on long texts, as arXiv 2605.18053 asks them, scored by token F1.
+
+Each item is one message, "Passage: ...", a blank line and "Question: ...", of which the beginning is cut off
+where it is too long. It is said to a new conversation and answered greedily, with what is gone told again
+(recall) and without.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.progress import Tick, unheard
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Note, Turn
+from h2o_chat.lab.eval.generate import f1
+from h2o_chat.lab.shared.intervals import mean_interval
+from h2o_chat.lab.shared.measured_results import Results, key
+from h2o_chat.lab.shared.policy_runs import Run
+from h2o_chat.lab.shared.report_output import print_tables, slots
+from h2o_chat.models.load import Loaded
+from h2o_chat.models.tokenizing import text_of, tokens_of
+
+PROMPT_TOKENS = 1910
+"""A message has at most so many, as in the paper."""
+ANSWER_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the file."""
+
+    context: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Scored:
+    """All items with one policy at one budget, with recall or without."""
+
+    policy: str
+    budget: int | None
+    """None: the full cache."""
+    recall: bool
+    f1: float
+    """Mean over the items, 0 to 1."""
+    interval: tuple[float, float]
+    """The 95% interval of the mean, by bootstrap over items."""
+    recalled: int
+    """Items for which something was told again."""
+    seconds: float
+    """Seconds to read and answer all items."""
+    answers: list[str]
+
+
+@dataclass(frozen=True)
+class QaReport:
+    """All scores, and what they were measured on."""
+
+    model: str
+    items: int
+    step: str
+    """The step that computed it: native or transformers."""
+    scores: list[Scored]
+
+
+def message(tokenizer: Any, item: Item, tokens: int) -> str:
+    """An item as it is said: at most so many tokens, the end of it."""
+    whole = f"Passage: {item.context}\n\nQuestion: {item.question}"
+    ids = tokens_of(tokenizer, whole)
+    return whole if len(ids) <= tokens else text_of(tokenizer, ids[-tokens:])
+
+
+def measure(
+    loaded: Loaded,
+    items: Sequence[Item],
+    runs: Sequence[Run],
+    system: str | None = None,
+    prompt_tokens: int = PROMPT_TOKENS,
+    answer_tokens: int = ANSWER_TOKENS,
+    seed: int = 0,
+    tick: Tick = unheard,
+    results: Results | None = None,
+) -> QaReport:
+    """Every run without recall and with it; the cache that keeps everything has nothing to tell again.
+
+    Args:
+        results: items that were answered already are not answered again.
+    """
+    results, scores = results or Results(None), list[Scored]()
+    ways = [(run, recall) for run in runs for recall in ((False, True) if run.budget else (False,))]
+    step = ""
+    for done, (run, recall) in enumerate(ways):
+        settings = replace(run.settings(), recall="auto" if recall else "off", system=system)
+        chat = Chat(Engine(loaded, settings), settings)
+        step, found = chat.session.engine, list[tuple[str, bool, float]]()
+        for number, item in enumerate(items):
+            text = message(loaded.tokenizer, item, prompt_tokens)
+            data = [text, system, answer_tokens, recall]
+            where = key(loaded, "qa", data, policy=run.name, budget=run.budget)
+            found.append(results.once(where, partial(_answer, chat, text, answer_tokens)))
+            tick((done + (number + 1) / len(items)) / len(ways))
+        chat.close()
+        each = [f1(answer, item.answer) for (answer, *_), item in zip(found, items, strict=True)]
+        scores.append(
+            Scored(
+                run.name,
+                run.budget,
+                recall,
+                sum(each) / len(each),
+                mean_interval(each, seed),
+                sum(told for _, told, _ in found),
+                sum(seconds for *_, seconds in found),
+                [answer for answer, *_ in found],
+            )
+        )
+    return QaReport(loaded.name, len(items), step, scores)
+
+
+def _answer(chat: Chat, text: str, tokens: int) -> tuple[str, bool, float]:
+    """To one message in a new conversation; whether something was told again; seconds."""
+    began = time.monotonic()
+    chat.clear()
+    events = list(chat.send(text, Sampling(max_tokens=tokens)))
+    told = any(isinstance(event, Note) and event.code in ("recalled", "doubtful") for event in events)
+    answer = next(event.text for event in events if isinstance(event, Turn))
+    return answer, told, time.monotonic() - began
+
+
+def show_table(report: QaReport) -> None:
+    """Policies and budgets down, without recall and with it."""
+    from rich.table import Table
+
+    table = Table(
+        title=f"{report.model}, {report.step}: {report.items} questions on long texts",
+        caption="Token F1 [95% bootstrap interval over questions].",
+    )
+    for name in ("policy", "slots", "recall", "F1", "told again", "minutes"):
+        table.add_column(name, justify="left" if name in ("policy", "recall") else "right")
+    for one in report.scores:
+        low, high = one.interval
+        table.add_row(
+            one.policy,
+            slots(one.budget),
+            "yes" if one.recall else "no",
+            f"{one.f1:.3f} [{low:.2f}, {high:.2f}]",
+            str(one.recalled),
+            f"{one.seconds / 60:.1f}",
+        )
+    print_tables(table)

@@ -1,0 +1,119 @@
+"""Sentences of made-up conversations: facts that a person tells, and the talk in between. All self-written.
+
+Values are drawn from spaces too large to be known by heart. `{v}` is the value of a fact.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+# Sentences the model reads often; what a person tells of himself, and how he asks for it.
+FACTS: dict[str, tuple[str, str, str]] = {
+    "name": ("My name is {v}.", "What is my name?", "name"),
+    "town": ("I live in {v}.", "Where do I live?", "name"),
+    "dog": ("My dog is called {v}.", "What is my dog called?", "name"),
+    "cat": ("The name of my cat is {v}.", "What is the name of my cat?", "name"),
+    "sister": ("My sister is called {v}.", "What is my sister called?", "name"),
+    "boss": ("My boss's name is {v}.", "What is my boss's name?", "name"),
+    "car": ("My car is {v}.", "What colour is my car?", "colour"),
+    "bicycle": ("The colour of my bicycle is {v}.", "What colour is my bicycle?", "colour"),
+    "door code": ("My door code is {v}.", "What is my door code?", "code"),
+    "password": ("My wifi password is {v}.", "What is my wifi password?", "code"),
+    "locker": ("My locker number is {v}.", "What is my locker number?", "number"),
+    "room": ("My room number is {v}.", "What is my room number?", "number"),
+    "dentist": ("My dentist appointment is on {v}.", "When is my dentist appointment?", "daytime"),
+    "keys": ("My keys are {v}.", "Where are my keys?", "place"),
+}
+DISTRACTORS = {
+    "name": "The dog of my neighbour is called {v}.",
+    "code": "The code of the office printer is {v}.",
+    "number": "My friend waited in room number {v}.",
+    "daytime": "The match on television begins on {v}.",
+}
+"""Facts of the same kinds that are never asked for."""
+CORRECTED = "Sorry, I got that wrong. {told}"
+NOTED = ("Okay.", "Got it.", "Noted.", "I will remember that.", "Thank you for telling me.", "Good to know.")
+
+# For models that know text alone: one sentence a fact, and the same sentence cut before the value.
+TEXT_FACTS = {
+    key: (f"The code of the {key} is {{v}}.", f"The code of the {key} is", "number")
+    for key in _words(
+        "garden bridge tower market river castle bakery station library harbour forest museum mill church"
+    )
+}
+TEXT_DISTRACTORS = {"number": "The number of people in the village was {v}."}
+
+_SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+_COLOURS = _words("red blue green yellow orange purple pink brown black white grey silver")
+_SHADES = ("dark", "light", "bright", "pale", "deep")
+_DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+_WHICH = _words("old big small new round wooden broken left right brown green red")
+_SPOTS = ("in the {} drawer", "under the {} table", "on the {} shelf", "behind the {} door")
+
+
+def _name(rng: random.Random) -> str:
+    return "".join(rng.choices(_SYLLABLES, k=rng.choice((2, 3)))).capitalize()
+
+
+def _code(rng: random.Random) -> str:
+    return "".join(rng.choices("ABCDEFGHKLMNPRSTUVWXYZ23456789", k=5))
+
+
+VALUES: dict[str, Callable[[random.Random], str]] = {
+    "name": _name,
+    "code": _code,
+    "number": lambda rng: str(rng.randrange(100, 10000)),
+    "colour": lambda rng: f"{rng.choice(_SHADES)} {rng.choice(_COLOURS)}",
+    "daytime": lambda rng: f"{rng.choice(_DAYS)} at {rng.randint(1, 12)} {rng.choice(('am', 'pm'))}",
+    "place": lambda rng: rng.choice(_SPOTS).format(rng.choice(_WHICH)),
+}
+
+_TOPICS = _words(
+    "soup bread tea films trains gardens bicycles music rain snow holidays football cooking painting birds"
+    " rivers castles museums swimming chess coffee boats mountains markets books photographs"
+)
+# (said, answered): small talk, then errands. {t} and {u} are topics, {p} a place, {n} a number, {d} a day,
+# {h} an hour: most of them would be facts, were they asked for.
+_EXCHANGES = (
+    ("I have been thinking about {t} lately.", "I think {t} can be a good subject for a long evening."),
+    ("Do you like {t}?", "Yes, I like {t}. Do you like {u}?"),
+    ("Some people say that {t} and {u} go well together.", "I have heard that too."),
+    ("Yesterday a man on the bus talked about {t} for an hour.", "That sounds like a long ride."),
+    ("I would rather have {t} than {u}.", "Many people do. What do you like most about {t}?"),
+    ("When the weather is bad I think of {t}.", "I can see why. I like {u} on such days."),
+    ("There was a long article about {t} in the paper.", "Was it good? I have read one about {u}."),
+    ("What do you think of {t}?", "I think it depends on the day. {u} is fun too."),
+    ("I watched something about {t} last night and fell asleep.", "It must have been late."),
+    ("My friends never talk about anything but {t}.", "Then you know a lot about {t} by now."),
+    ("I want to book a table for {n} at {p}.", "Sure. What time would you like the table at {p}?"),
+    ("At {h} on {d}, please.", "Please confirm: a table for {n} on {d} at {h}."),
+    ("Yes, that is right.", "Your reservation is made. Is there anything else?"),
+    ("Can you find me a bus to {p} on {d}?", "There is a bus at {h}. It costs ${n}."),
+    ("How is the weather in {p} on {d}?", "It should be about {n} degrees with some rain."),
+    ("I am looking for a hotel in {p} for {n} nights.", "There is a nice one in {p} with {n} rooms."),
+    ("Find me a film about {t} for {d}.", "There is one at {h} in {p}. Shall I buy tickets?"),
+    ("Play me something about {t}.", "Here is a song about {t}. It was made in {p}."),
+    ("How much would a ticket to {p} be?", "It is ${n}. It leaves at {h} on {d}."),
+    ("No, thanks. That is all for now.", "Have a good day!"),
+    ("I need a doctor near {p}.", "There are {n} doctors in {p}. Do you want to visit one on {d}?"),
+    ("What is the address of the museum in {p}?", "It is {n} {p} Street. It opens at {h}."),
+)
+
+
+def between(rng: random.Random) -> Iterator[tuple[str, str]]:
+    """Exchanges between the facts, without end."""
+    while True:
+        filled = {
+            "t": rng.choice(_TOPICS),
+            "u": rng.choice(_TOPICS),
+            "p": _name(rng),
+            "n": rng.randint(2, 90),
+            "d": rng.choice(_DAYS),
+            "h": f"{rng.randint(1, 12)} {rng.choice(('am', 'pm'))}",
+        }
+        said, answered = rng.choice(_EXCHANGES)
+        yield said.format(**filled), answered.format(**filled)

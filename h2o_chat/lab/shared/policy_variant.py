@@ -1,0 +1,132 @@
+"""A policy under comparison, with numbers of its own."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from h2o_chat.base.config import KV_DTYPES, POLICIES
+from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.rope import Positions
+from h2o_chat.models.fits import equal_slots
+from h2o_chat.models.load import Loaded
+from h2o_chat.policies.named import named
+from h2o_chat.policies.policies import DEFAULT, Policy, Weights, heavy_or_novel
+from h2o_chat.policies.shares import Shares, divide
+from h2o_chat.transformers_cache.cache import H2OCache
+
+MOST_DIGITS = 9
+"""Longest number of slots, in digits."""
+_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8, or h2o:age=0 to leave out a term."
+_WEIGHT = re.compile(r"[0-9]{1,3}(\.[0-9]{1,4})?")
+_NUMBERS = {"sinks", "recent", "chunk", "kv"}
+_TERMS = [field.name for field in fields(Weights)]
+
+
+@dataclass(frozen=True)
+class PolicyVariant:
+    """A policy with its own numbers; None leaves one to the policy."""
+
+    policy: str
+    sinks: int | None = None
+    recent: int | None = None
+    chunk: int | None = None
+    """Prompt tokens that attend before the next eviction."""
+    kv: str = "auto"
+    """Precision of keys and values in the slots."""
+    weights: Weights = DEFAULT
+    """Weights of the terms of `h2o`."""
+
+    @classmethod
+    def parse(cls, text: str) -> "PolicyVariant":
+        """`h2o` or `h2o:sinks=0,recent=8,chunk=16,kv=int8`; `h2o:age=0` is `h2o` without its price on age.
+
+        Raises:
+            UsageError: not such a text, or an unknown policy.
+        """
+        name, colon, numbers = text.partition(":")
+        known = [policy for policy in POLICIES if policy != "full"]
+        if name not in known:
+            raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {', '.join(known)}.")
+        given: dict[str, Any] = {}
+        weights: dict[str, float] = {}
+        for part in numbers.split(",") if colon else ():
+            key, _, value = part.partition("=")
+            if key == "kv" and value in KV_DTYPES:
+                given[key] = value
+                continue
+            if name == "h2o" and key in _TERMS and _WEIGHT.fullmatch(value):
+                weights[key] = float(value)
+                continue
+            if key not in _NUMBERS - {"kv"} or not value.isdecimal() or len(value) > MOST_DIGITS:
+                raise UsageError(f"{part!r} in {text!r} says nothing.", _EXAMPLE)
+            given[key] = int(value)
+        return cls(name, weights=replace(DEFAULT, **weights), **given)
+
+    def __str__(self) -> str:
+        own = [(field, getattr(self, field.name)) for field in fields(self) if field.name in _NUMBERS]
+        own += [(field, getattr(self.weights, field.name)) for field in fields(Weights)]
+        given = [(field.name, value) for field, value in own if value != field.default]
+        numbers = ",".join(
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in given
+        )
+        return f"{self.policy}:{numbers}" if numbers else self.policy
+
+    @property
+    def ranking(self) -> str:
+        """The policy's name, with the weights that are its own: what `ranked` takes."""
+        return str(PolicyVariant(self.policy, weights=self.weights))
+
+    def shares(self, budget: int) -> Shares:
+        """How it divides a budget.
+
+        Raises:
+            BudgetError: the parts do not fit.
+        """
+        return divide(named(self.policy), budget, self.sinks, self.recent)
+
+    def cache(self, budget: int, positions: Positions) -> H2OCache:
+        """An empty cache."""
+        return H2OCache(
+            budget,
+            policy=ranked(self.ranking),
+            sinks=self.sinks,
+            recent=self.recent,
+            chunk=self.chunk,
+            positions=positions,
+            kv=self.kv,
+        )
+
+
+def ranked(name: str) -> Policy:
+    """The policy of a name such as `h2o` or `h2o:age=0`."""
+    if ":" not in name:
+        return named(name)
+    weights = PolicyVariant.parse(name).weights
+    return replace(named("h2o"), priority=partial(heavy_or_novel, weights=weights), name=name)
+
+
+def crossed(policies: Sequence[str], kv_dtypes: Sequence[str]) -> list[PolicyVariant]:
+    """Every policy in every precision; none named leaves what each says of itself.
+
+    Raises:
+        UsageError: one is no variant, or no precision.
+    """
+    for kv in kv_dtypes:
+        if kv not in KV_DTYPES:
+            raise UsageError(f"--kv-dtype {kv!r} is not known.", f"One of: {', '.join(KV_DTYPES)}.")
+    variants = [PolicyVariant.parse(policy) for policy in policies]
+    return [replace(one, kv=kv) for one in variants for kv in kv_dtypes] if kv_dtypes else variants
+
+
+def slots_of(loaded: Loaded, variant: PolicyVariant, budget: int, equal_bytes: bool) -> int:
+    """The budget that a variant gets: as asked, or what fits into as many bytes in its own precision."""
+    if not equal_bytes:
+        return budget
+    return equal_slots(loaded.sizes, loaded.precision.itemsize, variant.kv, budget)
+
+
+def full_cache(positions: Positions) -> H2OCache:
+    """One that keeps everything: what all are compared with."""
+    return H2OCache(policy="full", positions=positions)

@@ -1,1 +1,0 @@
-"""What `tools/fuzz.py` feeds to the readers of the program, one file for each kind of them."""

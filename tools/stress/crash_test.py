@@ -1,0 +1,154 @@
+"""Kills the real program with SIGKILL while it streams, again and again, and checks the store after each.
+
+    tools/stress/crash_test.py --model FOLDER [--kills 200] [--seed 1]
+
+One conversation is resumed after every kill. Checked each time: the database is whole (PRAGMA
+integrity_check), every token that came out of the program is stored in its place, and the next start goes on.
+What was recalled is stored with its question, and names the messages it comes from.
+Ends with exit code 1 at the first thing that is lost.
+"""
+
+import argparse
+import json
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base.progress import Progress, progress_bar
+from h2o_chat.store import DATABASE, Store
+
+TURNS = "My dog {0} barks at {1}.\n---\nTell me a story.\n---\nWhom does {0} bark at?\n---\nAnd then?\n"
+"""Another dog in each process. Of 64 slots it is gone after the story, and is recalled."""
+LONGEST_S = 1.2
+"""Kills fall within this time after the first event; some before it."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    rng = random.Random(arguments.seed)
+    with tempfile.TemporaryDirectory() as name, progress_bar() as progress:
+        tokens, partial, again = crash(Path(name), arguments.model, arguments.kills, rng, progress)
+    print(
+        f"{arguments.kills} kills: {tokens} tokens delivered, none lost; {partial} answers cut off and"
+        f" marked; recalled {again} times, all stored"
+    )
+
+
+def crash(
+    folder: Path, model: str, kills: int, rng: random.Random, progress: Progress
+) -> tuple[int, int, int]:
+    """Kills so often; returns tokens delivered, answers cut off, and how often something was recalled.
+
+    Raises:
+        AssertionError: something was lost, or the program did not start again.
+    """
+    script = folder / "script.txt"
+    answers: list[list[int]] = []
+    """Tokens delivered, answer by answer, over all processes."""
+    recalled_ones: set[tuple[object, object]] = set()
+    for number in range(kills):
+        progress("kills", number / kills)
+        script.write_text(TURNS.format(f"{number:03}Rexo", f"{number:03}Milo"))
+        wait = rng.uniform(-0.1, 1) * LONGEST_S
+        resume = bool(whole(folder / "data"))
+        events = run_and_kill(folder / "data", script, model, resume, wait)
+        # Nothing of an answer came: the kill fell before the first word. The store may know more.
+        answers += [ids for ids in delivered(events) if ids]
+        check(folder / "data", answers)
+        said = [(one["index"], pieces_of(one)) for one in events if one["event"] == "said"]
+        again = {(at, words) for at, words in said if words}
+        assert again <= recalled(folder / "data"), "what was recalled is not stored"
+        recalled_ones |= again
+    assert recalled_ones, "nothing was recalled: more kills"
+    path = whole(folder / "data")
+    return sum(map(len, answers)), sum(finish == "interrupted" for _, finish in path), len(recalled_ones)
+
+
+def run_and_kill(data: Path, script: Path, model: str, resume: bool, wait: float) -> list[dict[str, object]]:
+    """The events that the program gave out until it was killed."""
+    how = ["--resume", "last"] if resume else ["--save"]
+    command = [
+        *(sys.executable, "-m", "h2o_chat", "run", "--script", str(script), "--json", "--events", "0"),
+        *("--data", str(data), "-m", model, "--budget", "64", "--ignore-eos", "--max-tokens", "150"),
+        *("--threads", "1", *how),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline()
+        killer = threading.Timer(max(0.0, wait), process.kill)
+        killer.start()
+        lines = [first, *process.stdout]
+        killer.cancel()
+        complaint = process.stderr.read().decode()
+    if process.returncode not in (-9, 0):
+        raise AssertionError(f"exit {process.returncode}: {complaint}")
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def pieces_of(said: dict[str, Any]) -> tuple[str, ...]:
+    """Pieces that were recalled."""
+    return tuple(words for _, words in said["recalled"])
+
+
+def delivered(events: list[dict[str, object]]) -> list[list[int]]:
+    """Token ids of each answer."""
+    answers: list[list[int]] = []
+    for event in events:
+        if event["event"] == "prompt":
+            answers.append([])
+        elif event["event"] == "token":
+            answers[-1].append(int(str(event["id"])))
+    return answers
+
+
+def whole(data: Path) -> list[tuple[list[int], str | None]]:
+    """Ids and finish of every stored answer."""
+    store = Store(data)
+    try:
+        path = store.path(store.find("last")) if store.list() else []
+        return [(list(message.ids), message.finish) for message in path if message.role == "assistant"]
+    finally:
+        store.close()
+
+
+def recalled(data: Path) -> set[tuple[object, object]]:
+    """(place, recalled pieces) of each message that has such, all of them from messages that are stored."""
+    store = Store(data)
+    try:
+        path = store.path(store.find("last")) if store.list() else []
+        known = {message.id for message in path}
+        return {
+            (at, tuple(words for _, words in one.recalled))
+            for at, one in enumerate(path)
+            if one.recalled and all(number in known for number, _ in one.recalled)
+        }
+    finally:
+        store.close()
+
+
+def check(data: Path, answers: list[list[int]]) -> None:
+    """Every delivered answer is the beginning of a stored one, in order."""
+    with sqlite3.connect(data / DATABASE) as connection:
+        [[verdict]] = connection.execute("PRAGMA integrity_check")
+    connection.close()
+    assert verdict == "ok", verdict
+    stored = iter(whole(data))
+    for number, ids in enumerate(answers):
+        assert any(found[: len(ids)] == ids for found, _ in stored), f"answer {number} is not stored: {ids}"
+
+
+if __name__ == "__main__":
+    began = time.monotonic()
+    main()
+    print(f"{time.monotonic() - began:.0f} s")

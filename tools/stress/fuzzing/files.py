@@ -1,0 +1,257 @@
+"""Files of strangers: configuration, recordings, conversations to import, texts and questions; exports."""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from fuzzing.reader import Reader, Violation, complain, refuse_controls
+
+_CONFIGURATION = b"""# mine
+[aliases]
+mine = "org/name"
+[defaults]
+model = "mine"
+budget = 64
+top_p = 0.9
+ignore_eos = true
+stop = ["###", "User:"]
+seed = 0x10
+system = '''You are
+kind.'''
+"""
+_OPENAI = {
+    "model": "m",
+    "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+}
+_PARTS = [
+    {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+    {"role": "tool", "content": "12:00"},
+    {"role": "assistant", "content": "Hello"},
+]
+_OURS = {
+    **{"format": "h2o-chat conversation", "schema": 1, "id": "abcd2345", "title": "Hi", "model": "pocket"},
+    **{"created": 1.5, "updated": 2, "settings": {"budget": 64, "stop": ["a"], "system": None}, "leaf": 3},
+    "messages": [
+        {
+            "id": 1,
+            "parent": None,
+            "role": "user",
+            "text": "Hi",
+            "finish": None,
+            "first": 0,
+            "ids": [1],
+            "created": 1,
+        },
+        {
+            "id": 2,
+            "parent": 1,
+            "role": "assistant",
+            "text": "```\n<b>",
+            "finish": "eos",
+            "first": 1,
+            "created": 1,
+        },
+        {
+            "id": 3,
+            "parent": 1,
+            "role": "assistant",
+            "text": "\x1b[2J",
+            "finish": "interrupted",
+            "created": 1e9,
+        },
+    ],
+}
+_QUESTION = {
+    "messages": [{"role": "user", "content": "Say."}],
+    "distance": 30,
+    "expected": "x",
+    "stale": None,
+    "kind": "k",
+}
+
+
+def readers(folder: Path) -> Iterator[Reader]:
+    """Those of files that are not models.
+
+    Args:
+        folder: where files are written.
+    """
+    talks = [json.dumps(one).encode() for one in (_OPENAI, _PARTS, _OURS, [_PARTS[1]])]
+    talks += [b"\n".join(json.dumps(one).encode() for one in _PARTS), talks[0] + b"\n" + talks[1]]
+    yield Reader("configuration", [_CONFIGURATION], _Configuration(folder), share=2)
+    yield Reader("events", _events(), _event, refuses=ValueError, share=4)
+    yield Reader("recordings", [b"\n".join(_events()) + b"\n"], _recording, share=3)
+    yield Reader("imports", talks, _Imports(folder), share=3)
+    yield Reader("exports", [talks[2]], _exports, share=1)
+    yield Reader("texts", [b'["one", "two"]', b"one text"], _Texts(folder))
+    line = json.dumps(_QUESTION).encode()
+    yield Reader("questions", [line, line + b"\n" + line + b"\n"], _Questions(folder))
+
+
+class _Configuration:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "config.toml"
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.base.precedence import check_file
+
+        self.path.write_bytes(raw)
+        _, wrong = check_file(self.path)
+        for error in wrong:
+            complain(error)
+        if wrong:
+            raise wrong[0]
+
+
+def _events() -> list[bytes]:
+    """One of each kind, and a session of a conversation that goes on."""
+    from h2o_chat.events import events
+
+    session = {
+        **dict.fromkeys(("model", "template", "policy", "prefill", "quantization", "dtype", "kv_dtype"), "x"),
+        **dict.fromkeys(("device", "engine"), "cpu"),
+        **dict.fromkeys(("sinks", "recent", "chunk", "threads", "seed", "layers", "kv_heads", "window"), 4),
+        **{"event": "session", "schema": 1, "revision": None, "budget": 64, "versions": {"torch": "2"}},
+    }
+    heavy = events.Heavy(position=1, text="a", hold=1.0, score=2.0, mean=0.5, kind="H")
+    some: list[events.Event] = [
+        events.Said(0, "user", "Hi", None, None),
+        events.Prompt(3, 0, 2, 1, 1.5),
+        events.Token(5, "a", 3, 1.5),
+        events.CacheState(
+            4, 4, 100, 200, 0.5, {"S": 1, "H": 2, "R": 1}, [heavy], [(1, 1.0, 2.0)], [[1.0, 0.5]]
+        ),
+        events.Turn("a", "eos", 3, 1, 1.0, 2.0, 4, 4, 0, 0.1, [(0, 1.0)]),
+        events.Note("store", "The disk is full.", "Free some."),
+        events.Error("memory", "Out of memory.", "Try less."),
+        events.End(1, 1, 0.5, None),
+    ]
+    return [json.dumps(session).encode(), *(events.to_json(one).encode() for one in some)]
+
+
+def _event(raw: bytes) -> None:
+    from h2o_chat.events.events import from_json, to_json
+
+    event = from_json(to_json(from_json(raw.decode("utf-8", "replace"))))  # lone surrogates are gone now
+    if from_json(to_json(event)) != event:
+        raise Violation("an event is not what it is when written and read again")
+
+
+def _recording(raw: bytes) -> None:
+    from h2o_chat.events.recording import parse
+
+    for event in parse(io.BytesIO(raw), "The recording"):
+        assert event.event
+
+
+class _Imports:
+    """Checks that an imported conversation can be stored, shown and found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store: Any = None
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.chat.files.export import FORMATS
+        from h2o_chat.chat.files.importer import parse
+        from h2o_chat.store import Store
+
+        talks = parse(raw, "The file")
+        self.store = self.store or Store(self.folder / "imports")
+        for conversation in self.store.put(talks):
+            whole = self.store.whole(conversation)
+            for write in FORMATS.values():
+                write(whole).encode()
+            self.store.remove(conversation)
+
+
+class _Page(HTMLParser):
+    """The elements of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found |= {tag, *(f"{tag} {name}" for name, _ in attrs)}
+
+
+_OURS_ON_A_PAGE = {
+    *(
+        "html",
+        "head",
+        "meta",
+        "meta charset",
+        "meta http-equiv",
+        "meta content",
+        "meta name",
+        "title",
+        "style",
+    ),
+    *("body", "main", "h1", "h1 dir", "p", "p class", "article", "article class", "h2", "div", "div class"),
+    "div dir",
+}
+
+
+def _exports(raw: bytes) -> None:
+    """Whatever a conversation holds, it is exported; the JSON is read again as it was."""
+    from h2o_chat.chat.files.export import to_html, to_json, to_markdown
+    from h2o_chat.chat.files.importer import parse
+    from h2o_chat.store import Conversation, StoredMessage, clean
+
+    pieces = [clean(piece.decode("utf-8", "surrogateescape")) for piece in raw.split(b'"')][:60]
+    title, model, *texts = (piece[:1000] for piece in [*pieces, "", ""])
+    messages = [
+        StoredMessage(n, n - 1 if n > 1 else None, ("user", "assistant")[n % 2], text, None, -1, -1, (), 1.0)
+        for n, text in enumerate(texts, 1)
+    ]
+    leaf = len(messages) if messages else None
+    talk = Conversation("abcd2345", title, model, {"stop": ["a"]}, 1.0, 2.0, leaf, messages)
+    to_markdown(talk).encode()
+    page = to_html(talk)
+    refuse_controls(page, "the page")
+    strange = _Page(page).found - _OURS_ON_A_PAGE
+    if strange:
+        raise Violation(f"the page has {strange}")
+    exported = to_json(talk)
+    if not exported.isascii() or re.search(r"[\0-\x09\x0b-\x1f\x7f]", exported):
+        raise Violation("the JSON holds what a terminal would obey")
+    if not messages:
+        return
+    (again,) = parse(exported.encode(), "The export")
+    if (again.title, again.model, again.leaf, again.messages) != (title, model, leaf, messages):
+        raise Violation("the JSON is read as another conversation")
+
+
+class _Texts:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.lab.shared.lab_texts import read_texts
+
+        path = self.folder / ("texts.json" if raw[:1] in b"[{" else "texts.txt")
+        path.write_bytes(raw)
+        for text in read_texts(path):
+            text.encode()
+
+
+class _Questions:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "questions.jsonl"
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.lab.eval.recall_questions import is_right, read_questions
+
+        self.path.write_bytes(raw)
+        for question in read_questions(self.path):
+            is_right(question, "I was not told.")
+            for message in question.messages:
+                (message["role"] + message["content"]).encode()

@@ -1,0 +1,261 @@
+"""Folders of models: what a stranger published, or what is left of a download."""
+
+import json
+import shutil
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fuzzing.mutate import mutated
+from fuzzing.reader import Reader, refuse_controls
+from h2o_chat.events.events import to_json
+
+CONFIG: dict[str, Any] = {
+    **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 258, "hidden_size": 16},
+    **{"intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1},
+    **{"max_position_embeddings": 64, "bos_token_id": 256, "eos_token_id": 257, "tie_word_embeddings": False},
+    **{
+        "rms_norm_eps": 1e-5,
+        "dtype": "float32",
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+    },
+}
+TEMPLATE = "{% for m in messages %}<s>{{ m.role }}: {{ m.content }}</s>{% endfor %}<s>assistant: "
+_OTHERS = (
+    CONFIG | {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+    CONFIG | {"model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"]},
+    CONFIG | {"auto_map": {"AutoConfig": "code.py"}, "model_type": "theirs", "architectures": ["\x1b[2J"]},
+    {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "architectures": ["GPT2LMHeadModel"]},
+)
+
+
+def make(folder: Path) -> None:
+    """Writes a whole model with random weights, of a few kilobytes."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from h2o_chat.lab.shared.shapes import byte_tokenizer
+
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(**CONFIG)).save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    made = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(made | {"chat_template": TEMPLATE}))
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+
+
+def readers(folder: Path) -> Iterator[Reader]:
+    """Those of model folders.
+
+    Args:
+        folder: where `make` has written a whole one under `here`.
+    """
+    here = folder / "here"
+    configs = [json.dumps(one).encode() for one in (CONFIG, *_OTHERS)]
+    weights = (here / "model.safetensors").read_bytes()
+    index = json.dumps(
+        {"metadata": {}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
+    ).encode()
+    broken = folder / "broken"
+    broken.mkdir()
+    yield Reader("configs", configs, _Config(broken), share=2)
+    yield Reader("weights", [weights, _with_header({"a": _TENSOR})], _Weights(broken), share=3, make=_weights)
+    yield Reader("indexes", [index], _Index(folder / "sharded"))
+    yield Reader("families", configs, _Family(folder / "family"), share=1)
+    files = [(here / name).read_bytes() for name in ("tokenizer_config.json", "tokenizer.json")]
+    files += [b'{"chat_template": %s}' % json.dumps(one).encode() for one in _TEMPLATES]
+    yield Reader("tokenizers", files, _Tokenizer(folder / "tokenizer", here), share=0.5)
+    templates = [one.encode() for one in _TEMPLATES]
+    yield Reader("templates", templates, _Template(folder / "template", here), share=0.5)
+    ends = [json.dumps(one).encode() for one in _GENERATION]
+    yield Reader(
+        "generation", ends, _Opened(folder / "generation", here, "generation_config.json"), share=0.3
+    )
+    yield Reader("models", configs[:1], _Opened(folder / "models", here, "config.json"), share=0.3)
+    commit = b"0123456789abcdef0123456789abcdef01234567"
+    yield Reader("cached models", [commit, b"main\n", b"../../x"], _Cached(folder / "hub"))
+
+
+_TENSOR = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
+_TEMPLATES = (
+    TEMPLATE,
+    "{{ bos_token }}{{ messages[0].content }}{{ raise_exception('no') }}",
+    "{% if messages[0].role == 'system' %}{{ 1 / 0 }}{% endif %}{{ messages | tojson }}",
+    "{% for i in range(99999) %}{{ messages[0]['content'][i] }}{% endfor %}",
+)
+
+
+_GENERATION = (
+    {"eos_token_id": [257, 256], "bos_token_id": 256, "do_sample": True, "temperature": 0.6, "top_p": 0.9},
+    {"eos_token_id": 257, "pad_token_id": 0, "max_new_tokens": 20, "suppress_tokens": [1], "top_k": None},
+    {"_from_model_config": True, "transformers_version": "5.0.0", "cache_implementation": "static"},
+)
+
+
+def _with_header(header: Any, data: bytes = bytes(24)) -> bytes:
+    raw = json.dumps(header).encode()
+    return struct.pack("<Q", len(raw)) + raw + data
+
+
+def _weights(rng: Random, examples: Sequence[bytes]) -> bytes:
+    """A safetensors file with another header, whose length is right, or one that is broken somewhere."""
+    raw = rng.choice(examples)
+    length = struct.unpack("<Q", raw[:8])[0]
+    if rng.random() < 0.3:
+        return mutated(rng, [raw])
+    header = mutated(rng, [raw[8 : 8 + length]])
+    return struct.pack("<Q", len(header)) + header + raw[8 + length :]
+
+
+class _Config:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.models.resolve import read_config
+
+        (self.folder / "config.json").write_bytes(raw)
+        read_config(self.folder)
+
+
+class _Weights:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.models.resolve import check_weights
+
+        (self.folder / "model.safetensors").write_bytes(raw)
+        weights = check_weights(self.folder)
+        f"{weights.parameters:,} {weights.bytes:,} {weights.dtype}".encode()
+
+
+class _Index:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        for name in ("one", "two"):
+            (folder / f"{name}.safetensors").write_bytes(_with_header({"a": _TENSOR}))
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.models.cached import _has_weights
+        from h2o_chat.models.resolve import check_weights
+
+        (self.folder / "model.safetensors.index.json").write_bytes(raw)
+        _has_weights(self.folder)
+        check_weights(self.folder)
+
+
+class _Family:
+    """Tiny shapes only: nothing is built, but what is described is looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.models.choices import stored_quantization
+        from h2o_chat.models.fits import estimate
+        from h2o_chat.models.load import check_family
+        from h2o_chat.models.resolve import Weights
+        from h2o_chat.models.sizes import sizes_of
+
+        (self.folder / "config.json").write_bytes(raw)
+        config = check_family(self.folder)
+        stored_quantization(config)
+        estimate(sizes_of(config), Weights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
+
+
+class _Tokenizer:
+    """A tokenizer as it is loaded, and what its chat template makes of a message."""
+
+    def __init__(self, folder: Path, here: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.whole = {
+            name: (here / name).read_bytes() for name in ("tokenizer_config.json", "tokenizer.json")
+        }
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.chat.templates.chat_template import choose
+        from h2o_chat.models.load_tokenizer import load_tokenizer
+
+        changed = "tokenizer.json" if b'"version"' in raw[:300] else "tokenizer_config.json"
+        for name, content in (self.whole | {changed: raw}).items():
+            (self.folder / name).write_bytes(content)
+        tokenizer = load_tokenizer(self.folder, CONFIG["vocab_size"])
+        template = choose(tokenizer, "auto")
+        template.first(None, "Hi")
+        template.first("Be kind.", "Hi")
+        template.later("Go on.")
+
+
+class _Template:
+    """A chat template in a file of its own."""
+
+    def __init__(self, folder: Path, here: Path) -> None:
+        self.folder, self.path = folder, folder / "chat_template.jinja"
+        shutil.copytree(here, folder)
+        about = json.loads((folder / "tokenizer_config.json").read_text())
+        del about["chat_template"]
+        (folder / "tokenizer_config.json").write_text(json.dumps(about))
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.chat.templates.chat_template import choose
+        from h2o_chat.models.load_tokenizer import load_tokenizer
+
+        self.path.write_bytes(raw)
+        tokenizer = load_tokenizer(self.folder, CONFIG["vocab_size"])
+        template = choose(tokenizer, "auto")
+        template.first(None, "Hi")
+        template.first("Be kind.", "Hi")
+        template.later("Go on.")
+
+
+class _Opened:
+    """A whole model with one file changed, as it is opened and asked for an answer."""
+
+    def __init__(self, folder: Path, here: Path, changed: str) -> None:
+        shutil.copytree(here, folder)
+        self.folder, self.path = folder, folder / changed
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.base.config import Sampling, Settings
+        from h2o_chat.chat.conversation.chat import Chat
+        from h2o_chat.models.resolve import read_config
+        from h2o_chat.remote.engine_here import engine_here
+
+        self.path.write_bytes(raw)
+        read_config(self.folder)
+        settings = Settings(model=str(self.folder), budget=12, chunk=4, seed=1, threads=1)
+        engine = engine_here(settings, lambda *_: None)
+        chat = Chat(engine, settings)
+        for event in chat.send("Hi", Sampling(max_tokens=2)):
+            to_json(event)
+
+
+class _Cached:
+    """The cache of the hub, whose files anybody may have written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "models--org--name"
+        self.folder = self.root / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
+        self.folder.mkdir(parents=True)
+        (self.root / "refs").mkdir()
+        (self.folder / "config.json").write_text("{}")
+        (self.folder / "model.safetensors").write_bytes(b"")
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.models.cached import cached, repositories
+
+        (self.root / "refs" / "main").write_bytes(raw)
+        for one in [*repositories(), cached("org/name")]:
+            assert one is not None
+            refuse_controls(one.repository, "a name")
+            if one.folder is not None and self.root not in one.folder.resolve().parents:
+                raise AssertionError(f"{one.folder} is outside of {self.root}")

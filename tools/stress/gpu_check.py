@@ -1,0 +1,326 @@
+"""Does the program work on this GPU, and how fast is it there? Stages that each print a line as they end.
+
+    tools/stress/gpu_check.py [--stages exact,tests,products,decode,...] [--shape 7b] [--device cuda] [--json
+    FILE]
+
+On a bare machine, in some five minutes. Without CUDA it ends with exit code 2; `--device cpu` goes through
+the same stages with a tiny shape under Triton's interpreter, to try this script itself. Exit code 1: a stage
+failed. docs/GPU.md has the figures of a card, and the wheels that a machine without a network needs.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+TESTS = (
+    "tests/cache/test_exactness.py",
+    "tests/cache/test_families.py",
+    "tests/cache/test_reads.py",
+    "tests/engine/test_pocket.py",
+    "tests/graph",
+)
+TESTS_S = 150.0
+"""For all of them; then they are ended, and have failed."""
+PROCESSES = 12
+"""Processes that share the tests, if there are so many cores: the literal algorithm is a loop of Python."""
+
+
+class Check:
+    """Things that the stages share: a device, a shape, its bandwidth, models made once."""
+
+    def __init__(self, device: str, shape: str) -> None:
+        self.device, self.shape, self.small = device, shape, device == "cpu"
+        self.bandwidth = 1e9
+        self.found: dict[str, Any] = {}
+        self._model: tuple[Any, ...] = ()
+
+    def model(self, shape: str, **how: Any) -> Any:
+        """Random weights; the last one made is kept."""
+        from h2o_chat.lab.bench.gpu_bench import random_model
+
+        wanted = (shape, tuple(sorted(how.items())))
+        if not self._model or self._model[0] != wanted:
+            self._model = ()
+            self.free()
+            self._model = (wanted, random_model("tiny" if self.small else shape, self.device, **how))
+        return self._model[1]
+
+    def free(self) -> None:
+        """Gives memory back to the device."""
+        import gc
+
+        import torch
+
+        gc.collect()
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+
+    # -- stages: each returns what to print, and keeps figures in `found` -------------------------------
+
+    def about(self) -> str:
+        """The card, and what is installed."""
+        import torch
+        import transformers
+        import triton
+
+        from h2o_chat.lab.bench.gpu_bench import COPY_BYTES, copy_bandwidth
+
+        name = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
+        self.bandwidth = copy_bandwidth(self.device, 1 << 24 if self.small else COPY_BYTES)
+        versions = (
+            f"torch {torch.__version__}, triton {triton.__version__}, transformers {transformers.__version__}"
+        )
+        self.found["bandwidth"] = self.bandwidth
+        return f"{name}, {versions}; a copy moves {self.bandwidth / 1e9:,.0f} GB/s"
+
+    def exact(self) -> str:
+        """The graph step beside transformers' step: pocket and random shapes, in fp32 and bf16."""
+        from h2o_chat.base.config import Settings
+        from h2o_chat.lab.bench.gpu_bench import kept_overlap
+
+        lines = []
+        budget, tokens = (24, 6) if self.small else (128, 160)
+        for dtype in () if self.small else ("float32", "bfloat16"):
+            from h2o_chat.graph.loading import open_model
+
+            settings = Settings(model=str(ROOT / "assets/pocket"), dtype=dtype, device="cuda", engine="graph")
+            loaded: Any = open_model(settings, lambda *_: None)
+            lines.append((f"pocket {dtype}", *kept_overlap(loaded, 64, 300)))
+        for shape, dtype in (
+            ("135m", "float32"),
+            ("1.5b", "float32"),
+            ("135m", "bfloat16"),
+            ("1.5b", "bfloat16"),
+            ("7b", "bfloat16"),
+        ):
+            if not self.small or (shape, dtype) == ("135m", "float32"):
+                loaded = self.model(shape, dtype=dtype, peaked=1.5)
+                lines.append((f"{shape} {dtype}", *kept_overlap(loaded, budget, tokens)))
+        self.found["exact"] = lines
+        bad = [name for name, kept, same, _ in lines if kept < 0.99 or ("32" in name and same < 1)]
+        said = "; ".join(f"{n}: kept {k:.4f}, tokens {s:.4f}, logits {w:.1e}" for n, k, s, w in lines)
+        if bad:
+            raise AssertionError(f"{said} -- short: {', '.join(bad)}")
+        return said
+
+    def tests(self) -> str:
+        """The tests marked `gpu`: how many passed, and the end of what pytest said where some did not."""
+        if missing := [name for name in ("pytest", "hypothesis") if find_spec(name) is None]:
+            return f"left out: {' and '.join(missing)} not installed"
+        marked = "gpu" if self.device == "cuda" else "not gpu"
+        chosen = TESTS[:1] if self.small else TESTS
+        command = [sys.executable, "-m", "pytest", *chosen, "-m", f"{marked} and not sweep", "-q", "-r", "fE"]
+        if find_spec("xdist"):
+            command += ["-n", str(min(PROCESSES, os.cpu_count() or 1))]
+        if self.small:
+            command += ["-k", "test_the_oracle_itself"]
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TESTS_S
+        )
+        counts = dict.fromkeys(("passed", "failed", "skipped", "error"), 0)
+        counts |= {
+            word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout[-500:])
+        }
+        self.found["tests"] = counts
+        if done.returncode or not counts["passed"]:
+            raise AssertionError(f"{counts}\n{done.stdout[-4000:]}")
+        return str(counts)
+
+    def products(self) -> str:
+        """Bandwidth of each product alone, for some sizes of blocks."""
+        from h2o_chat.graph.launches import Blocks
+        from h2o_chat.lab.bench.gpu_bench import product_speed
+
+        if self.small:
+            return "left out: an interpreter has no speed"
+        plain = [Blocks(n, k, w) for n, k, w in ((4, 1024, 4), (2, 2048, 4))]
+        int4 = [
+            Blocks(n, k, w)
+            for n, k, w in (
+                (4, 1024, 1),
+                (2, 1024, 1),
+                (8, 1024, 1),
+                (4, 2048, 2),
+                (4, 4096, 4),
+                (2, 4096, 4),
+            )
+        ]
+        lines = []
+        for in_4_bits, choices in ((False, plain), (True, int4)):
+            for blocks in choices:
+                rows = product_speed(self.device, self.shape, in_4_bits, blocks)
+                self.found.setdefault("products", []).append([in_4_bits, asdict(blocks), rows])
+                speeds = " ".join(f"{row['product']} {row['gb_s']:,.0f}" for row in rows)
+                lines.append(f"\n  {'int4' if in_4_bits else 'bf16'} {blocks}: {speeds} GB/s")
+        return "".join(lines)
+
+    def decode(self) -> str:
+        """One row at 512 slots, in bf16, at 512 and at many tokens seen."""
+        return self._decode(
+            [
+                ({}, {"seen": 512}),
+                ({}, {"seen": 512, "policy": "window"}),
+                ({}, {"seen": 100_000, "chunk": 512}),
+            ],
+            "decode",
+        )
+
+    def four_bits(self) -> str:
+        """One row in 4 bits."""
+        return self._decode([({"int4": True}, {"seen": 512})], "four bits")
+
+    def small_shapes(self) -> str:
+        """One row of the 1.5B and the 135M shape."""
+        return "; ".join(
+            self._decode([({}, {"seen": 512}), ({"int4": True}, {"seen": 512})], f"decode {shape}", shape)
+            for shape in ("1.5b", "135m")
+        )
+
+    def rows(self) -> str:
+        """1 to 32 rows, bf16."""
+        return self._decode([({}, {"seen": 512, "rows": rows}) for rows in (1, 4, 16, 32)], "rows")
+
+    def _decode(self, wanted: list[tuple[dict[str, Any], dict[str, Any]]], name: str, shape: str = "") -> str:
+        from h2o_chat.lab.bench.gpu_bench import decode
+
+        lines, budget = [], 24 if self.small else 512
+        for how, what in wanted:
+            if self.small:
+                what = what | {"seen": 40, "rows": min(2, what.get("rows", 1))}
+                what.pop("chunk", None)
+            row = decode(self.model(shape or self.shape, **how), self.bandwidth, budget=budget, **what)
+            self.found.setdefault(name, []).append(asdict(row))
+            lines.append(
+                f"\n  {row.shape} {row.who}, {row.rows} rows, {row.seen_tokens} seen: {row.token_ms:.2f} ms"
+                f" ({row.spread_ms[0]:.2f} to {row.spread_ms[1]:.2f}), {row.tokens_per_s:,.0f} tokens/s,"
+                f" {row.floor_share:.0%} of the floor; on the device {row.device_ms:.2f} ms"
+            )
+            self.free()
+        return "".join(lines)
+
+    def stock(self) -> str:
+        """Stock transformers, its full cache, on the same weights."""
+        from h2o_chat.lab.bench.gpu_bench import stock
+
+        lines = []
+        for seen in (40,) if self.small else (512, 4096, 32_000):
+            row = stock(self.model(self.shape), seen, steps=4 if self.small else 24)
+            self.found.setdefault("stock", []).append(asdict(row))
+            lines.append(f"{row.seen_tokens} seen: {row.token_ms:.2f} ms, {row.tokens_per_s:,.0f} tokens/s")
+            self.free()
+        return "; ".join(lines)
+
+    def process(self) -> str:
+        """The 1.5B shape, from a folder, through the engine process of the screen."""
+        import tempfile
+
+        from h2o_chat.base.config import Sampling, Settings
+        from h2o_chat.events.events import Turn
+        from h2o_chat.remote.engine_apart import engine_apart
+
+        if self.small:
+            return "left out: its weights would be written to disk"
+        lines = []
+        with tempfile.TemporaryDirectory() as name:
+            loaded = self.model("1.5b")
+            loaded.model.save_pretrained(name)
+            loaded.tokenizer.save_pretrained(name)
+            for quantize in ("none", "int4"):
+                engine = engine_apart(Settings(model=name, device="cuda", quantize=quantize), lambda *_: None)
+                try:
+                    for sampling in (
+                        Sampling(max_tokens=400, ignore_eos=True),
+                        Sampling(0.7, 0.9, min_p=0.05, max_tokens=400, ignore_eos=True),
+                    ):
+                        events = list(engine.generate(list(range(100, 200)), sampling))
+                        turn = next(event for event in events if isinstance(event, Turn))
+                        how = f"{engine.session.engine} {quantize} at temperature {sampling.temperature}"
+                        lines.append(f"{how}: {turn.tok_s:,.0f} tokens/s")
+                finally:
+                    engine.close()
+        self.found["process"] = lines
+        return "; ".join(lines)
+
+    def paper(self) -> str:
+        """2,048 tokens read and 2,048 written by as many rows as 24 GiB hold, at a fifth of the tokens."""
+        from h2o_chat.lab.bench.gpu_bench import paper
+
+        kv_bytes, tokens = (1 << 17, 32) if self.small else (24 << 30, 2048)
+        found = paper(self.model(self.shape), self.bandwidth, kv_bytes, tokens, 0.2)
+        self.found["paper"] = found
+        return ", ".join(f"{name} {number:,.1f}" for name, number in found.items())
+
+    def prompt(self) -> str:
+        """Seconds to the first token of 8,192 tokens."""
+        from h2o_chat.lab.bench.gpu_bench import first_token
+
+        found = first_token(self.model(self.shape), 64 if self.small else 8192, 24 if self.small else 512)
+        self.found["prompt"] = found
+        return ", ".join(f"{name} {seconds * 1e3:,.0f} ms" for name, seconds in found.items())
+
+
+STAGES: dict[str, Callable[[Check], str]] = {
+    "about": Check.about,
+    "exact": Check.exact,
+    "tests": Check.tests,
+    "products": Check.products,
+    "decode": Check.decode,
+    "four_bits": Check.four_bits,
+    "small_shapes": Check.small_shapes,
+    "rows": Check.rows,
+    "stock": Check.stock,
+    "prompt": Check.prompt,
+    "process": Check.process,
+    "paper": Check.paper,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--stages", default=",".join(STAGES), help=f"some of {', '.join(STAGES)}")
+    parser.add_argument("--shape", default="7b")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures, written after each stage")
+    asked = parser.parse_args(arguments)
+    if asked.device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+    import torch
+
+    if asked.device == "cuda" and not torch.cuda.is_available():
+        print("There is no CUDA device here. To try this script on the CPU: --device cpu", file=sys.stderr)
+        return 2
+    chosen = asked.stages.split(",")
+    if unknown := set(chosen) - set(STAGES):
+        print(f"No such stage: {', '.join(sorted(unknown))}. There are {', '.join(STAGES)}.", file=sys.stderr)
+        return 2
+    check, failed = Check(asked.device, asked.shape), []
+    for name in ["about", *(one for one in chosen if one != "about")]:
+        began = time.monotonic()
+        try:
+            said = STAGES[name](check)
+        except Exception as error:
+            failed.append(name)
+            said = f"FAILED: {type(error).__name__}: {error}\n{traceback.format_exc()[-3000:]}"
+        print(f"{name} ({time.monotonic() - began:.0f} s): {said}", flush=True)
+        if asked.json:
+            asked.json.write_text(json.dumps(check.found | {"failed": failed}))
+    print("failed: " + ", ".join(failed) if failed else "all stages passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,389 @@
+"""Many clients at a server at once: every answer is what the same conversation alone gives, token for token.
+
+    tools/stress/serve_storm.py [--minutes 10] [--clients 32] [--model FOLDER] [--budget 512] [--rows 16]
+    tools/stress/serve_storm.py --hostile [NAME ...] [--seconds 60]
+
+Starts a server. Three of the clients are ill-behaved: one does not read, one goes away in the middle, one
+sends nonsense. The others hold conversations, greedy and drawn. At the end, in the middle of answers, the
+server gets a SIGTERM; another one goes on from what it has saved, with the last conversation of each client.
+Then all conversations are held once more, in an engine of their own, and compared. Prints what was asked, the
+longest request, the memory as computed and as it was.
+
+Memory: what the server's process has taken since it listens (anonymous pages and swap of smaps_rollup;
+weights are mapped, and not among them), once a second, beside what /metrics says: never more than 5% above
+`computed_bytes`, and once all snapshots are in use never more than 5% below the sum of rows and snapshots
+(`computed_bytes` without what is kept free for prompts and ranking, which comes and goes). A short storm does
+not use all snapshots: give it fewer with --snapshots.
+
+With --hostile nothing of this: beside each of the attacks of `hostile.py` in turn, or those that are named,
+the longest gap and the longest wait of a good key, and the server's highest memory.
+
+Ends with exit code 1 if a token differs or is missing, a connection ended without an answer, a turn read
+again what was read before, a request took longer than the server promises, the server answered 500, its
+memory was not as computed, or something was not saved or not gone on with.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import hostile
+from served import GRACE_S, Server
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.progress import progress_bar
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Turn
+from h2o_chat.native.loading import open_model
+
+TIMEOUT_S = 120
+"""Longest request that the server promises."""
+APART = 0.05
+"""Memory may differ from what was computed by this share of it."""
+NOT_READ_S = 100
+"""A client does not read for so long: less than the server promises, more than it needs to cut it off."""
+TURNS = 12
+"""Turns of a conversation at most; then another begins."""
+LINES = (
+    "My name is {name} and my cat is called Tom.",
+    "I like long walks in the rain, and tea.",
+    "Tell me a story about a dog.",
+    "What is my name?",
+    "My number is {number}. Remember it.",
+    "What is my number?",
+    "Do you like music?",
+)
+
+
+@dataclass
+class Said:
+    """One turn."""
+
+    text: str
+    sampling: dict[str, Any]
+    answer: str
+    new_tokens: int
+    cached_tokens: int
+
+
+@dataclass
+class Storm:
+    """Everything that happened."""
+
+    port: int
+    over: threading.Event = field(default_factory=threading.Event)
+    conversations: list[list[Said]] = field(default_factory=list)
+    newest: dict[int, list[Said]] = field(default_factory=dict)
+    """Newest conversation of each client."""
+    longest_s: float = 0.0
+    statuses: dict[int, int] = field(default_factory=dict)
+    ill: Counter[str] = field(default_factory=Counter)
+    """Counts of what the ill-behaved have done."""
+    wrong: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def lost(self, error: Exception, began: float) -> None:
+        """A request has no answer; that is right only where the server has been told to end."""
+        if not self.over.is_set() or not isinstance(error, ConnectionRefusedError):
+            self.wrong.append(f"after {time.monotonic() - began:.1f} s: {type(error).__name__}: {error}")
+
+    def note(self, status: int, began: float) -> None:
+        """A request was answered to its end."""
+        with self.lock:
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+            if status == 500:
+                self.wrong.append("the server answered 500")
+
+
+def ask(storm: Storm, said: list[Said], text: str, sampling: dict[str, Any]) -> Said | None:
+    """The next turn of a conversation; None where the server has none for it just now."""
+    messages = [
+        {"role": role, "content": content}
+        for turn in said
+        for role, content in (("user", turn.text), ("assistant", turn.answer))
+    ]
+    messages.append({"role": "user", "content": text})
+    body, began = json.dumps({"messages": messages, "stream": True, **sampling}), time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", storm.port, timeout=TIMEOUT_S + 60)
+    try:
+        connection.request("POST", "/v1/chat/completions", body)
+        response = connection.getresponse()
+        answer, last, done = "", {}, False
+        for line in response:
+            if line.startswith(b"data: {"):
+                last = json.loads(line.removeprefix(b"data: "))
+                answer += "".join(one["delta"].get("content", "") for one in last.get("choices", []))
+            done = done or line.startswith(b"data: [DONE]")
+        storm.note(response.status, began)
+    except (OSError, http.client.HTTPException) as error:
+        storm.lost(error, began)
+        return None
+    finally:
+        connection.close()
+    if not done:
+        if response.status == 200:
+            storm.wrong.append(f"a stream has ended with {last}")
+        return None
+    timings = last["timings"]
+    return Said(text, sampling, answer, timings["predicted_n"], timings["cache_n"])
+
+
+def talk(storm: Storm, seed: int) -> None:
+    """One conversation after the other."""
+    rng = random.Random(seed)
+    while not storm.over.is_set():
+        said: list[Said] = []
+        with storm.lock:
+            storm.conversations.append(said)
+            storm.newest[seed] = said
+        drawn = rng.random() < 0.5
+        for number in range(rng.randint(1, TURNS)):
+            line = LINES[(number + seed) % len(LINES)].format(name=f"Ada{seed}", number=rng.randrange(10**6))
+            sampling: dict[str, Any] = {"max_tokens": rng.randint(1, 90), "seed": rng.randrange(2**32)}
+            sampling |= {"temperature": 0.8, "top_p": 0.95} if drawn else {}
+            turn = ask(storm, said, line, sampling)
+            if turn is None:
+                break
+            said.append(turn)
+            if storm.over.is_set():
+                return
+            time.sleep(rng.random() / 10)
+
+
+def endless(storm: Storm) -> socket.socket:
+    """A request that never ends by itself."""
+    body = json.dumps(
+        {
+            "messages": [{"role": "user", "content": "Hello"}],
+            "stream": True,
+            "ignore_eos": True,
+            "max_tokens": 10**9,
+        }
+    ).encode()
+    one = socket.create_connection(("127.0.0.1", storm.port), timeout=TIMEOUT_S + 60)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    one.sendall(head % len(body) + body)
+    return one
+
+
+def not_read(storm: Storm) -> None:
+    """The server ends it."""
+    while not storm.over.is_set():
+        try:
+            one = endless(storm)
+            storm.ill["streams were not read"] += 1
+            storm.over.wait(NOT_READ_S)
+            one.close()
+        except OSError:
+            time.sleep(0.1)
+
+
+def go_away(storm: Storm) -> None:
+    """In the middle, before the first word, and before the body is whole."""
+    rng = random.Random(1)
+    while not storm.over.is_set():
+        try:
+            one = endless(storm)
+            storm.ill["clients went away"] += 1
+            one.settimeout(10)
+            if rng.random() < 0.7:
+                one.recv(rng.randrange(1, 20_000))
+            time.sleep(rng.random() / 10)
+            one.close()
+        except OSError:
+            time.sleep(0.1)
+
+
+def nonsense(storm: Storm) -> None:
+    """Bytes of any kind."""
+    rng = random.Random(2)
+    while not storm.over.is_set():
+        began = time.monotonic()
+        connection = http.client.HTTPConnection("127.0.0.1", storm.port, timeout=60)
+        try:
+            body = rng.choice(
+                [rng.randbytes(200), b"{", b'{"messages": 5}', b"[" * 9999, b'{"seed": ' + b"9" * 5000]
+            )
+            connection.request(rng.choice(["POST", "GET", "PUT"]), "/v1/chat/completions", body)
+            response = connection.getresponse()
+            response.read()
+            storm.note(response.status, began)
+            storm.ill["requests were nonsense"] += 1
+        except ConnectionError:  # the server need not read all of it
+            storm.ill["of these had no answer"] += 1
+        except (OSError, http.client.HTTPException) as error:
+            storm.lost(error, began)
+        finally:
+            connection.close()
+        time.sleep(0.02)
+
+
+def compare(storm: Storm, settings: Settings) -> int:
+    """Holds all conversations once more, alone; how many tokens they have."""
+    engine, tokens = Engine(open_model(settings, lambda *_: None), settings), 0
+    with progress_bar() as progress:
+        for number, said in enumerate(storm.conversations):
+            progress("compared", number / len(storm.conversations))
+            chat = Chat(engine, settings)
+            chat.clear()
+            for place, turn in enumerate(said):
+                if place and not turn.cached_tokens:
+                    storm.wrong.append(f"conversation {number}, turn {place + 1}: all of it was read again")
+                chat.reseed(turn.sampling["seed"])
+                how = {key: value for key, value in turn.sampling.items() if key != "seed"}
+                (end,) = (e for e in chat.send(turn.text, Sampling(**how)) if isinstance(e, Turn))
+                tokens += end.new_tokens
+                if (end.text, end.new_tokens) != (turn.answer, turn.new_tokens):
+                    storm.wrong.append(
+                        f"conversation {number}, turn {place + 1}: {turn.new_tokens} tokens {turn.answer!r}"
+                        f" instead of {end.new_tokens} {end.text!r}"
+                    )
+                    break
+    return tokens
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--model", default="pocket")
+    parser.add_argument("--budget", type=int, default=512)
+    parser.add_argument("--rows", type=int, default=16)
+    parser.add_argument("--snapshots", type=int, help="8 for each client, if not given.")
+    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--hostile", nargs="*", metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=60, help="Of each attack.")
+    asked = parser.parse_args()
+    flags = ["-b", str(asked.budget), "--threads", str(asked.threads), "--rows", str(asked.rows)]
+    flags += ["--snapshots", str(asked.snapshots or 8 * asked.clients)]
+    flags += ["--timeout", str(TIMEOUT_S), "--grace", str(GRACE_S)]
+    flags += ["-m", asked.model]
+    if asked.hostile is not None:
+        wrong = hostile.raged(asked.seconds, flags, asked.hostile)
+        print(*(f"wrong: {what}" for what in wrong), sep="\n")
+        return 1 if wrong else 0
+    with tempfile.TemporaryDirectory() as folder:
+        storm = raged(Server(flags, Path(folder) / "data"), asked.minutes, asked.clients)
+        goes_on(storm, Server(flags, Path(folder) / "data"))
+    settings = Settings(asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0)
+    tokens = compare(storm, settings)
+    turns = sum(map(len, storm.conversations))
+    print(f"{len(storm.conversations):,} conversations, {turns:,} turns, {tokens:,} tokens compared")
+    print(f"answered, by status: {storm.statuses}; the longest took {storm.longest_s:.1f} s of {TIMEOUT_S} s")
+    if storm.longest_s > TIMEOUT_S + 5:
+        storm.wrong.append("a request took longer than promised")
+    for what in storm.wrong[:20]:
+        print(f"wrong: {what}")
+    return 1 if storm.wrong else 0
+
+
+def raged(server: Server, minutes: float, clients: int) -> Storm:
+    """All clients at once, and then a SIGTERM."""
+    storm, memory = Storm(server.port), Memory(server)
+    work: list[Callable[[], None]] = [partial(one, storm) for one in (not_read, go_away, nonsense)]
+    work += [partial(talk, storm, seed) for seed in range(clients - len(work))]
+    threads = [threading.Thread(target=one) for one in work]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 60 * minutes
+    while time.monotonic() < end:
+        time.sleep(1)
+        memory.look()
+    storm.wrong += memory.told()
+    storm.ill["streams were cut, for they were not read"] = server.metric("slow_streams_total")
+    storm.ill["answers were stopped, for their clients had gone"] = server.metric(
+        'answers_total{finish="stopped"}'
+    )
+    storm.over.set()
+    if code := server.end():
+        storm.wrong.append(f"the server has ended with {code}")
+    for thread in threads:
+        thread.join()
+    print("; ".join(f"{count:,} {what}" for what, count in storm.ill.items()))
+    if "Traceback" in server.said():
+        storm.wrong.append(server.said())
+    return storm
+
+
+class Memory:
+    """Memory of the server, as it is and as it was computed.
+
+    Args:
+        server: nobody has asked it anything yet.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._before = server, server.anonymous_bytes()
+        self._most = server.metric("snapshots_limit")
+        self._rows_bytes = server.metric("rows") * server.metric("row_bytes")
+        self._snapshot_bytes = server.metric("snapshot_bytes")
+        self._above: list[float] = []
+        """Memory taken, as a share of what was computed, at each look."""
+        self._below: list[float] = []
+        """Memory taken, as a share of the rows and snapshots, once all of them were in use."""
+        self._last = 0, 0
+
+    def look(self) -> None:
+        """Now."""
+        computed, snapshots = self._server.metric("computed_bytes"), self._server.metric("snapshots")
+        taken = self._server.anonymous_bytes() - self._before
+        self._last = computed, taken
+        self._above.append(taken / computed)
+        if snapshots == self._most:
+            self._below.append(taken / (self._rows_bytes + snapshots * self._snapshot_bytes))
+
+    def told(self) -> list[str]:
+        """Prints what was seen; returns what is wrong."""
+        computed, taken = self._last
+        held = self._rows_bytes + self._most * self._snapshot_bytes
+        print(
+            f"memory at the end: taken {taken / 1e6:,.1f} MB, computed {computed / 1e6:,.1f} MB; at most"
+            f" {max(self._above):.1%} of what was computed, in {len(self._above):,} looks"
+        )
+        if not self._below:
+            return [f"not all {self._most:,} snapshots were in use: let it last longer, or have fewer"]
+        print(
+            f"with all {self._most:,} snapshots in use at least {min(self._below):.1%} of the rows and"
+            f" snapshots, {held / 1e6:,.1f} MB, in {len(self._below):,} looks"
+        )
+        apart = max(self._above) > 1 + APART or min(self._below) < 1 - APART
+        return ["the memory is not as computed"] if apart else []
+
+
+def goes_on(storm: Storm, server: Server) -> None:
+    """One turn more of what was talked about at the end, at another server."""
+    storm.port, went = server.port, 0
+    held = [said for said in storm.newest.values() if said]
+    for said in held:
+        turn = ask(storm, said, "What is my name?", {"max_tokens": 20, "seed": 3})
+        if turn is None or not turn.cached_tokens:
+            storm.wrong.append("after the restart a conversation was not gone on with")
+            continue
+        said.append(turn)
+        went += 1
+    print(f"after the restart {went} of {len(held)} conversations went on")
+    if not held:
+        storm.wrong.append("no conversation was held")
+    server.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

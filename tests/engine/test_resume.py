@@ -29,7 +29,7 @@ from sweep import sweep
 
 from h2o_chat.base.config import EngineName, Sampling
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.conversation.feeding import turn_tokens
+from h2o_chat.chat.conversation.exchange import turn_tokens
 from h2o_chat.chat.conversation.going_back import edit, regenerate
 from h2o_chat.chat.conversation.loops import tokenized
 from h2o_chat.chat.conversation.message import fed_text

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from h2o_chat.base.config import Sampling, Settings  # noqa: E402
 from h2o_chat.chat.conversation.chat import Chat  # noqa: E402
-from h2o_chat.chat.conversation.feeding import turn_tokens  # noqa: E402
+from h2o_chat.chat.conversation.exchange import turn_tokens  # noqa: E402
 from h2o_chat.chat.conversation.message import Message  # noqa: E402
 from h2o_chat.chat.recall.recall import Recall  # noqa: E402
 from h2o_chat.chat.templates.chat_template import literal  # noqa: E402

@@ -61,20 +61,17 @@ def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
         )
 
 
-def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> Iterator[Note]:
-    """A note where part of the system prompt that was just read cannot be protected: which budget would do.
-
-    Args:
-        protected: slots of the fullest cache that are.
-        fits: the smallest budget that would protect all of the system prompt; None: no budget.
-    """
-    if prompt.system > protected:
-        yield Note(
-            "small-budget",
-            f"The system prompt has {prompt.system:,} tokens. The first {protected:,} are protected, the"
-            " others can be forgotten.",
-            f"A budget of {fits:,} would protect it all." if fits else "",
-        )
+def too_small(engine: "Engine", prompt: Prompt) -> Iterator[Note]:
+    """A note where part of the system prompt that was just read cannot be protected."""
+    if engine.session.budget is None or prompt.system <= (protected := engine.protection()[0]):
+        return
+    fits = engine.budget_for(prompt.system)
+    yield Note(
+        "small-budget",
+        f"The system prompt has {prompt.system:,} tokens. The first {protected:,} are protected, the"
+        " others can be forgotten.",
+        f"A budget of {fits:,} would protect it all." if fits and fits <= engine.session.window else "",
+    )
 
 
 def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: "Engine") -> Note:

@@ -8,8 +8,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat.conversation import advice, loops
-from h2o_chat.chat.conversation.exchange import Exchange
-from h2o_chat.chat.conversation.feeding import longer_than_budget, pin_before, too_small, turn_tokens
+from h2o_chat.chat.conversation.exchange import Exchange, pin_before, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
 from h2o_chat.chat.conversation.message import Message, from_stored, give_texts, not_too_long, to_event
@@ -98,7 +97,7 @@ class Chat:
         try:
             yield to_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
-            yield from longer_than_budget(self.engine, ids)
+            yield from advice.longer_than(len(self.engine.pending) + len(ids), self.session)
             for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel), others):
                 match event:
                     case Prompt():
@@ -108,7 +107,7 @@ class Chat:
                         yield event
                         if pin:
                             yield self.mark_pinned(exchange.user, True, len(place))
-                        yield from too_small(self.engine, event)
+                        yield from advice.too_small(self.engine, event)
                         continue
                     case Token():
                         exchange.token(event)

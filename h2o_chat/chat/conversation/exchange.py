@@ -13,6 +13,13 @@ from h2o_chat.events.events import Prompt, Token, Turn
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.row import Row
+from typing import TYPE_CHECKING
+
+from h2o_chat.base.errors import BudgetError
+from h2o_chat.chat.templates.chat_template import Template
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
 
 
 class Exchange:
@@ -110,3 +117,43 @@ class Exchange:
         self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last)
         if turn.finish not in ("error", "interrupted"):  # the engine of an interrupted answer is gone
             self._keeper.save(engine, self.answer.id)
+
+
+def turn_tokens(
+    engine: "Engine", template: Template, system: str | None, text: str, marked: bool
+) -> tuple[list[int], int]:
+    """The tokens of a turn, and how many of them are the protected system prompt.
+
+    Args:
+        marked: the last answer ended in the marker that the next turn begins with: it was fed already.
+    """
+    pending = engine.pending
+    if not engine.seen and not pending:
+        fed = template.first(system, text)
+        system_tokens = fed.head if system else 0
+        engine.protect(system_tokens)
+        return fed.ids, system_tokens
+    fed = template.later(text, marked)
+    if pending and pending[-1] in engine.eos and pending[-1] in fed.ids[: fed.head]:
+        # The model has closed its answer itself: the template's own closing would say so twice.
+        return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0
+    return fed.ids, 0
+
+
+def pin_before(engine: "Engine", place: range, recalled: Sequence[Recalled]) -> None:
+    """Protects a message that is about to be read.
+
+    Args:
+        place: positions of its tokens.
+        recalled: what is read once more with it, which is among them.
+
+    Raises:
+        BudgetError: so many tokens cannot be protected.
+    """
+    try:
+        engine.pin(place)
+    except BudgetError as error:
+        if not recalled:
+            raise
+        what = f"The {len(place):,} tokens of your message include what is recalled with it."
+        raise BudgetError(error.message, f"{error.hint} {what}") from error

@@ -57,7 +57,7 @@ FILE_LIMIT_BYTES = 2**20
 
 SCREEN_TOKENS = 8192
 """The longest answer of a chat where nobody says otherwise: a greedy one may repeat itself without an end.
-One that begins to say the same over and over is ended sooner (`chat/repeating.py`)."""
+One that begins to say the same over and over is ended sooner (`chat/conversation/loops.py`)."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,191 @@
+"""The Triton kernels of ranking: how keys stand among one another, and what the output owes to each slot.
+
+The same numbers as `settle.compare_keys` and `policies.output_change_of_heads`, read from memory once or twice
+instead of some thirty times. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, D head
+size. Under TRITON_INTERPRET=1 all of it runs on a CPU.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.settle import Kernels, compare_keys
+from h2o_chat.graph import prompts
+from h2o_chat.policies.policies import Slots, output_change_of_heads
+
+BLOCK = 64
+"""Slots that one program of `nearest` looks at together."""
+
+
+@triton.jit
+def unit_keys(
+    keys,  # [L, R * H, S, D], layers `layer_step` numbers apart
+    index,  # [L, R * H, S] int32: rotation indices
+    positions,  # [L, R * H, S] int32
+    frequencies,  # [D / 2] radians per index
+    unit,  # [L, R * H, S, D], written
+    layer_step,
+    heads,  # R * H
+    slots,
+    SIZE: tl.constexpr,
+    HALF_P: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROPE: tl.constexpr,
+):
+    """Keys before RoPE, of length 1; zeros where a slot is empty."""
+    head = tl.program_id(0).to(tl.int64)
+    s, d = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, HALF_P)
+    half: tl.constexpr = SIZE // 2
+    at = head * slots + s
+    held = tl.load(positions + at, mask=s < slots, other=-1) >= 0
+    mask = held[:, None] & (d < half)[None, :]
+    lies = head // heads * layer_step + ((head % heads) * slots + s)[:, None] * SIZE + d[None, :]
+    first = tl.load(keys + lies, mask=mask, other=0.0).to(tl.float32)
+    second = tl.load(keys + lies + half, mask=mask, other=0.0).to(tl.float32)
+    if ROPE:
+        turned = tl.load(index + at, mask=s < slots, other=0).to(tl.float32)
+        angle = turned[:, None] * tl.load(frequencies + d, mask=d < half, other=0.0)[None, :]
+        cos, sin = tl.cos(angle), tl.sin(angle)
+        first, second = first * cos + second * sin, second * cos - first * sin
+    length = tl.sqrt(tl.sum(first * first + second * second, 1))
+    by = (1 / tl.maximum(length, 1e-12))[:, None]
+    into = unit + at[:, None] * SIZE + d[None, :]
+    mask = (s < slots)[:, None] & (d < half)[None, :]
+    tl.store(into, first * by, mask=mask)
+    tl.store(into + half, second * by, mask=mask)
+
+
+@triton.jit
+def stands_out(
+    unit,  # [heads, S, D] of `unit_keys`
+    mean,  # [heads, D] fp32: their mean, of length 1
+    distinctness,  # [heads, S] fp32, written
+    novelty,  # [heads, S] fp32, written with PAIRS
+    slots,
+    SIZE: tl.constexpr,
+    SIZE_P: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PAIRS: tl.constexpr,
+):
+    """Minus the cosine to the mean of a head's keys, and to the nearest other one, or 0 if that is negative."""
+    head = tl.program_id(0).to(tl.int64)
+    s, d = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, SIZE_P)
+    mask = (s < slots)[:, None] & (d < SIZE)[None, :]
+    mine = tl.load(unit + (head * slots + s)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
+    to = tl.load(mean + head * SIZE + d, mask=d < SIZE, other=0.0)
+    tl.store(distinctness + head * slots + s, -tl.sum(mine.to(tl.float32) * to[None, :], 1), mask=s < slots)
+    if PAIRS:
+        nearest = tl.zeros([BLOCK], tl.float32)
+        for first in range(0, slots, BLOCK):
+            t = first + tl.arange(0, BLOCK)
+            mask = (t < slots)[:, None] & (d < SIZE)[None, :]
+            other = tl.load(unit + (head * slots + t)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
+            near = tl.dot(mine, tl.trans(other), input_precision="ieee")
+            near = tl.where(s[:, None] == t[None, :], 0.0, near)
+            nearest = tl.maximum(nearest, tl.max(near, 1))
+        tl.store(novelty + head * slots + s, -nearest, mask=s < slots)
+
+
+@triton.jit
+def output_change(
+    values,  # [L, R * H, S, D], layers `layer_step` numbers apart
+    score,  # [L, R * H, S, G] fp32
+    fourth,  # [L, R * H, S, G] fp32, written
+    layer_step,
+    heads,  # R * H
+    slots,
+    GROUPS: tl.constexpr,
+    SIZE: tl.constexpr,
+    SIZE_P: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Fourth power of how far a query head's output moves without a slot."""
+    head, g = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    d = tl.arange(0, SIZE_P)
+    lies = values + head // heads * layer_step + (head % heads) * slots * SIZE
+    total = 0.0
+    output = tl.zeros([SIZE_P], tl.float32)
+    for first in range(0, slots, BLOCK):
+        s = first + tl.arange(0, BLOCK)
+        given = tl.load(score + (head * slots + s) * GROUPS + g, mask=s < slots, other=0.0)
+        mask = (s < slots)[:, None] & (d < SIZE)[None, :]
+        value = tl.load(lies + s[:, None] * SIZE + d[None, :], mask=mask, other=0.0).to(tl.float32)
+        total += tl.sum(given)
+        output += tl.sum(given[:, None] * value, 0)
+    total = tl.maximum(total, 1.17549435e-38)
+    output = output / total
+    length = tl.sum(output * output)
+    for first in range(0, slots, BLOCK):
+        s = first + tl.arange(0, BLOCK)
+        at = (head * slots + s) * GROUPS + g
+        share = tl.load(score + at, mask=s < slots, other=0.0) / total
+        mask = (s < slots)[:, None] & (d < SIZE)[None, :]
+        value = tl.load(lies + s[:, None] * SIZE + d[None, :], mask=mask, other=0.0).to(tl.float32)
+        squares = tl.sum(value * value, 1) + length - 2 * tl.sum(value * output[None, :], 1)
+        change = share / tl.maximum(1 - share, 1.1920929e-07) * tl.sqrt(tl.maximum(squares, 0.0))
+        tl.store(fourth + at, change * change * change * change, mask=s < slots)
+
+
+def compare(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
+    """`settle.compare_keys`. Keys of 16 bits are compared in 16: fp16, whose rounding is finer than theirs."""
+    rope = arena.rope
+    layers, rows, heads, slots, size = part.keys.shape
+    whole = rope is None or (not rope.interleaved and 2 * len(rope.inv_freq) == size)
+    if arena.plan.bits is not None or part.keys.dtype == torch.float64 or not whole:
+        return compare_keys(arena, part, index)
+    keys, positions = _by_layer(part.keys), part.positions.contiguous()
+    kind = torch.float32 if keys.dtype == torch.float32 else torch.float16
+    unit = torch.empty(layers * rows * heads, slots, size, dtype=kind, device=keys.device)
+    grid = len(unit), triton.cdiv(slots, BLOCK)
+    unit_keys[grid](
+        *(keys, index.to(torch.int32).contiguous(), positions),
+        *(positions if rope is None else rope.inv_freq.to(keys.device, torch.float32), unit),
+        *(keys.stride(0), rows * heads, slots),
+        SIZE=size,
+        HALF_P=triton.next_power_of_2(size // 2),
+        BLOCK=BLOCK,
+        ROPE=rope is not None,
+    )
+    mean = torch.nn.functional.normalize(unit.sum(1, dtype=torch.float32), dim=-1)
+    found = {
+        name: torch.empty(part.positions.shape, dtype=torch.float32, device=keys.device)
+        for name in ("distinctness", "novelty")
+    }
+    pairs = arena.plan.policy.pairs
+    stands_out[grid](
+        *(unit, mean, found["distinctness"], found["novelty"], slots),
+        SIZE=size,
+        SIZE_P=max(16, triton.next_power_of_2(size)),
+        BLOCK=BLOCK,
+        PAIRS=pairs,
+    )
+    return found if pairs else {"distinctness": found["distinctness"]}
+
+
+def change(slots: Slots) -> Tensor:
+    """`policies.output_change_of_heads`. [L, r, H, S]"""
+    values, score = slots.states["values"], slots.score.contiguous()
+    if not values.is_floating_point() or values.dtype == torch.float64:
+        return output_change_of_heads(slots)
+    values = _by_layer(values)
+    layers, rows, heads, count, groups = score.shape
+    fourth = torch.empty_like(score)
+    output_change[(layers * rows * heads, groups)](
+        *(values, score, fourth, values.stride(0), rows * heads, count),
+        GROUPS=groups,
+        SIZE=values.shape[4],
+        SIZE_P=triton.next_power_of_2(values.shape[4]),
+        BLOCK=BLOCK,
+    )
+    return fourth.sum(-1).sqrt().sqrt()
+
+
+def _by_layer(stored: Tensor) -> Tensor:
+    """[L, r, H, S, D], contiguous but for the step from layer to layer."""
+    return stored if stored[0].is_contiguous() else stored.contiguous()
+
+
+KERNELS = Kernels(compare, change, prompts.attend)
+"""Slots are given up by these on a GPU, and a prompt attends."""

@@ -33,10 +33,8 @@ def _normalised(first, second, weights, inside_d, d, HALF: tl.constexpr, epsilon
 
 
 @triton.jit
-def _slots(
-    keys, values, positions, base, s, end, slot, oldest, inside_d, d, SIZE: tl.constexpr
-):
-    """Slots `s` of a head before `end`, but for `slot`: which are seen, and both halves of keys and values."""
+def _slots(keys, values, positions, base, s, end, slot, oldest, inside_d, d, SIZE: tl.constexpr):
+    """Slots `s` of a head before `end`, but for `slot`: which are seen, halves of keys, halves of values."""
     inside = (s < end) & (s != slot)
     seen = tl.load(positions + base + s, mask=inside, other=-1) > oldest
     lies = (base + s)[:, None] * SIZE + d[None, :]
@@ -278,9 +276,7 @@ def receive(
 
 
 @triton.jit
-def _scores(
-    score, lately, head, s, end, g, GROUPS: tl.constexpr, SLOTS: tl.constexpr, OBSERVE: tl.constexpr
-):
+def _scores(score, lately, head, s, end, g, GROUPS: tl.constexpr, SLOTS: tl.constexpr, OBSERVE: tl.constexpr):
     """What slots `s` of a head before `end` have received: [S, G], and lately [S]."""
     held = (head * SLOTS + s).to(tl.int64)
     both = (s < end)[:, None] & (g < GROUPS)[None, :]
@@ -297,6 +293,7 @@ def column_sums(
     score,  # [R * H * G, N], written
     lately,  # [R * H * G, N], written
     tokens,
+    since,  # queries before this are forgotten
     scaling,
     log2_forget,
     log2_remember,
@@ -319,7 +316,7 @@ def column_sums(
     k = tl.load(keys + (k_base + j)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
     kept = tl.zeros([BLOCK_K], tl.float32)
     recent = tl.zeros([BLOCK_K], tl.float32)
-    for start in range(first // BLOCK_Q * BLOCK_Q, tokens, BLOCK_Q):
+    for start in range(tl.maximum(first, since) // BLOCK_Q * BLOCK_Q, tokens, BLOCK_Q):
         i = start + tl.arange(0, BLOCK_Q)
         mask = (i < tokens)[:, None] & (d < SIZE)[None, :]
         q = tl.load(queries + (q_base + i)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)

@@ -27,11 +27,22 @@ class Blocks:
     warps: int
 
 
+@dataclass(frozen=True)
+class Share:
+    """Sizes of one program of a product in 4 bits, which reads whole rows."""
+
+    each: int  # programs for each multiprocessor
+    rows: int  # at a time
+    groups: int  # of 32 columns that a thread has
+    ahead: int  # bytes on their way into the cache of the device; 0: none
+
+
 PLAIN = Blocks(rows=4, columns=1024, warps=4)
 GATED = Blocks(rows=2, columns=1024, warps=4)
-INT4 = Blocks(rows=2, columns=1024, warps=1)
 INTERPRETED = Blocks(rows=256, columns=1024, warps=1)
 """Triton's interpreter takes a millisecond for a program, whatever its size."""
+INT4 = Share(each=2, rows=4, groups=1, ahead=1 << 15)
+INT4_GATED = Share(each=2, rows=2, groups=1, ahead=1 << 15)
 
 
 def early(device: torch.device) -> dict[str, bool]:
@@ -51,6 +62,7 @@ def product(
     gated: bool = False,
     adds: bool = False,
     blocks: Blocks | None = None,
+    share: Share | None = None,
 ) -> None:
     """y [N] = matrix [N, K] @ x [K], with what `product_kernels.product` fuses into it.
 
@@ -66,14 +78,23 @@ def product(
     bias_given = bias if bias is not None else x  # not read where there is none
     switches = {"BIAS": bias is not None, "GATED": gated, "ADDS": adds, **early(x.device)}
     if isinstance(matrix, Int4):
-        chosen = blocks or INT4
-        kernels.product_int4[(triton.cdiv(rows, chosen.rows),)](
-            *(matrix.words, matrix.scales, *_in_bytes(x, norm, epsilon), bias_given, y, rows, columns),
+        chosen = share or (INT4_GATED if gated else INT4)
+        groups = triton.next_power_of_2(columns // 32)
+        warps = min(16, max(1, groups // 32 // chosen.groups)) if x.is_cuda else 1
+        programs = chosen.each * MULTIPROCESSORS if x.is_cuda else 1
+        at_once = chosen.rows if x.is_cuda else 32
+        mine = triton.cdiv(triton.cdiv(rows, programs), at_once) * at_once
+        kernels.product_int4[(triton.cdiv(rows, mine),)](
+            *(matrix.words, matrix.scales, x, norm if norm is not None else x, bias_given, y),
+            *(rows, columns, mine, epsilon),
             **switches,
+            NORM=norm is not None,
             ASM=x.is_cuda,
-            BLOCK_N=chosen.rows,
-            BLOCK_G=min(chosen.columns, triton.next_power_of_2(columns)) // 32,
-            num_warps=chosen.warps,
+            BLOCK_N=at_once,
+            GROUPS=groups,
+            THREADS=32 * warps,
+            AHEAD=chosen.ahead if x.is_cuda else 0,
+            num_warps=warps,
         )
         return
     chosen = blocks or (GATED if gated else PLAIN)
@@ -85,22 +106,6 @@ def product(
         BLOCK_K=min(chosen.columns, triton.next_power_of_2(columns)),
         num_warps=chosen.warps,
     )
-
-
-def _in_bytes(x: Tensor, norm: Tensor | None, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Activations [K] in 8 bits, as `product_kernels.in_bytes` writes them: words, scales, sums."""
-    columns = x.shape[-1]
-    words = torch.empty(columns // 4, dtype=torch.int32, device=x.device)
-    scales, sums = torch.empty(2, columns // 32, device=x.device)
-    at_once = 16 if x.is_cuda else triton.next_power_of_2(columns // 32)
-    kernels.in_bytes[(triton.cdiv(columns // 32, at_once),)](
-        *(x, norm if norm is not None else x, words, scales, sums, columns, epsilon),
-        NORM=norm is not None,
-        **early(x.device),
-        BLOCK=1024,
-        BLOCK_G=at_once,
-    )
-    return words, scales, sums
 
 
 def splits(rooms: int, slots: int) -> int:

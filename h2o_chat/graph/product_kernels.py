@@ -77,54 +77,6 @@ def product(
 
 
 @triton.jit
-def in_bytes(
-    x,  # [K]
-    norm,  # [K] weights of the RMSNorm before it
-    words,  # [2, K / 8] int32, written: the even and the odd nibbles' columns, four bytes a word
-    scales,  # [K / 32] fp32, written
-    sums,  # [K / 32] fp32, written: of a group's bytes
-    columns,
-    epsilon,
-    NORM: tl.constexpr,
-    EARLY: tl.constexpr,
-    BLOCK: tl.constexpr,  # numbers of x looked at together for the norm
-    BLOCK_G: tl.constexpr,
-):
-    """Activations in 8 bits, one scale for the 32 columns of a group, in the order of `product_int4`."""
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
-    by = 1.0
-    if NORM:
-        squares = tl.zeros([BLOCK], tl.float32)
-        for first in range(0, columns, BLOCK):
-            k = first + tl.arange(0, BLOCK)
-            one = tl.load(x + k, mask=k < columns, other=0.0).to(tl.float32)
-            squares += one * one
-        by = tl.rsqrt(tl.sum(squares) / columns + epsilon)
-    groups = columns // 32
-    g = (tl.program_id(0) * BLOCK_G + tl.arange(0, BLOCK_G))[:, None, None]
-    s, i = tl.arange(0, 8)[None, :, None], tl.arange(0, 4)[None, None, :]
-    k = g // 8 * 256 + s * 32 + g % 8 * 4 + i  # [BLOCK_G, 8, 4]
-    number = tl.load(x + k, mask=g < groups, other=0.0).to(tl.float32) * by
-    if NORM:
-        number *= tl.load(norm + k, mask=g < groups, other=0.0).to(tl.float32)
-    most = tl.max(tl.max(tl.abs(number), 2), 1)  # [BLOCK_G]
-    scale = most / 127
-    inverse = tl.where(most > 0, 127 / most, 0.0)
-    q = tl.floor(number * inverse[:, None, None] + 0.5).to(tl.int32)
-    byte = (q & 255) << (s // 2 * 8)
-    even = tl.sum(tl.where(s % 2 == 0, byte, 0), 1)  # [BLOCK_G, 4]
-    odd = tl.sum(tl.where(s % 2 == 1, byte, 0), 1)
-    g = tl.program_id(0) * BLOCK_G + tl.arange(0, BLOCK_G)
-    into = words + g[:, None] * 4 + tl.arange(0, 4)[None, :]
-    tl.store(into, even, mask=(g < groups)[:, None])
-    tl.store(into + columns // 8, odd, mask=(g < groups)[:, None])
-    tl.store(scales + g, scale, mask=g < groups)
-    tl.store(sums + g, tl.sum(tl.sum(q, 2), 1).to(tl.float32), mask=g < groups)
-
-
-@triton.jit
 def _bytes_times(nibbles, numbers, before, ASM: tl.constexpr):
     """before + the sum of the products of four bytes: 0 to 15 each, and signed ones."""
     if ASM:
@@ -143,84 +95,146 @@ def _bytes_times(nibbles, numbers, before, ASM: tl.constexpr):
 
 @triton.jit
 def _group_sums(held, even, odd, ASM: tl.constexpr):
-    """q + 8 times the activations' bytes, summed over each group's four words. [N, G] as floats"""
+    """q + 8 times the activations' bytes [1, 4 G], summed over each group's four words. [N, G] as floats"""
     low, high = held & 0x0F0F0F0F, (held >> 4) & 0x0F0F0F0F
     found = _bytes_times(low, even + low * 0, low * 0, ASM)
     found = _bytes_times(high, odd + high * 0, found, ASM)
-    return tl.sum(found, 2).to(tl.float32)
+    return tl.sum(tl.reshape(found, [found.shape[0], found.shape[1] // 4, 4]), 2).to(tl.float32)
+
+
+@triton.jit
+def _fetch(start, bytes_, THREADS: tl.constexpr):
+    """Asks for so many bytes to come into the cache of the device (L2); a thread asks for a piece of them."""
+    piece = (bytes_ + 16 * THREADS - 1) // (16 * THREADS) * 16
+    at = tl.arange(0, THREADS) * piece
+    size = tl.minimum(piece, tl.maximum(bytes_ - at, 0))
+    tl.inline_asm_elementwise(
+        "{ .reg .pred p; setp.gt.s32 p, $2, 0; mov.u32 $0, 0;"
+        " @p cp.async.bulk.prefetch.L2.global [$1], $2; }",
+        "=r,l,r",
+        [start.to(tl.int64) + at, size],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def _rows_int4(words, scales, n, end, groups, GROUPS: tl.constexpr):
+    """Rows `n` before `end`: words [N, 4 * G] and scales [N, G]."""
+    w, g, start = tl.arange(0, 4 * GROUPS), tl.arange(0, GROUPS), n.to(tl.int64)[:, None] * groups
+    here = (n < end)[:, None]
+    held = tl.load(words + start * 4 + w[None, :], mask=here & (w < 4 * groups)[None, :], other=0)
+    return held, tl.load(scales + start + g[None, :], mask=here & (g < groups)[None, :], other=0.0)
 
 
 @triton.jit
 def product_int4(
     words,  # [N, K / 8] int32; [2N, K / 8] with GATED
     scales,  # [N, K / 32] fp16
-    x_words,
-    x_scales,
-    x_sums,  # as `in_bytes` writes them
+    x,  # [K]
+    norm,  # [K] weights of the RMSNorm before it
     bias,
     y,
     rows,
     columns,
+    share,  # rows of one program
+    epsilon,
+    NORM: tl.constexpr,
     BIAS: tl.constexpr,
     GATED: tl.constexpr,
     ADDS: tl.constexpr,
     EARLY: tl.constexpr,
     ASM: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_G: tl.constexpr,  # groups of 32 columns at a time
+    GROUPS: tl.constexpr,  # K / 32, rounded up to a power of two
+    THREADS: tl.constexpr,
+    AHEAD: tl.constexpr,  # bytes of weights that are on their way into the cache of the device
 ):
     """Multiplies as `product` does, by weights q * scale in 4 bits (order: `int4.py`) and activations in 8.
 
-    A group is 4 words, which one thread reads at once: 32 products of whole numbers are summed before the
-    scales come in, as in the library for CPUs.
+    A program rounds the activations once, all of them: a thread those of a group of 32 columns, which is 4
+    words of a row. Then it goes through its share of the rows. 32 products of whole numbers are summed before
+    the scales come in, as in the library for CPUs.
     """
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    inside = n < rows
     groups = columns // 32
-    i = tl.arange(0, 4)[None, None, :]
-    start = n.to(tl.int64) * groups
-    below = rows.to(tl.int64) * groups
-    g = tl.arange(0, BLOCK_G)
-    at = start[:, None] + g[None, :]  # [BLOCK_N, BLOCK_G]
-    here = inside[:, None] & (g < groups)[None, :]
-    held = tl.load(words + at[:, :, None] * 4 + i, mask=here[:, :, None], other=0)
-    scale = tl.load(scales + at, mask=here, other=0.0)
+    begin = tl.program_id(0) * share
+    end = tl.minimum(begin + share, rows)
+    g, i = tl.arange(0, GROUPS), tl.arange(0, 4)
+    n = begin + tl.arange(0, BLOCK_N)
+    held, scale = _rows_int4(words, scales, n, end, groups, GROUPS)
     if GATED:
-        held_up = tl.load(words + (below + at)[:, :, None] * 4 + i, mask=here[:, :, None], other=0)
-        scale_up = tl.load(scales + below + at, mask=here, other=0.0)
+        held_up, scale_up = _rows_int4(words, scales, rows + n, rows + end, groups, GROUPS)
+    row_bytes = columns // 2
+    if AHEAD > 0:
+        some = tl.minimum((end - begin) * row_bytes, AHEAD)
+        every = (end - begin) * (columns // 16)
+        _fetch(words + begin.to(tl.int64) * (columns // 8), some, THREADS)
+        _fetch(scales + begin.to(tl.int64) * groups, every, THREADS)
+        if GATED:
+            _fetch(words + (rows + begin).to(tl.int64) * (columns // 8), some, THREADS)
+            _fetch(scales + (rows + begin).to(tl.int64) * groups, every, THREADS)
     if EARLY:
         tl.extra.cuda.gdc_wait()
-    total = tl.zeros([BLOCK_N, BLOCK_G], tl.float32)
-    upper = tl.zeros([BLOCK_N, BLOCK_G], tl.float32)
-    for first in range(0, groups, BLOCK_G):
-        g = first + tl.arange(0, BLOCK_G)
-        at = start[:, None] + (g + BLOCK_G)[None, :]
-        there = inside[:, None] & (g + BLOCK_G < groups)[None, :]
-        next_held = tl.load(words + at[:, :, None] * 4 + i, mask=there[:, :, None], other=0)
-        next_scale = tl.load(scales + at, mask=there, other=0.0)
+
+    # Nibble s of word i of a group is column 32 s + 4 (g % 8) + i of its block of 256.
+    at = (g // 8 * 256 + g % 8 * 4)[:, None] + i[None, :]
+    mask = (g < groups)[:, None]
+    squares = tl.zeros([GROUPS, 4], tl.float32)
+    most = tl.zeros([GROUPS, 4], tl.float32)
+    for s in tl.static_range(8):
+        number = tl.load(x + at + 32 * s, mask=mask, other=0.0).to(tl.float32)
+        if NORM:
+            squares += number * number
+            number *= tl.load(norm + at + 32 * s, mask=mask, other=0.0).to(tl.float32)
+        most = tl.maximum(most, tl.abs(number))
+    top = tl.max(most, 1)  # [GROUPS]
+    inverse = tl.where(top > 0, 127 / top, 0.0)[:, None]
+    even = tl.zeros([GROUPS, 4], tl.int32)
+    odd = tl.zeros([GROUPS, 4], tl.int32)
+    sums = tl.zeros([GROUPS, 4], tl.int32)
+    for s in tl.static_range(8):
+        number = tl.load(x + at + 32 * s, mask=mask, other=0.0).to(tl.float32)
+        if NORM:
+            number *= tl.load(norm + at + 32 * s, mask=mask, other=0.0).to(tl.float32)
+        q = tl.floor(number * inverse + 0.5).to(tl.int32)
+        sums += q
+        if s % 2 == 0:
+            even |= (q & 255) << (s // 2 * 8)
+        else:
+            odd |= (q & 255) << (s // 2 * 8)
+    even, odd = tl.reshape(even, [1, 4 * GROUPS]), tl.reshape(odd, [1, 4 * GROUPS])
+    x_scale = (top / 127)[None, :]
+    x_sum = 8 * tl.sum(sums, 1).to(tl.float32)[None, :]
+    by = tl.rsqrt(tl.sum(squares) / columns + epsilon) if NORM else 1.0
+
+    for first in range(begin, end, BLOCK_N):
+        n = first + tl.arange(0, BLOCK_N)
+        inside = n < end
+        next_held, next_scale = _rows_int4(words, scales, n + BLOCK_N, end, groups, GROUPS)
         if GATED:
-            next_up = tl.load(words + (below + at)[:, :, None] * 4 + i, mask=there[:, :, None], other=0)
-            next_scale_up = tl.load(scales + below + at, mask=there, other=0.0)
-        lies = x_words + g[None, :, None] * 4 + i
-        even = tl.load(lies, mask=(g < groups)[None, :, None], other=0)
-        odd = tl.load(lies + columns // 8, mask=(g < groups)[None, :, None], other=0)
-        x_scale = tl.load(x_scales + g, mask=g < groups, other=0.0)[None, :]
-        x_sum = 8 * tl.load(x_sums + g, mask=g < groups, other=0.0)[None, :]
-        total += (_group_sums(held, even, odd, ASM) - x_sum) * (scale.to(tl.float32) * x_scale)
+            next_up, next_scale_up = _rows_int4(words, scales, rows + n + BLOCK_N, rows + end, groups, GROUPS)
+        if AHEAD > 0:
+            done = (first - begin) * row_bytes + AHEAD
+            some = tl.minimum((end - begin) * row_bytes - done, BLOCK_N * row_bytes)
+            _fetch(words + begin.to(tl.int64) * (columns // 8) + done // 4, some, THREADS)
+            if GATED:
+                _fetch(words + (rows + begin).to(tl.int64) * (columns // 8) + done // 4, some, THREADS)
+        before = tl.zeros([BLOCK_N], tl.float32)
+        if BIAS:
+            before += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)
+        if ADDS:
+            before += tl.load(y + n, mask=inside, other=0.0).to(tl.float32)
+        total = (_group_sums(held, even, odd, ASM) - x_sum) * (scale.to(tl.float32) * x_scale)
+        found = tl.sum(total, 1) * by
         held, scale = next_held, next_scale
         if GATED:
-            upper += (_group_sums(held_up, even, odd, ASM) - x_sum) * (scale_up.to(tl.float32) * x_scale)
+            total = (_group_sums(held_up, even, odd, ASM) - x_sum) * (scale_up.to(tl.float32) * x_scale)
+            found = found * tl.sigmoid(found) * (tl.sum(total, 1) * by)
             held_up, scale_up = next_up, next_scale_up
-    found = tl.sum(total, 1)
-    if GATED:
-        found = found * tl.sigmoid(found) * tl.sum(upper, 1)
-    if BIAS:
-        found += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)
-    if ADDS:
-        found += tl.load(y + n, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + n, found, mask=inside)
+        tl.store(y + n, found + before, mask=inside)
 
 
 @triton.jit

@@ -1,8 +1,8 @@
 """The Triton kernels of ranking: how keys stand among one another, and what the output owes to each slot.
 
-The same numbers as `settle.compare_keys` and `policies.output_change_of_heads`, read from memory once or twice
-instead of some thirty times. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, D head
-size. Under TRITON_INTERPRET=1 all of it runs on a CPU.
+They return what `settle.compare_keys` and `policies.output_change_of_heads` return, and read memory once or
+twice instead of thirty times. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, D
+head size. Under TRITON_INTERPRET=1 all of it runs on a CPU.
 """
 
 import torch
@@ -16,7 +16,7 @@ from h2o_chat.graph import prompts
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 
 BLOCK = 64
-"""Slots that one program of `nearest` looks at together."""
+"""Slots that a program of `stands_out` looks at together; the other two need more registers for each."""
 
 
 @triton.jit
@@ -69,7 +69,7 @@ def stands_out(
     BLOCK: tl.constexpr,
     PAIRS: tl.constexpr,
 ):
-    """Minus the cosine to the mean of a head's keys, and to the nearest other one, or 0 if that is negative."""
+    """Minus the cosine to the mean of a head's keys, and to the nearest other one (0 if all point away)."""
     head = tl.program_id(0).to(tl.int64)
     s, d = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, SIZE_P)
     mask = (s < slots)[:, None] & (d < SIZE)[None, :]
@@ -105,17 +105,17 @@ def output_change(
     head, g = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d = tl.arange(0, SIZE_P)
     lies = values + head // heads * layer_step + (head % heads) * slots * SIZE
-    total = 0.0
-    output = tl.zeros([SIZE_P], tl.float32)
+    totals = tl.zeros([BLOCK], tl.float32)
+    outputs = tl.zeros([BLOCK, SIZE_P], tl.float32)
     for first in range(0, slots, BLOCK):
         s = first + tl.arange(0, BLOCK)
         given = tl.load(score + (head * slots + s) * GROUPS + g, mask=s < slots, other=0.0)
         mask = (s < slots)[:, None] & (d < SIZE)[None, :]
         value = tl.load(lies + s[:, None] * SIZE + d[None, :], mask=mask, other=0.0).to(tl.float32)
-        total += tl.sum(given)
-        output += tl.sum(given[:, None] * value, 0)
-    total = tl.maximum(total, 1.17549435e-38)
-    output = output / total
+        totals += given
+        outputs += given[:, None] * value
+    total = tl.maximum(tl.sum(totals), 1.17549435e-38)
+    output = tl.sum(outputs, 0) / total
     length = tl.sum(output * output)
     for first in range(0, slots, BLOCK):
         s = first + tl.arange(0, BLOCK)
@@ -129,7 +129,7 @@ def output_change(
 
 
 def compare(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-    """`settle.compare_keys`. Keys of 16 bits are compared in 16: fp16, whose rounding is finer than theirs."""
+    """`settle.compare_keys`. Keys of 16 bits are compared in fp16, which rounds finer than bf16."""
     rope = arena.rope
     layers, rows, heads, slots, size = part.keys.shape
     whole = rope is None or (not rope.interleaved and 2 * len(rope.inv_freq) == size)
@@ -138,14 +138,13 @@ def compare(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
     keys, positions = _by_layer(part.keys), part.positions.contiguous()
     kind = torch.float32 if keys.dtype == torch.float32 else torch.float16
     unit = torch.empty(layers * rows * heads, slots, size, dtype=kind, device=keys.device)
-    grid = len(unit), triton.cdiv(slots, BLOCK)
-    unit_keys[grid](
+    unit_keys[(len(unit), triton.cdiv(slots, BLOCK // 4))](
         *(keys, index.to(torch.int32).contiguous(), positions),
         *(positions if rope is None else rope.inv_freq.to(keys.device, torch.float32), unit),
         *(keys.stride(0), rows * heads, slots),
         SIZE=size,
         HALF_P=triton.next_power_of_2(size // 2),
-        BLOCK=BLOCK,
+        BLOCK=BLOCK // 4,
         ROPE=rope is not None,
     )
     mean = torch.nn.functional.normalize(unit.sum(1, dtype=torch.float32), dim=-1)
@@ -154,7 +153,7 @@ def compare(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
         for name in ("distinctness", "novelty")
     }
     pairs = arena.plan.policy.pairs
-    stands_out[grid](
+    stands_out[(len(unit), triton.cdiv(slots, BLOCK))](
         *(unit, mean, found["distinctness"], found["novelty"], slots),
         SIZE=size,
         SIZE_P=max(16, triton.next_power_of_2(size)),
@@ -177,7 +176,7 @@ def change(slots: Slots) -> Tensor:
         GROUPS=groups,
         SIZE=values.shape[4],
         SIZE_P=triton.next_power_of_2(values.shape[4]),
-        BLOCK=BLOCK,
+        BLOCK=BLOCK // 2,
     )
     return fourth.sum(-1).sqrt().sqrt()
 

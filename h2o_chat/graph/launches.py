@@ -34,15 +34,15 @@ class Share:
     each: int  # programs for each multiprocessor
     rows: int  # at a time
     groups: int  # of 32 columns that a thread has
-    ahead: int  # bytes on their way into the cache of the device; 0: none
 
 
 PLAIN = Blocks(rows=4, columns=1024, warps=4)
 GATED = Blocks(rows=2, columns=1024, warps=4)
 INTERPRETED = Blocks(rows=256, columns=1024, warps=1)
 """Triton's interpreter takes a millisecond for a program, whatever its size."""
-INT4 = Share(each=2, rows=4, groups=1, ahead=1 << 15)
-INT4_GATED = Share(each=2, rows=2, groups=1, ahead=1 << 15)
+INT4 = Share(each=4, rows=4, groups=1)
+INT4_WIDE = Share(each=2, rows=4, groups=2)
+"""Of more than 4,096 columns."""
 
 
 def early(device: torch.device) -> dict[str, bool]:
@@ -78,8 +78,8 @@ def product(
     bias_given = bias if bias is not None else x  # not read where there is none
     switches = {"BIAS": bias is not None, "GATED": gated, "ADDS": adds, **early(x.device)}
     if isinstance(matrix, Int4):
-        chosen = share or (INT4_GATED if gated else INT4)
         groups = triton.next_power_of_2(columns // 32)
+        chosen = share or (INT4 if groups <= 128 else INT4_WIDE)
         warps = min(16, max(1, groups // 32 // chosen.groups)) if x.is_cuda else 1
         programs = chosen.each * MULTIPROCESSORS if x.is_cuda else 1
         at_once = chosen.rows if x.is_cuda else 32
@@ -92,8 +92,6 @@ def product(
             ASM=x.is_cuda,
             BLOCK_N=at_once,
             GROUPS=groups,
-            THREADS=32 * warps,
-            AHEAD=chosen.ahead if x.is_cuda else 0,
             num_warps=warps,
         )
         return
@@ -117,3 +115,9 @@ def splits(rooms: int, slots: int) -> int:
     most = triton.cdiv(slots, SLOTS_AT_ONCE)
     wanted = triton.next_power_of_2(triton.cdiv(2 * MULTIPROCESSORS, rooms))
     return int(max(1, min(most, wanted, 64)))
+
+
+def slots_received(slots: int, splits: int, groups: int) -> int:
+    """Slots that a program of `attention_kernels.receive` sees together: its share, up to 1,024 numbers."""
+    share = triton.next_power_of_2(triton.cdiv(slots, splits))
+    return int(min(share, 1024 // triton.next_power_of_2(groups)))

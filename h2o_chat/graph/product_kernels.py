@@ -103,23 +103,6 @@ def _group_sums(held, even, odd, ASM: tl.constexpr):
 
 
 @triton.jit
-def _fetch(start, bytes_, THREADS: tl.constexpr):
-    """Asks for so many bytes to come into the cache of the device (L2); a thread asks for a piece of them."""
-    piece = (bytes_ + 16 * THREADS - 1) // (16 * THREADS) * 16
-    at = tl.arange(0, THREADS) * piece
-    size = tl.minimum(piece, tl.maximum(bytes_ - at, 0))
-    tl.inline_asm_elementwise(
-        "{ .reg .pred p; setp.gt.s32 p, $2, 0; mov.u32 $0, 0;"
-        " @p cp.async.bulk.prefetch.L2.global [$1], $2; }",
-        "=r,l,r",
-        [start.to(tl.int64) + at, size],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-@triton.jit
 def _rows_int4(words, scales, n, end, groups, GROUPS: tl.constexpr):
     """Rows `n` before `end`: words [N, 4 * G] and scales [N, G]."""
     w, g, start = tl.arange(0, 4 * GROUPS), tl.arange(0, GROUPS), n.to(tl.int64)[:, None] * groups
@@ -148,8 +131,6 @@ def product_int4(
     ASM: tl.constexpr,
     BLOCK_N: tl.constexpr,
     GROUPS: tl.constexpr,  # K / 32, rounded up to a power of two
-    THREADS: tl.constexpr,
-    AHEAD: tl.constexpr,  # bytes of weights that are on their way into the cache of the device
 ):
     """Multiplies as `product` does, by weights q * scale in 4 bits (order: `int4.py`) and activations in 8.
 
@@ -167,15 +148,6 @@ def product_int4(
     held, scale = _rows_int4(words, scales, n, end, groups, GROUPS)
     if GATED:
         held_up, scale_up = _rows_int4(words, scales, rows + n, rows + end, groups, GROUPS)
-    row_bytes = columns // 2
-    if AHEAD > 0:
-        some = tl.minimum((end - begin) * row_bytes, AHEAD)
-        every = (end - begin) * (columns // 16)
-        _fetch(words + begin.to(tl.int64) * (columns // 8), some, THREADS)
-        _fetch(scales + begin.to(tl.int64) * groups, every, THREADS)
-        if GATED:
-            _fetch(words + (rows + begin).to(tl.int64) * (columns // 8), some, THREADS)
-            _fetch(scales + (rows + begin).to(tl.int64) * groups, every, THREADS)
     if EARLY:
         tl.extra.cuda.gdc_wait()
 
@@ -216,12 +188,6 @@ def product_int4(
         next_held, next_scale = _rows_int4(words, scales, n + BLOCK_N, end, groups, GROUPS)
         if GATED:
             next_up, next_scale_up = _rows_int4(words, scales, rows + n + BLOCK_N, rows + end, groups, GROUPS)
-        if AHEAD > 0:
-            done = (first - begin) * row_bytes + AHEAD
-            some = tl.minimum((end - begin) * row_bytes - done, BLOCK_N * row_bytes)
-            _fetch(words + begin.to(tl.int64) * (columns // 8) + done // 4, some, THREADS)
-            if GATED:
-                _fetch(words + (rows + begin).to(tl.int64) * (columns // 8) + done // 4, some, THREADS)
         before = tl.zeros([BLOCK_N], tl.float32)
         if BIAS:
             before += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)

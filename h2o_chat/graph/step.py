@@ -232,7 +232,7 @@ class GraphStep:
         rows, heads, slots = states["positions"].shape
         groups, policy = of.heads // of.kv_heads, cache.plan.policy
         sizes = {"ROWS": rows, "HEADS": heads, "GROUPS": groups, "SIZE": of.head_size, "SLOTS": slots}
-        sizes |= {"SPLITS": room.splits, "GROUPS_P": max(16, triton.next_power_of_2(groups))}
+        sizes |= {"SPLITS": room.splits}
         parts = room.logits, room.most, room.total, room.outputs
         unread = room.x
         kernels.attend[(rows * heads, room.splits)](
@@ -246,6 +246,7 @@ class GraphStep:
             of.head_size**-0.5,
             **sizes,
             HALF_P=max(16, triton.next_power_of_2(of.head_size // 2)),
+            GROUPS_P=max(16, triton.next_power_of_2(groups)),
             BLOCK=launches.SLOTS_AT_ONCE,
             ROPE=of.rope_of[layer] is not None,
             HEAD_NORMS=weights.norm_query is not None,
@@ -260,7 +261,8 @@ class GraphStep:
             **sizes,
             SPLITS_P=triton.next_power_of_2(room.splits),
             SIZE_P=triton.next_power_of_2(of.head_size),
-            BLOCK=launches.SLOTS_AT_ONCE,
+            GROUPS_P=triton.next_power_of_2(groups),
+            BLOCK=launches.slots_received(slots, room.splits, groups),
             OBSERVE=cache.plan.observe,
             **launches.early(self.device),
         )

@@ -139,31 +139,15 @@ class Check:
         return str(counts)
 
     def products(self) -> str:
-        """Bandwidth of each product alone, for some sizes of blocks."""
-        from h2o_chat.graph.launches import Blocks
-        from h2o_chat.lab.bench.gpu_bench import product_speed
+        """Microseconds of each product alone, and its share of the floor."""
+        from h2o_chat.lab.bench.gpu_bench import product_times
 
-        if self.small:
-            return "left out: an interpreter has no speed"
-        plain = [Blocks(n, k, w) for n, k, w in ((4, 1024, 4), (2, 2048, 4))]
-        int4 = [
-            Blocks(n, k, w)
-            for n, k, w in (
-                (4, 1024, 1),
-                (2, 1024, 1),
-                (8, 1024, 1),
-                (4, 2048, 2),
-                (4, 4096, 4),
-                (2, 4096, 4),
-            )
-        ]
         lines = []
-        for in_4_bits, choices in ((False, plain), (True, int4)):
-            for blocks in choices:
-                rows = product_speed(self.device, self.shape, in_4_bits, blocks)
-                self.found.setdefault("products", []).append([in_4_bits, asdict(blocks), rows])
-                speeds = " ".join(f"{row['product']} {row['gb_s']:,.0f}" for row in rows)
-                lines.append(f"\n  {'int4' if in_4_bits else 'bf16'} {blocks}: {speeds} GB/s")
+        for name, in_4_bits in (("bf16", False), ("int4", True)):
+            found = product_times(self.device, "tiny" if self.small else self.shape, in_4_bits)
+            self.found[f"products {name}"] = found
+            told = (f"{n} {us:.1f} us, {b / self.bandwidth * 1e6 / us:.0%}" for n, (us, b) in found.items())
+            lines.append(f"\n  {name}: {'; '.join(told)}")
         return "".join(lines)
 
     def decode(self) -> str:

@@ -19,30 +19,23 @@ SLOTS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """Sizes of one program of a product."""
-
-    rows: int
-    columns: int  # of the matrix, at a time
-    warps: int
-
-
-@dataclass(frozen=True)
 class Share:
-    """Sizes of one program of a product in 4 bits, which reads whole rows."""
+    """Sizes of one program of a product, which reads whole rows of the matrix."""
 
     each: int  # programs for each multiprocessor
     rows: int  # at a time
-    groups: int  # of 32 columns that a thread has
+    warps: int
 
 
-PLAIN = Blocks(rows=4, columns=1024, warps=4)
-GATED = Blocks(rows=2, columns=1024, warps=4)
-INTERPRETED = Blocks(rows=256, columns=1024, warps=1)
+SHARES = {  # (in 4 bits, gated): up to 4,096 columns, up to 16,384, more
+    (False, False): (Share(4, 2, 4), Share(1, 2, 16), Share(1, 1, 16)),
+    (False, True): (Share(4, 1, 4), Share(1, 1, 16), Share(1, 1, 16)),
+    (True, False): (Share(4, 4, 4), Share(2, 4, 4), Share(1, 4, 8)),
+    (True, True): (Share(4, 4, 4), Share(2, 2, 4), Share(1, 2, 8)),
+}
+"""A program keeps the activations: the more columns, the more registers it needs."""
+INTERPRETED = Share(each=1, rows=32, warps=1)
 """Triton's interpreter takes a millisecond for a program, whatever its size."""
-INT4 = Share(each=4, rows=4, groups=1)
-INT4_WIDE = Share(each=2, rows=4, groups=2)
-"""Of more than 4,096 columns."""
 
 
 def early(device: torch.device) -> dict[str, bool]:
@@ -61,8 +54,6 @@ def product(
     bias: Tensor | None = None,
     gated: bool = False,
     adds: bool = False,
-    blocks: Blocks | None = None,
-    share: Share | None = None,
 ) -> None:
     """y [N] = matrix [N, K] @ x [K], with what `product_kernels.product` fuses into it.
 
@@ -73,37 +64,21 @@ def product(
     """
     rows, columns = matrix.shape
     rows = rows // 2 if gated else rows
-    if not x.is_cuda:
-        blocks = INTERPRETED
-    bias_given = bias if bias is not None else x  # not read where there is none
-    switches = {"BIAS": bias is not None, "GATED": gated, "ADDS": adds, **early(x.device)}
+    share, programs = INTERPRETED, 1
+    if x.is_cuda:
+        share = SHARES[isinstance(matrix, Int4), gated][(columns > 4096) + (columns > 16_384)]
+        programs = share.each * MULTIPROCESSORS
+    mine = triton.cdiv(triton.cdiv(rows, programs), share.rows) * share.rows
+    # Pointers that are not given are not read.
+    of = (x, x if norm is None else norm, x if bias is None else bias, y, rows, columns, mine, epsilon)
+    options = {"NORM": norm is not None, "BIAS": bias is not None, "GATED": gated, "ADDS": adds}
+    options |= {"BLOCK_N": share.rows, "num_warps": share.warps, **early(x.device)}
+    grid = (triton.cdiv(rows, mine),)
     if isinstance(matrix, Int4):
         groups = triton.next_power_of_2(columns // 32)
-        chosen = share or (INT4 if groups <= 128 else INT4_WIDE)
-        warps = min(16, max(1, groups // 32 // chosen.groups)) if x.is_cuda else 1
-        programs = chosen.each * MULTIPROCESSORS if x.is_cuda else 1
-        at_once = chosen.rows if x.is_cuda else 32
-        mine = triton.cdiv(triton.cdiv(rows, programs), at_once) * at_once
-        kernels.product_int4[(triton.cdiv(rows, mine),)](
-            *(matrix.words, matrix.scales, x, norm if norm is not None else x, bias_given, y),
-            *(rows, columns, mine, epsilon),
-            **switches,
-            NORM=norm is not None,
-            ASM=x.is_cuda,
-            BLOCK_N=at_once,
-            GROUPS=groups,
-            num_warps=warps,
-        )
-        return
-    chosen = blocks or (GATED if gated else PLAIN)
-    kernels.product[(triton.cdiv(rows, chosen.rows),)](
-        *(matrix, x, norm if norm is not None else x, bias_given, y, rows, columns, epsilon),
-        **switches,
-        NORM=norm is not None,
-        BLOCK_N=chosen.rows,
-        BLOCK_K=min(chosen.columns, triton.next_power_of_2(columns)),
-        num_warps=chosen.warps,
-    )
+        kernels.product_int4[grid](matrix.words, matrix.scales, *of, **options, ASM=x.is_cuda, GROUPS=groups)
+    else:
+        kernels.product[grid](matrix, *of, **options, COLUMNS=triton.next_power_of_2(columns))
 
 
 def splits(rooms: int, slots: int) -> int:

@@ -15,6 +15,14 @@ import triton.language as tl
 
 
 @triton.jit
+def _rows(weights, n, end, columns, COLUMNS: tl.constexpr):
+    """Rows `n` before `end` of a matrix. [N, K]"""
+    k = tl.arange(0, COLUMNS)
+    here = (n < end)[:, None] & (k < columns)[None, :]
+    return tl.load(weights + n.to(tl.int64)[:, None] * columns + k[None, :], mask=here, other=0.0)
+
+
+@triton.jit
 def product(
     weights,  # [N, K], or [2N, K] with GATED: gate above up
     x,  # [K]
@@ -23,6 +31,7 @@ def product(
     y,  # [N]
     rows,
     columns,
+    share,  # rows of one program
     epsilon,
     NORM: tl.constexpr,
     BIAS: tl.constexpr,
@@ -30,50 +39,49 @@ def product(
     ADDS: tl.constexpr,  # y += instead of y =
     EARLY: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
+    COLUMNS: tl.constexpr,  # K, rounded up to a power of two
 ):
-    """y [N] = weights @ rms_norm(x): one row of activations. The next weights are on their way meanwhile."""
+    """y [N] = weights @ rms_norm(x): one row of activations, which a program keeps in registers while it goes
+    through its share of the rows. The next weights are on their way meanwhile."""
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    inside = n < rows
-    start = n.to(tl.int64)[:, None] * columns
-    below = rows.to(tl.int64) * columns
-    k = tl.arange(0, BLOCK_K)
-    here = inside[:, None] & (k < columns)[None, :]
-    w = tl.load(weights + start + k[None, :], mask=here, other=0.0)
+    begin = tl.program_id(0) * share
+    end = tl.minimum(begin + share, rows)
+    n, k = begin + tl.arange(0, BLOCK_N), tl.arange(0, COLUMNS)
+    held = _rows(weights, n, end, columns, COLUMNS)
     if GATED:
-        w_up = tl.load(weights + below + start + k[None, :], mask=here, other=0.0)
+        held_up = _rows(weights, rows + n, rows + end, columns, COLUMNS)
     if EARLY:
         tl.extra.cuda.gdc_wait()
-    total = tl.zeros([BLOCK_N, BLOCK_K], tl.float32)
-    upper = tl.zeros([BLOCK_N, BLOCK_K], tl.float32)
-    squares = tl.zeros([BLOCK_K], tl.float32)
-    for first in range(0, columns, BLOCK_K):
-        k = first + tl.arange(0, BLOCK_K)
-        further = (k + BLOCK_K)[None, :]
-        there = inside[:, None] & (further < columns)
-        next_w = tl.load(weights + start + further, mask=there, other=0.0)
+    number = tl.load(x + k, mask=k < columns, other=0.0).to(tl.float32)
+    by = 1.0
+    if NORM:
+        by = tl.rsqrt(tl.sum(number * number) / columns + epsilon)
+        number *= tl.load(norm + k, mask=k < columns, other=0.0).to(tl.float32)
+    number = number[None, :]
+    for first in range(begin, end, BLOCK_N):
+        n = first + tl.arange(0, BLOCK_N)
+        next_held = _rows(weights, n + BLOCK_N, end, columns, COLUMNS)
         if GATED:
-            next_up = tl.load(weights + below + start + further, mask=there, other=0.0)
-        one = tl.load(x + k, mask=k < columns, other=0.0).to(tl.float32)
-        if NORM:
-            squares += one * one
-            one *= tl.load(norm + k, mask=k < columns, other=0.0).to(tl.float32)
-        total += w.to(tl.float32) * one[None, :]
-        w = next_w
+            next_up = _rows(weights, rows + n + BLOCK_N, rows + end, columns, COLUMNS)
+        before = _before(bias, y, n, end, BIAS, ADDS, BLOCK_N)
+        found = tl.sum(held.to(tl.float32) * number, 1) * by
+        held = next_held
         if GATED:
-            upper += w_up.to(tl.float32) * one[None, :]
-            w_up = next_up
-    scale = tl.rsqrt(tl.sum(squares) / columns + epsilon) if NORM else 1.0
-    found = tl.sum(total, 1) * scale
-    if GATED:
-        found = found * tl.sigmoid(found) * (tl.sum(upper, 1) * scale)
+            found = found * tl.sigmoid(found) * (tl.sum(held_up.to(tl.float32) * number, 1) * by)
+            held_up = next_up
+        tl.store(y + n, found + before, mask=n < end)
+
+
+@triton.jit
+def _before(bias, y, n, end, BIAS: tl.constexpr, ADDS: tl.constexpr, BLOCK_N: tl.constexpr):
+    """What is added to the products of rows `n` before `end`. [N]"""
+    before = tl.zeros([BLOCK_N], tl.float32)
     if BIAS:
-        found += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)
+        before += tl.load(bias + n, mask=n < end, other=0.0).to(tl.float32)
     if ADDS:
-        found += tl.load(y + n, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + n, found, mask=inside)
+        before += tl.load(y + n, mask=n < end, other=0.0).to(tl.float32)
+    return before
 
 
 @triton.jit
@@ -184,15 +192,10 @@ def product_int4(
 
     for first in range(begin, end, BLOCK_N):
         n = first + tl.arange(0, BLOCK_N)
-        inside = n < end
         next_held, next_scale = _rows_int4(words, scales, n + BLOCK_N, end, groups, GROUPS)
         if GATED:
             next_up, next_scale_up = _rows_int4(words, scales, rows + n + BLOCK_N, rows + end, groups, GROUPS)
-        before = tl.zeros([BLOCK_N], tl.float32)
-        if BIAS:
-            before += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)
-        if ADDS:
-            before += tl.load(y + n, mask=inside, other=0.0).to(tl.float32)
+        before = _before(bias, y, n, end, BIAS, ADDS, BLOCK_N)
         total = (_group_sums(held, even, odd, ASM) - x_sum) * (scale.to(tl.float32) * x_scale)
         found = tl.sum(total, 1) * by
         held, scale = next_held, next_scale
@@ -200,7 +203,7 @@ def product_int4(
             total = (_group_sums(held_up, even, odd, ASM) - x_sum) * (scale_up.to(tl.float32) * x_scale)
             found = found * tl.sigmoid(found) * (tl.sum(total, 1) * by)
             held_up, scale_up = next_up, next_scale_up
-        tl.store(y + n, found + before, mask=inside)
+        tl.store(y + n, found + before, mask=n < end)
 
 
 @triton.jit

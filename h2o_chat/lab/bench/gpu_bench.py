@@ -226,16 +226,19 @@ def first_token(loaded: LoadedGraph, tokens: int, budget: int = 512, chunks: boo
     """Seconds to the logits after so many prompt tokens: in one pass, in chunks where asked for, and in stock
     transformers with flash attention."""
     prompt = torch.randint(0, 256, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
-    found = {}
-    device = str(next(loaded.model.parameters()).device)
-    for name, prefill in (("one pass", "full"), ("chunks", "chunked"))[: 1 + chunks]:
+    found, device = {}, str(next(loaded.model.parameters()).device)
+    for name, prefill, times in (("one pass", "full", 3), ("chunks", "chunked", 1))[: 1 + chunks]:
+        runner = runner_of(loaded, budget, prefill=prefill)
 
-        def read(prefill: str = prefill) -> None:
-            runner = runner_of(loaded, budget, prefill=prefill)
+        def read(runner: Runner = runner) -> None:
+            runner.empty(0)
             for start in range(0, tokens, runner.call_tokens):
                 runner.feed([prompt[start : start + runner.call_tokens]], prompt=True)
 
-        found[name] = _best(device, read, 3 if prefill == "full" else 1)
+        if prefill == "full":
+            read()
+        found[name] = statistics.median(_timed(device, read) for _ in range(times))
+        runner.empty(0)
     loaded.model.set_attn_implementation("sdpa")
     try:
         ids = torch.tensor([prompt], device=device)

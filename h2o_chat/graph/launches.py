@@ -4,6 +4,7 @@ Sizes were chosen on an H100 (docs/GPU.md); any others give the same numbers but
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -71,7 +72,12 @@ def product(
     mine = triton.cdiv(triton.cdiv(rows, programs), share.rows) * share.rows
     # Pointers that are not given are not read.
     of = (x, x if norm is None else norm, x if bias is None else bias, y, rows, columns, mine, epsilon)
-    options = {"NORM": norm is not None, "BIAS": bias is not None, "GATED": gated, "ADDS": adds}
+    options: dict[str, Any] = {
+        "NORM": norm is not None,
+        "BIAS": bias is not None,
+        "GATED": gated,
+        "ADDS": adds,
+    }
     options |= {"BLOCK_N": share.rows, "num_warps": share.warps, **early(x.device)}
     grid = (triton.cdiv(rows, mine),)
     if isinstance(matrix, Int4):
@@ -82,11 +88,7 @@ def product(
 
 
 def splits(rooms: int, slots: int) -> int:
-    """Programs that share the slots of one KV head, so that about two stand on each multiprocessor.
-
-    Args:
-        rooms: rows times KV heads.
-    """
+    """Programs for the slots of one of `rooms` rows x KV heads: about two for each multiprocessor in all."""
     most = triton.cdiv(slots, SLOTS_AT_ONCE)
     wanted = triton.next_power_of_2(triton.cdiv(2 * MULTIPROCESSORS, rooms))
     return int(max(1, min(most, wanted, 64)))

@@ -10,11 +10,12 @@ import torch
 import transformers
 
 from h2o_chat.base.config import Settings
+from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.models import ollama
-from h2o_chat.models.choices import choose_device, default_threads, free_bytes, stored_quantization
+from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, quiet, require_quantizable

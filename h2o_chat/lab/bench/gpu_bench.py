@@ -300,7 +300,7 @@ def paper(
     step = decode(loaded, bandwidth, budget=budget, seen=budget, rows=ours)
     gc.collect()
     other = stock(loaded, tokens * 3 // 2, theirs)
-    found = {}
+    found: dict[str, float] = {}
     for name, rows, prompt_s, row in (
         ("ours", ours, prompts["one pass"], step),
         ("stock", theirs, prompts["flash"], other),

@@ -15,7 +15,6 @@ PolicyName = Literal[
     "h2o",
     "h2o-paper",
     "caote",
-    "distinct",
     "random",
     "heavy-only",
     "last-query",

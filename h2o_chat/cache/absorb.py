@@ -29,8 +29,6 @@ WAITING_BYTES = 16 << 20
 WAITING_BYTES_GPU = 8 << 30
 """... or so much on a GPU, but at most a quarter of what is free there: who stays of a long prompt that was
 read in one pass is chosen after the first token of the answer."""
-FOUND = ("distinctness", "novelty", "nearest")
-"""States that a comparison of keys finds."""
 
 
 def wait(arena: Arena, at: int, step: Step, new: New) -> None:
@@ -90,7 +88,7 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
     """
     layers = slice(at, at + len(new))
     slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, step.of_prompt)
-    grows, forget = arena.plan.grows, arena.plan.policy.forget
+    grows, forget = arena.plan.grows, arena.plan.forget
     given = {name: torch.stack([one.gains[name] for one in new]) for name in grows}  # [l, R, H, T + N, ...]
     used = given["score"].shape[3] - now.tokens
     held = slots.cut(slots=slice(used))
@@ -125,7 +123,7 @@ def _chunk(arena: Arena, layers: slice, now: Pass, new: Sequence[New], prompt: b
     states = {name: state.expand(size) for name, state in coming.items()}
     states["keys"], states["values"] = arena.to_store(keys, values, coming["positions"])
     if now.settles:  # then it is ranked beside the slots
-        ranked = {*FOUND, "clamped", *arena.plan.policy.looks_at} - states.keys()
+        ranked = {"clamped", *arena.plan.policy.looks_at} - states.keys()
         states |= {state.name: arena.empty(state, size) for state in STATES if state.name in ranked}
     return Slots(arena.plan.budget, arena.layers[layers], **states)
 
@@ -134,7 +132,6 @@ def _stay(arena: Arena, slots: Slots, used: int, chunk: Slots, due: Due, kernels
     """Which tokens of the chunk stay in some rows; slots that do not are given up. [l, r, H, N] bool"""
     names = {*Slots.RANKED_BY, *arena.plan.policy.looks_at, "protected"}
     names |= {"lately"} if arena.plan.observe else set()
-    names |= {"keys", "nearest", "clamped"} if due.compares else set()
     held = {name: slots.states[name][:, due.rows, :, :used] for name in names}
     new = {name: chunk.states[name][:, due.rows] for name in names}
     both = Slots(
@@ -142,12 +139,6 @@ def _stay(arena: Arena, slots: Slots, used: int, chunk: Slots, due: Due, kernels
     )
     count = both.positions.shape[3] - arena.plan.budget
     _, going = choose(arena, both, due, count, kernels)
-    if due.compares:
-        # Of the chunk it is not known who stays, and where.
-        both.nearest.masked_fill_(both.nearest >= used, -1)[..., used:] = -1
-        for name in FOUND:
-            held[name].copy_(both.states[name][..., :used])
-            new[name].copy_(both.states[name][..., used:])
     # For those of the chunk an empty slot is emptied: there is one, as there is one more than the budget.
     slots = slots.cut(rows=due.rows)
     give_up(slots, torch.where(going < used, going, slots.positions.argmin(3, keepdim=True)))

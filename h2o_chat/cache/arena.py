@@ -282,7 +282,7 @@ class Arena:
         """Adds what the queries of a pass gave to slots, by state: [l, R, H, S, ...]."""
         for name, grows in self.plan.grows.items():
             state = slots.states[name]
-            state.copy_(grows.add(self.plan.policy.forget, state, gains[name], now.first, now.count))
+            state.copy_(grows.add(self.plan.forget, state, gains[name], now.first, now.count))
 
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:
@@ -321,7 +321,7 @@ class Arena:
         """After all layers attended: adds what each slot received."""
         assert self._probabilities is not None
         self.slot = None
-        given, forget = self._probabilities, self.plan.policy.forget
+        given, forget = self._probabilities, self.plan.forget
         grows = self.plan.grows.items()
         gains = {name: one.gained_at_once(forget, given, self.when) for name, one in grows}
         self.receive(self.slots, gains, now)

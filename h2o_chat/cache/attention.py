@@ -133,7 +133,7 @@ class LayerStep:
 
     def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         """Queries go through in blocks, and what they gave is summed by column: no N x N matrix is held."""
-        arena, forget, device = self.arena, self.arena.plan.policy.forget, keys.device
+        arena, forget, device = self.arena, self.arena.plan.forget, keys.device
         tokens = now.tokens
         place = torch.arange(tokens, device=device, dtype=torch.int32)
         count = arena.per_row(now.count)[:, 0]  # [R, 1]

@@ -7,11 +7,6 @@ together and which rows give up tokens afterwards; all layers then do the same.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-COMPARE_TOKENS = 16
-"""Keys are compared every max(16, budget / 16) tokens: O(budget) per token; with a budget
-of 16 and more before a token can go."""
-COMPARE_SHARE = 16
-
 
 @dataclass
 class Clock:
@@ -21,7 +16,6 @@ class Clock:
     in_use: int = 0  # slots in use in the fullest KV head
     base: int = 0  # the position whose rotation index is 0
     near_from: int = 0  # keys at positions below this are clamped
-    compared: int = 0  # `seen` when keys were last compared: tokens from this position on never were
     protect_below: int = 0  # tokens at positions below this are protected: sinks, system prompt
     pins: frozenset[int] = frozenset()  # positions not fed yet that are protected as they are fed
 
@@ -42,13 +36,6 @@ class Clock:
         self.in_use = leaves
         return True
 
-    def compare_if_due(self, budget: int) -> bool:
-        """Whether the last comparison of keys is long enough ago; then notes that they are compared now."""
-        due = self.seen - self.compared >= max(COMPARE_TOKENS, budget // COMPARE_SHARE)
-        if due:
-            self.compared = self.seen
-        return due
-
 
 @dataclass(frozen=True)
 class Pass:
@@ -61,8 +48,6 @@ class Pass:
     in_use: tuple[int, ...]  # of each row: slots in use before
     protected: tuple[tuple[int, ...], ...]  # of each row: which of its tokens are, see `Clock.protects`
     settles: tuple[int, ...]  # rows that give up tokens afterwards
-    compares: tuple[int, ...]  # those of them whose keys are compared before that
-    compared: tuple[int, ...]  # of each row: tokens from this position on are not compared after this pass
 
     @property
     def tokens(self) -> int:
@@ -136,6 +121,4 @@ def _pass(
     rows = list(zip(clocks, count, strict=True))
     protected = tuple(clock.protects(more) for clock, more in rows)
     settles = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
-    compares = tuple(row for row in settles if clocks[row].compare_if_due(budget))
-    compared = tuple(clock.compared for clock in clocks)
-    return Pass(start, end, first, tuple(count), in_use, protected, settles, compares, compared)
+    return Pass(start, end, first, tuple(count), in_use, protected, settles)

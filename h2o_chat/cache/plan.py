@@ -37,6 +37,11 @@ class Plan:
         return self.shares.stride(self.policy)
 
     @property
+    def forget(self) -> float:
+        """Share of a score that every query leaves."""
+        return 1 - 1 / self.budget if self.policy.forget is None else self.policy.forget
+
+    @property
     def grows(self) -> dict[str, Received]:
         """States that queries add to, and how."""
         return (

@@ -1,4 +1,4 @@
-"""Slots are given up: keys are compared, the policy ranks all layers at once, the lowest go.
+"""Eviction: the policy ranks the slots of all layers at once, and the lowest go.
 
 Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 """
@@ -13,10 +13,8 @@ from torch import Tensor
 
 from h2o_chat.cache.arena import Arena, PerRow, give_up, in_use_first
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.turning import before_rope
 from h2o_chat.policies.frame import lowest, opinion, priorities
-from h2o_chat.policies.novelty import distinctness, novelty
-from h2o_chat.policies.policies import Slots, mean_held, output_change_of_heads
+from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.policies.shares import MOST_TOKENS
 
 TOGETHER_BYTES = 1 << 30
@@ -25,25 +23,11 @@ TOGETHER = 4
 """Rows ranked at once, unless all are: what that takes of memory for a moment does not grow with R."""
 
 
-def compare_keys(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-    """How kept keys at rotation index [L, r, H, S] stand among one another, by the states that say so."""
-    unit = before_rope(arena, arena.numbers(part.keys), index)
-    unit.masked_fill_((part.positions < 0).unsqueeze(-1), 0)
-    found = {"distinctness": distinctness(unit)}
-    if arena.plan.policy.pairs:
-        found["novelty"] = novelty(unit)
-    return found
-
-
 @dataclass(frozen=True)
 class Kernels:
     """What is computed of all slots: to choose who stays, and for a prompt. A step may bring its own
     (`Step.kernels`)."""
 
-    compare: Callable[[Arena, Slots, Tensor], dict[str, Tensor]] = compare_keys
-    """(arena, slots, rotation index of their keys [L, r, H, S]) -> states that change, [L, r, H, S] each.
-
-    Keys as they are stored, not always contiguous; empty slots among them."""
     change: Callable[[Slots], Tensor] = output_change_of_heads
     """slots -> [L, r, H, S], of the dtype of their scores. Reached by a policy as `Slots.change()`.
 
@@ -62,9 +46,7 @@ class Due:
     """Rows that are ranked together."""
 
     rows: slice  # all, or at most TOGETHER that follow each other
-    compares: bool  # their keys are compared before that
     seen: PerRow  # of each of these rows: tokens fed to it
-    compared: PerRow  # of each: tokens from this position on were not compared yet
 
     @property
     def of_all(self) -> bool:
@@ -107,16 +89,14 @@ def note_ranking(arena: Arena, due: Due, now: Pass, ranking: Tensor) -> None:
 
 def rows_due(arena: Arena, now: Pass) -> Iterator[Due]:
     """Rows that settle, all or at most TOGETHER that follow each other."""
-    compared = now.compares if arena.plan.policy.keys else ()
-    for compares in (True, False):
-        mine = [row for row in now.settles if (row in compared) == compares]
-        if len(mine) == len(now.count):
-            yield Due(slice(None), compares, now.seen, now.compared)
-            return
-        for _, run in groupby(enumerate(mine), lambda one: (one[1] - one[0], one[0] // TOGETHER)):
-            rows = [row for _, row in run]
-            some = slice(rows[0], rows[-1] + 1)
-            yield Due(some, compares, now.seen[some], now.compared[some])
+    mine = now.settles
+    if len(mine) == len(now.count):
+        yield Due(slice(None), now.seen)
+        return
+    for _, run in groupby(enumerate(mine), lambda one: (one[1] - one[0], one[0] // TOGETHER)):
+        rows = [row for _, row in run]
+        some = slice(rows[0], rows[-1] + 1)
+        yield Due(some, now.seen[some])
 
 
 def choose(arena: Arena, part: Slots, due: Due, count: int, kernels: Kernels) -> tuple[Tensor, Tensor]:
@@ -125,35 +105,22 @@ def choose(arena: Arena, part: Slots, due: Due, count: int, kernels: Kernels) ->
     What those had been receiving is added to `arena.lost`.
 
     Args:
-        part: of these rows: slots, or slots and a prompt's chunk side by side. What the comparison of keys
-            finds is written there.
+        part: of these rows: slots, or slots and a prompt's chunk side by side.
     """
-    if due.compares:
-        for name, numbers in kernels.compare(arena, part, arena.held_indices(part, due.rows)).items():
-            part.states[name].copy_(numbers)
-    ranking = rank(arena, part, None if due.compares else due.compared, kernels)
+    ranking = rank(arena, part, kernels)
     going = lowest(framed(arena, part, ranking, due.seen), part.positions, count)
     if arena.plan.observe:
         arena.lost[due.rows] += part.lately.gather(3, going).sum((0, 2, 3)).double()
     return ranking, going
 
 
-def rank(arena: Arena, part: Slots, compared: PerRow | None, kernels: Kernels = TORCH) -> Tensor:
-    """What the policy makes of the slots. [L, r, H, S]
-
-    Args:
-        compared: of each row, the position from which on keys were not compared yet; None: all were.
-    """
+def rank(arena: Arena, part: Slots, kernels: Kernels = TORCH) -> Tensor:
+    """What the policy makes of the slots. [L, r, H, S]"""
     policy = arena.plan.policy
     states = {name: part.states[name] for name in (*Slots.RANKED_BY, *policy.looks_at)}
     # Of some rows copies: products of what lies apart have other last bits than those of a row alone. Of
     # values, which are most of it, only where they are asked for.
     states |= {name: state.contiguous() for name, state in states.items() if name != "values"}
-    if policy.keys and compared is not None:  # those not compared yet count as the mean of the others
-        known = (part.positions >= 0) & (part.positions < arena.per_row(compared))
-        for name in ("distinctness", "novelty"):
-            mean = mean_held(states[name], known.to(states[name].dtype))
-            states[name] = torch.where(known, states[name], mean)
     looked_at = Slots(arena.plan.budget, part.layers, **states)
     looked_at.numbers = lambda stored: arena.numbers(stored.contiguous())
     looked_at.kernel = kernels.change

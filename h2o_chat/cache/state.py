@@ -28,11 +28,6 @@ STATES = (
     State("score", "group", "exact"),
     # Share of its KV head's attention lately: a mean over about the last 32 queries; kept with `observe`.
     State("lately", "", "exact"),
-    # Minus the cosine of its key to the mean of the kept keys, and to the nearest other one kept.
-    State("distinctness", "", "exact"),
-    State("novelty", "", "exact"),
-    # The slot of that one, or its own; -1 = not known. The native step keeps it, to compare new keys alone.
-    State("nearest", "", "int32", empty=-1),
     # Read in a prompt, not generated.
     State("prompt", "", "bool"),
     # Sink, system prompt or pinned.

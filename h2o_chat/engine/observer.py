@@ -234,7 +234,7 @@ def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
     seen, ranking = arena.ranked.get(row, (-1, None))
     if ranking is not None and seen == clocks[row].seen:
         return ranking
-    return rank(arena, arena.slots, [clock.compared for clock in clocks])[:, row]
+    return rank(arena, arena.slots)[:, row]
 
 
 def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

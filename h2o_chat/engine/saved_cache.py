@@ -22,7 +22,7 @@ from torch import Tensor
 
 from h2o_chat.base.errors import SavedCacheError
 from h2o_chat.cache.arena import Part, Shape
-from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
+from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.quantized import BITS, dequantise
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.state import STATES
@@ -37,7 +37,7 @@ FORMAT = 7
 
 FIRST_STATES = {
     *("keys", "values", "positions", "score", "lately"),
-    *("distinctness", "novelty", "prompt", "protected", "clamped"),
+    *("prompt", "protected", "clamped"),
 }
 """States that every file has. A later state may be missing: it begins with its empty value."""
 
@@ -62,7 +62,7 @@ IDENTITY = (
 BEFORE = {"engine": "transformers"}
 """Values where a file says nothing: it was written before there was a choice."""
 
-COUNTS = ("seen", "in_use", "base", "near_from", "compared")
+COUNTS = ("seen", "in_use", "base", "near_from")
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def _layers(value: Any, session: Session) -> list[list[int]]:
 def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
     counts: dict[str, Any] = {name: _count(value[name]) for name in COUNTS}
     clock = replace(fresh, **counts)
-    many = max(clock.in_use, clock.base, clock.compared, clock.near_from - trained.window) > fed
+    many = max(clock.in_use, clock.base, clock.near_from - trained.window) > fed
     few = not trained.learned and clock.base < fed - trained.window
     if clock.seen != fed or many or few:
         raise _Wrong(f"its counts {_seen(value)} are not those of {fed} tokens")
@@ -346,8 +346,6 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
         "values": "values",
         "positions": "positions",
         "recent": "receiving",
-        "distinctness": "unlike",
-        "novelty": "alone",
         "prompt": "given",
         "protected": "protected",
         "clamped": "far",
@@ -370,10 +368,9 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
         if not all(tensors[f"{layer}.positions"].numel() for layer in range(layers)):
             raise _Wrong("it has no slots")
         held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
-        every = max(COMPARE_TOKENS, (about["session"]["budget"] or 0) // COMPARE_SHARE)
         base = int(tensors["0.base"][0])
-        counts = fed, held, base, _count(about["near_from"]), fed // every * every
-        clock = dict(zip(("seen", "held", "base", "near_from", "compared"), counts, strict=True))
+        counts = fed, held, base, _count(about["near_from"])
+        clock = dict(zip(("seen", "held", "base", "near_from"), counts, strict=True))
     about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
     return about, new
 

@@ -1,7 +1,8 @@
 """The Triton kernels of attention: read `attend`, then `receive`, with the paper at hand.
 
 Attention returns the output and adds the probabilities to the scores, which no attention library does.
-`step.py` launches these two for a token; `prompts.py` launches `column_sums` for a prompt read in one pass.
+`step.py` launches these two for a token; `prompts.py` launches `column_sums` for a prompt read in one pass,
+and `ranking.py` `output_change` for the slots that a policy ranks.
 
 Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size. Numbers are added in fp32. Under
 TRITON_INTERPRET=1 all of it runs on a CPU. EARLY: as `product_kernels.py` has it.
@@ -314,8 +315,8 @@ def column_sums(
     q_base = head.to(tl.int64) * tokens
     mask = (j < tokens)[:, None] & (d < SIZE)[None, :]
     k = tl.load(keys + (k_base + j)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
-    kept = tl.zeros([BLOCK_K], tl.float32)
-    recent = tl.zeros([BLOCK_K], tl.float32)
+    kept = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
+    recent = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
     for start in range(tl.maximum(first, since) // BLOCK_Q * BLOCK_Q, tokens, BLOCK_Q):
         i = start + tl.arange(0, BLOCK_Q)
         mask = (i < tokens)[:, None] & (d < SIZE)[None, :]
@@ -325,7 +326,47 @@ def column_sums(
         sees = (i[None, :] >= j[:, None]) & (i < tokens)[None, :]
         found = tl.where(sees, tl.exp(logit - norm[None, :]), 0.0)
         later = (tokens - 1 - i).to(tl.float32)
-        kept += tl.sum(found * tl.exp2(later * log2_forget)[None, :], 1)
-        recent += tl.sum(found * tl.exp2(later * log2_remember)[None, :], 1)
-    tl.store(score + q_base + j, kept, mask=j < tokens)
-    tl.store(lately + q_base + j, recent, mask=j < tokens)
+        kept += found * tl.exp2(later * log2_forget)[None, :]
+        recent += found * tl.exp2(later * log2_remember)[None, :]
+    tl.store(score + q_base + j, tl.sum(kept, 1), mask=j < tokens)
+    tl.store(lately + q_base + j, tl.sum(recent, 1), mask=j < tokens)
+
+
+@triton.jit
+def output_change(
+    values,  # [L, R * H, S, D], layers `layer_step` numbers apart
+    score,  # [L, R * H, S, G] fp32
+    fourth,  # [L, R * H, S, G] fp32, written
+    layer_step,
+    heads,  # R * H
+    slots,
+    GROUPS: tl.constexpr,
+    SIZE: tl.constexpr,
+    SIZE_P: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Fourth power of how far a query head's output moves without a slot."""
+    head, g = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    d = tl.arange(0, SIZE_P)
+    lies = values + head // heads * layer_step + (head % heads) * slots * SIZE
+    totals = tl.zeros([BLOCK], tl.float32)
+    outputs = tl.zeros([BLOCK, SIZE_P], tl.float32)
+    for first in range(0, slots, BLOCK):
+        s = first + tl.arange(0, BLOCK)
+        given = tl.load(score + (head * slots + s) * GROUPS + g, mask=s < slots, other=0.0)
+        mask = (s < slots)[:, None] & (d < SIZE)[None, :]
+        value = tl.load(lies + s[:, None] * SIZE + d[None, :], mask=mask, other=0.0).to(tl.float32)
+        totals += given
+        outputs += given[:, None] * value
+    total = tl.maximum(tl.sum(totals), 1.17549435e-38)
+    output = tl.sum(outputs, 0) / total
+    length = tl.sum(output * output)
+    for first in range(0, slots, BLOCK):
+        s = first + tl.arange(0, BLOCK)
+        at = (head * slots + s) * GROUPS + g
+        share = tl.load(score + at, mask=s < slots, other=0.0) / total
+        mask = (s < slots)[:, None] & (d < SIZE)[None, :]
+        value = tl.load(lies + s[:, None] * SIZE + d[None, :], mask=mask, other=0.0).to(tl.float32)
+        squares = tl.sum(value * value, 1) + length - 2 * tl.sum(value * output[None, :], 1)
+        change = share / tl.maximum(1 - share, 1.1920929e-07) * tl.sqrt(tl.maximum(squares, 0.0))
+        tl.store(fourth + at, change * change * change * change, mask=s < slots)

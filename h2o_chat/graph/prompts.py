@@ -39,7 +39,7 @@ def attend(here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Te
     output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
         asked, spread(keys), spread(values), 0.0, True, scale=here.scaling
     )
-    gains = sums(asked, keys, lse[..., :tokens], here.scaling, plan.policy.forget)
+    gains = sums(asked, keys, lse[..., :tokens], here.scaling, plan.forget)
     mine = {name: gains[name] for name in plan.grows}
     return output.view(rows, heads, groups, tokens, size), New(keys, values, mine)
 

@@ -48,7 +48,7 @@ def captured(work: Callable[[], None], device: torch.device) -> Callable[[], Non
 class _Room:
     """Tensors that a token needs beside weights and slots, for R rows over slots of one shape. fp32."""
 
-    now: Tensor  # [8, R] int32: as `attention_kernels.attend` has it; tokens fed, compared; the token
+    now: Tensor  # [7, R] int32: as `attention_kernels.attend` has it; tokens fed; the token
     x: Tensor  # [R, E] the residual stream
     qkv: Tensor  # [R, (H * G + 2 * H) * D]
     attended: Tensor  # [R, H * G * D]
@@ -87,8 +87,8 @@ class GraphStep:
         """The graphs below point to these."""
         self._tokens: dict[bool, Callable[[], None]] = {}
         """By whether some key may be clamped."""
-        self._settles: dict[tuple[int, bool], _Settle] = {}
-        """By arena, and whether keys are compared."""
+        self._settles: dict[int, _Settle] = {}
+        """By arena."""
 
     def computes(self, cache: H2OCache) -> bool:
         """Whether the kernels compute a decoded token of this cache: slots of numbers, as many as ever,
@@ -109,10 +109,10 @@ class GraphStep:
         position = [at if count else -1 for at, count in zip(now.first, now.count, strict=True)]
         protected = [int(bool(which)) for which in now.protected]
         prompt = [int(step.of_prompt)] * len(ids)
-        numbers = [position, index, now.in_use, prompt, protected, now.seen, now.compared, ids]
+        numbers = [position, index, now.in_use, prompt, protected, now.seen, ids]
         clamps = any(arena.clamps for arena in cache.arenas)
         if clamps not in self._tokens:
-            room.now[:7] = -1  # padding, which changes no slot
+            room.now[:6] = -1  # padding, which changes no slot
             self._token(cache, room, clamps)
             self._tokens[clamps] = captured(lambda: self._token(cache, room, clamps), self.device)
         room.now.copy_(torch.tensor(numbers, dtype=torch.int32))
@@ -156,7 +156,7 @@ class GraphStep:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
         return _Room(
-            now=empty(8, rows, dtype=torch.int32),
+            now=empty(7, rows, dtype=torch.int32),
             x=empty(rows, of.hidden),
             qkv=empty(rows, (of.heads + 2 * of.kv_heads) * of.head_size),
             attended=empty(rows, of.heads * of.head_size),
@@ -173,10 +173,9 @@ class GraphStep:
         """`settle.settle_rows`: the first time as it is, then captured, where all rows are due together."""
         if not due.of_all:
             return settle_rows(arena, due, self.kernels)
-        known = self._settles.setdefault((id(arena), due.compares), _Settle())
+        known = self._settles.setdefault(id(arena), _Settle())
         if known.replay is None and known.ran:
-            seen, compared = (room.now[row][:, None, None] for row in (5, 6))
-            fixed = Due(due.rows, due.compares, seen, compared)
+            fixed = Due(due.rows, room.now[5][:, None, None])
 
             def work() -> None:
                 known.ranking = settle_rows(arena, fixed, self.kernels)
@@ -193,7 +192,7 @@ class GraphStep:
 
     def _token(self, cache: H2OCache, room: _Room, clamps: bool) -> None:
         """From `room.ids` to `room.out`; in between every layer's slots and scores are brought up to date."""
-        room.x.copy_(functional.embedding(room.now[7], self.weights.embedding))
+        room.x.copy_(functional.embedding(room.now[6], self.weights.embedding))
         turns = [self._turn(room.now[1], number) for number in range(len(self._ropes))]
         assert cache.plan.distance is not None
         edge = torch.full((1,), cache.plan.distance.edge, dtype=torch.int32, device=self.device)
@@ -230,7 +229,7 @@ class GraphStep:
         probabilities are added to the scores."""
         of, states = self.frame, {name: state[at] for name, state in arena.slots.states.items()}
         rows, heads, slots = states["positions"].shape
-        groups, policy, splits = of.heads // of.kv_heads, cache.plan.policy, room.splits
+        groups, splits = of.heads // of.kv_heads, room.splits
         sizes = {"ROWS": rows, "HEADS": heads, "GROUPS": groups, "SIZE": of.head_size}
         sizes |= {"SLOTS": slots, "SPLITS": splits}
         parts = room.logits, room.most, room.total, room.outputs
@@ -256,7 +255,7 @@ class GraphStep:
         )
         kernels.receive[(rows * heads, splits)](
             *(room.now, *parts, room.attended, states["score"], states["lately"]),
-            policy.forget,
+            cache.plan.forget,
             scores.REMEMBER,
             **sizes,
             SPLITS_P=triton.next_power_of_2(splits),

@@ -165,7 +165,6 @@ _FUNCTIONS = {
     "h2o_attend": (c_int32, (c_void_p, POINTER(Pass))),
     "h2o_after": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
     "h2o_head": (c_int32, (c_void_p, c_int32, c_void_p, c_void_p)),
-    "h2o_compare": (c_int32, (c_void_p, c_int32, c_void_p, *[c_int32] * 4, *[c_void_p] * 6)),
     "h2o_change": (c_int32, (c_void_p, *[c_int32] * 5, *[c_void_p] * 3)),
     "h2o_waited_ms": (c_double, (c_void_p,)),
 }

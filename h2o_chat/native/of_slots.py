@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import OutOfMemoryError
-from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.quantized import BITS, SCALE_BYTES
 from h2o_chat.cache.rope import Rope
-from h2o_chat.cache.settle import TORCH, Kernels, compare_keys
+from h2o_chat.cache.settle import TORCH, Kernels
 from h2o_chat.models.sizes import Sizes
 from h2o_chat.native import library as c
 from h2o_chat.native import prompts
@@ -33,42 +32,7 @@ class OfSlots:
     @property
     def kernels(self) -> Kernels:
         """For a step."""
-        return Kernels(self.compare, self.change, self.attend)
-
-    def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-        """`settle.compare_keys`: keys [L, r, H, S, D] at rotation index [L, r, H, S].
-
-        Args:
-            part: its keys may be of rows that follow each other, among others.
-        """
-        layers, rows, heads, slots = part.positions.shape
-        found = {"distinctness": torch.empty(part.positions.shape, dtype=torch.float32)}
-        if arena.plan.policy.pairs:  # brought up to date
-            was = {name: part.states[name] for name in ("novelty", "nearest")}
-            found |= {name: one.clone(memory_format=torch.contiguous_format) for name, one in was.items()}
-        keys, numbers = _fp32(part.keys), c.int32s(part.layers)
-        positions = part.positions.contiguous()
-        index = index.to(torch.int32).contiguous()
-        is_turned = arena.plan.bits is None and arena.rope is not None  # bytes are stored as before RoPE
-        checked(
-            self.model.library.h2o_compare(
-                self.model.at,
-                layers,
-                ctypes.addressof(numbers),
-                rows,
-                keys.stride(0) // (heads * slots * keys.shape[4]),
-                slots,
-                arena.plan.bits or 0,
-                keys.data_ptr(),
-                positions.data_ptr(),
-                index.data_ptr() if is_turned else None,
-                *(
-                    found[name].data_ptr() if name in found else None
-                    for name in ("distinctness", "novelty", "nearest")
-                ),
-            )
-        )
-        return found
+        return Kernels(self.change, self.attend)
 
     def change(self, slots: Slots) -> Tensor:
         """`policies.output_change_of_heads`. [L, r, H, S]
@@ -129,10 +93,6 @@ class OfSlotsAlone(OfSlots):
         if lender is not None:
             threads = torch.get_num_threads()
             checked(self.model.library.h2o_borrow(self.model.at, ctypes.byref(lender), threads))
-
-    def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-        """As `OfSlots.compare`."""
-        return super().compare(arena, part, index) if self._fits(part) else compare_keys(arena, part, index)
 
     def change(self, slots: Slots) -> Tensor:
         """As `OfSlots.change`."""

@@ -121,7 +121,7 @@ class NativeStep:
             farthest=min(farthest, distance.window),
             nearer=distance.nearer,
             nearer_from=distance.nearer_from,
-            forget=cache.plan.policy.forget,
+            forget=cache.plan.forget,
             remember=scores.REMEMBER,
             ids=(ctypes.c_int64 * rows)(*ids[:, 0].tolist()),
             positions=c.int32s([at if count else -1 for at, count in zip(now.first, now.count, strict=True)]),

@@ -39,15 +39,6 @@ def output_change(slots: Slots) -> Tensor:
     return change
 
 
-def unlike_others(slots: Slots) -> Tensor:
-    """Distinct keys stay (KeyDiff, arXiv 2504.15364, which compares them after RoPE). [L, R, H, S]
-
-    Nobody attends to a name until it is asked for, so attention received cannot keep it. Its key is unlike
-    the others from the start.
-    """
-    return slots.distinctness
-
-
 def by_lot(slots: Slots) -> Tensor:
     """A draw for each token and head that never changes (Random Attention, arXiv 2609.03430). [L, R, H, S]"""
     head = torch.arange(slots.positions.shape[-2], device=slots.positions.device)[:, None]
@@ -202,7 +193,6 @@ class LastQueries(Received):
 REFERENCES: dict[str, Policy] = {
     # Output change with a score that forgets: CAOTE (arXiv 2504.14051) on it; the default before.
     "caote": Policy(output_change, forget=0.95, sinks=4, heavy=True),
-    "distinct": Policy(unlike_others, forget=1.0, sinks=4, heavy=True, recent=0.25, keys=True),
     "random": Policy(by_lot, forget=1.0, sinks=4, heavy=True, recent=0.25),
     "heavy-only": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.0),
     # The newest query alone decides (TOVA, arXiv 2401.06104).

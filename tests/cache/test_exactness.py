@@ -5,7 +5,6 @@ and the same tokens.
 """
 
 import json
-import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -109,67 +108,29 @@ class OutputChangeHead(OracleHead):
         self.held.remove(min((t for t in older if t.position >= 4), key=lambda t: (change(t), t.position)))
 
 
-class HeavyOrNovelHead(OracleHead):
-    """The default policy, as literal. Every third token is one of a prompt; `stride` tokens go at once."""
+class DefaultHead(OracleHead):
+    """The default policy, as literal; `stride` tokens go at once."""
 
     stride: ClassVar[int] = 1
-    compared = 0
-    """Tokens from this position on were not compared yet."""
 
     def attend(self, queries: Tensor, scaling: float) -> Tensor:
-        vars(self.held[-1]).update(by_head=[0.0] * len(queries), distinctness=0.0, novelty=0.0)
+        vars(self.held[-1]).update(by_head=[0.0] * len(queries))
         keys = torch.stack([token.key for token in self.held])
         given = torch.softmax(queries @ keys.T * scaling, dim=-1).T.tolist()
         for token, received in zip(self.held, given, strict=True):
             scores = zip(token.by_head, received, strict=True)
-            vars(token)["by_head"] = [0.96 * score + more for score, more in scores]
+            vars(token)["by_head"] = [(1 - 1 / self.budget) * score + more for score, more in scores]
         return super().attend(queries, scaling)
-
-    def compare(self) -> None:
-        """Every key with the mean of those held, and with the nearest other one."""
-        units = [token.key / token.key.norm() for token in self.held]
-        mean = sum(units) / len(units)
-        for token, unit in zip(self.held, units, strict=True):
-            others = [float(unit @ other) for other in units if other is not unit]
-            vars(token).update(distinctness=-float(unit @ mean / mean.norm()), novelty=-max([0.0, *others]))
-
-    def known(self, name: str) -> list[float]:
-        """Of each token; of those not compared yet the mean of the others."""
-        old = [vars(token)[name] for token in self.held if token.position < self.compared]
-        usual = sum(old) / max(1, len(old))
-        return [vars(t)[name] if t.position < self.compared else usual for t in self.held]
 
     def evict(self) -> None:
         if len(self.held) <= self.budget:
             return
-        seen = self.held[-1].position + 1
-        if seen - self.compared >= max(16, self.budget // 16):
-            self.compare()
-            self.compared = seen
-        own = {t.position: change for t, change in zip(self.held, self.changes(), strict=True)}
-
-        def whole(position: int, back: int = 0) -> float:
-            if position not in own or back > 3:
-                return 0.0
-            return max(own[position], 0.4 * whole(position - 1, back + 1))
-
-        changes = [whole(token.position) for token in self.held]
-        typical = sum(changes) / len(changes)
-        distinct, novel = self.known("distinctness"), self.known("novelty")
-        # Novelty counts in full from 512 slots on.
-        apart = [d + 4 * min(1, self.budget / 512) * n for d, n in zip(distinct, novel, strict=True)]
-        middle = sum(apart) / len(apart)
-        spread = (sum((number - middle) ** 2 for number in apart) / len(apart)) ** 0.5
-        ranks = {}
-        for at, token in enumerate(self.held):
-            worth = math.log(0.02 + changes[at] / typical) + 3 * distinct[at]
-            newer = seen - 1 - token.position  # tokens; the age of the newest is 0
-            worth -= 0.2 * math.log(1 + newer / (8 * self.budget))
-            if token.position % 3 == 0:
-                worth += 16 * max(0.0, math.tanh(0.85 * (apart[at] - middle) / spread))
-            ranks[token.position] = (worth, token.position)
-        older = [token for token in self.held if token.position < seen - int(self.budget * 7 / 16)]
-        for token in sorted(older, key=lambda token: ranks[token.position])[: self.stride]:
+        changes = {token.position: change for token, change in zip(self.held, self.changes(), strict=True)}
+        newest = self.held[-1].position + 1 - self.budget // 2
+        older = [token for token in self.held if token.position < newest]
+        for token in sorted(older, key=lambda token: (changes[token.position], token.position))[
+            : self.stride
+        ]:
             self.held.remove(token)
 
     def changes(self) -> list[float]:
@@ -195,7 +156,7 @@ class SlidingHead(OracleHead):
             super().evict()
 
 
-HEADS = {"h2o-paper": OracleHead, "caote": OutputChangeHead, "h2o": HeavyOrNovelHead} | TWINS
+HEADS = {"h2o-paper": OracleHead, "caote": OutputChangeHead, "h2o": DefaultHead} | TWINS
 
 
 def assert_same_conversation(
@@ -244,9 +205,9 @@ def test_the_default_policy_is_what_it_says(
     tiny_pair: Pair, budget: int, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a stride of one, at the shipped one (a 32nd of the budget), and at a larger one."""
-    monkeypatch.setattr(HeavyOrNovelHead, "stride", stride)
+    monkeypatch.setattr(DefaultHead, "stride", stride)
     policy = POLICIES["h2o"] if budget // 32 == stride else replace(POLICIES["h2o"], stride=stride / budget)
-    caches = OracleCache(budget, HeavyOrNovelHead), H2OCache(budget=budget, policy=policy)
+    caches = OracleCache(budget, DefaultHead), H2OCache(budget=budget, policy=policy)
     assert caches[1].plan.stride == stride
     for position, token in enumerate(noise(150, seed=1)):
         caches[1].prepare(Step(1, prompt=position % 3 == 0))

@@ -1,14 +1,11 @@
 """A step's own kernels: they are asked of slots and of a prompt's chunk, and what they say decides."""
 
-from typing import Any
-
 import torch
 from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.settle import TORCH, Kernels, compare_keys
+from h2o_chat.cache.settle import TORCH, Kernels
 from h2o_chat.cache.step import Step
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.transformers_cache.probe import probe
@@ -29,15 +26,10 @@ def kept_with(kernels: Kernels) -> list[Tensor]:
 
 
 def test_kernels_are_asked_as_they_are_told_to_be() -> None:
-    asked: dict[str, list[int]] = {"compare": [], "change": []}
-
-    def compare(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-        asked["compare"].append(index.shape[3])
-        assert index.shape == part.positions.shape
-        return compare_keys(arena, part, index)
+    asked = list[int]()
 
     def change(slots: Slots) -> Tensor:
-        asked["change"].append(slots.positions.shape[3])
+        asked.append(slots.positions.shape[3])
         assert slots.values.is_contiguous()
         assert slots.values.is_floating_point()
         assert slots.score.is_contiguous()
@@ -46,20 +38,16 @@ def test_kernels_are_asked_as_they_are_told_to_be() -> None:
         assert not bool(found[slots.positions < 0].any())
         return found
 
-    for mine, plain in zip(kept_with(Kernels(compare, change)), kept_with(TORCH), strict=True):
+    for mine, plain in zip(kept_with(Kernels(change)), kept_with(TORCH), strict=True):
         assert torch.equal(mine, plain)
-    for sizes in asked.values():
-        assert max(sizes) > BUDGET + 1, "slots and a chunk side by side"
-        assert min(sizes) == BUDGET + 1, "slots alone"
+    assert max(asked) > BUDGET + 1, "slots and a chunk side by side"
+    assert min(asked) == BUDGET + 1, "slots alone"
 
 
 def test_what_a_kernel_says_decides_who_stays() -> None:
     def oldest_matter(slots: Slots) -> Tensor:
         return torch.exp(-slots.positions.to(slots.score.dtype)).masked_fill(slots.positions < 0, 0)
 
-    def nothing_known(arena: Arena, part: Slots, _: Tensor) -> dict[str, Any]:
-        return {name: torch.zeros_like(part.states[name]) for name in ("distinctness", "novelty")}
-
     plain = kept_with(TORCH)
-    for kernels in (Kernels(change=oldest_matter), Kernels(compare=nothing_known)):
-        assert not all(torch.equal(one, other) for one, other in zip(kept_with(kernels), plain, strict=True))
+    mine = kept_with(Kernels(change=oldest_matter))
+    assert not all(torch.equal(one, other) for one, other in zip(mine, plain, strict=True))

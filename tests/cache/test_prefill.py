@@ -15,7 +15,6 @@ from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, attention
 from h2o_chat.cache.step import Step
-from h2o_chat.policies import novelty
 from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Slots
 
@@ -227,7 +226,6 @@ class Largest(TorchDispatchMode):
 
 def test_no_matrix_of_the_whole_prompt_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "BLOCK", 16)
-    monkeypatch.setattr(novelty, "BLOCK", 16)
     model, length = tiny("llama", "h2o"), 900
     with Largest() as largest:
         ask(model, H2OCache(BUDGET, prefill="full"), tokens(length))

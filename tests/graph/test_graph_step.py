@@ -67,8 +67,6 @@ class Pair:
         for mine, other in zip(self.graph.cache.arenas, self.plain.cache.arenas, strict=True):
             for name, state in mine.slots.states.items():
                 held = other.slots.positions >= 0
-                if name == "nearest":  # which only the library for CPUs keeps
-                    continue
                 if state.dtype.is_floating_point:
                     torch.testing.assert_close(
                         state[held], other.slots.states[name][held], atol=NEAR, rtol=1e-3

@@ -111,12 +111,12 @@ def test_the_command_prints_and_draws(tmp_path: Path) -> None:
     command = ["eval", "agreement", "-m", str(POCKET), "--texts", str(texts), "--prompt", "48"]
     command += ["--tokens", "4", "--prompts", "2", "-b", "16", "--policy", "window"]
     both = CliRunner().invoke(
-        app, [*command, "--policy", "h2o:distinct=0", "--half", "odd", "--paired", "--json"]
+        app, [*command, "--policy", "h2o:forget=0.9", "--half", "odd", "--paired", "--json"]
     )
     assert both.exit_code == 0, both.output
     window, other = json.loads(both.stdout)["scores"]
     assert (window["policy"], window["kl_to_first"]) == ("window", None)
-    assert other["policy"] == "h2o:distinct=0"
+    assert other["policy"] == "h2o:forget=0.9"
     assert other["kl_to_first"][0] == pytest.approx(other["kl"] - window["kl"], abs=1e-6)
     table = CliRunner().invoke(app, command)
     assert table.exit_code == 0, table.output

@@ -28,7 +28,6 @@ from h2o_chat.lab.shared.lab_texts import HALVES, documents, half_of, read_texts
 from h2o_chat.lab.shared.policy_runs import Run
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked
 from h2o_chat.models.load import Loaded, load
-from h2o_chat.policies.policies import POLICIES, Slots
 from h2o_chat.transformers_cache.probe import probe
 from h2o_chat.transformers_cache.ready import join
 
@@ -214,8 +213,8 @@ def test_bootstrap_brackets_the_mean_and_repeats() -> None:
         "window",
         "h2o:sinks=0",
         "h2o-paper:sinks=2,recent=8",
-        "h2o:age=0",
-        "h2o:sinks=0,age=0.1,novel=2",
+        "h2o:forget=0.95",
+        "caote:sinks=0,forget=0.5",
     ],
 )
 def test_a_variant_reads_back_as_written(text: str) -> None:
@@ -231,9 +230,10 @@ def test_a_variant_reads_back_as_written(text: str) -> None:
         "h2o:sinks",
         "h2o:sinks=-1",
         "h2o:heavy=3",
-        "h2o:age=-1",
-        "h2o:age=nan",
-        "caote:age=0",
+        "h2o:forget=-1",
+        "h2o:forget=nan",
+        "h2o:forget=1.5",
+        "h2o:age=0",
     ],
 )
 def test_a_variant_that_says_nothing_is_refused(text: str) -> None:
@@ -241,44 +241,11 @@ def test_a_variant_that_says_nothing_is_refused(text: str) -> None:
         PolicyVariant.parse(text)
 
 
-def test_a_term_is_left_out_where_it_stands() -> None:
-    """What is left out no longer counts; what is left is what it was."""
-    generator = torch.Generator().manual_seed(3)
-    slots = Slots(
-        64,
-        positions=torch.randint(1, 3, (2, 1, 2, 9), generator=generator).cumsum(-1).to(torch.int32),
-        score=torch.rand(2, 1, 2, 9, 3, generator=generator) ** 8,  # few are much attended to
-        values=torch.rand(2, 1, 2, 9, 4, generator=generator),
-        distinctness=-torch.rand(2, 1, 2, 9, generator=generator),
-        novelty=-torch.rand(2, 1, 2, 9, generator=generator),
-        prompt=torch.rand(2, 1, 2, 9, generator=generator) > 0.5,
-    )
-    positions, told = slots.positions, slots.prompt
-    usual = POLICIES["h2o"].priority(slots)
-
-    def worth(text: str) -> Tensor:
-        return ranked(PolicyVariant.parse(text).ranking).priority(slots)
-
-    age = (positions.amax(-1, keepdim=True) - positions).float()
-    torch.testing.assert_close(worth("h2o:age=0"), usual + 0.2 * (1 + age / (8 * slots.budget)).log())
-    torch.testing.assert_close(worth("h2o:old=0"), worth("h2o:age=0") - 0.2 * (1 + age).log())
-    torch.testing.assert_close(worth("h2o:distinct=0"), usual - 3 * slots.distinctness)
-    torch.testing.assert_close(worth("h2o:prompt=0")[~told], usual[~told])
-    assert bool((worth("h2o:prompt=0") < usual)[told].any())
-    unlike = worth("h2o:prompt=0,age=0,change=0") / 3
-    torch.testing.assert_close(unlike, slots.distinctness)
-    assert bool((worth("h2o:word=0") != usual).any())
-    assert bool((worth("h2o:floor=0") != usual).any())
-    assert bool((worth("h2o:novel=0") != usual).any())
-    bonus, share = usual - worth("h2o:prompt=0"), told.float().mean(-1, keepdim=True)
-    torch.testing.assert_close(worth("h2o:fade=1"), usual - share * bonus)
-    torch.testing.assert_close(worth("h2o:fade=2"), usual - share**2 * bonus)
-    torch.testing.assert_close(worth("h2o:few=0"), usual - 3 * slots.distinctness)
-    torch.testing.assert_close(worth("h2o:few=32"), usual - 3 * slots.distinctness)
-    torch.testing.assert_close(worth("h2o:few=48"), usual - slots.distinctness)  # 2/3 of it left
-    torch.testing.assert_close(worth("h2o:recent=4"), usual, atol=0, rtol=0)
+def test_a_variant_forgets_at_its_own_rate() -> None:
+    assert ranked(PolicyVariant.parse("caote:forget=0.5,sinks=2").ranking).forget == 0.5
+    assert ranked(PolicyVariant.parse("caote:sinks=2").ranking).forget == 0.95
     with pytest.raises(UsageError, match="an engine does not take"):
-        Run(PolicyVariant.parse("h2o:age=0"), 16).settings()
+        Run(PolicyVariant.parse("h2o:forget=0.9"), 16).settings()
 
 
 def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, texts: list[str]) -> None:
@@ -289,7 +256,7 @@ def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, t
         half_of(ids[:1], "odd")
     with pytest.raises(UsageError, match="not known"):
         half_of(ids, "third")
-    three = [PolicyVariant.parse(name) for name in ("h2o", "h2o:distinct=0", "window")]
+    three = [PolicyVariant.parse(name) for name in ("h2o", "h2o:forget=0.9", "window")]
     report = measure(stories, ids[:3], three, [16, 32], seed=0, paired=True)
     firsts = {score.budget: score for score in report.scores if score.policy == "h2o"}
     for score in report.scores:

@@ -125,7 +125,7 @@ def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
     [
         Settings(budget=64),
         Settings(policy="full"),
-        *sweep(Settings(budget=96, policy="distinct", chunk=7)),
+        *sweep(Settings(budget=96, policy="caote", chunk=7)),
     ],
     ids=lambda settings: settings.policy,
 )

@@ -10,8 +10,7 @@ from sweep import sweep
 from torch import Tensor
 from twin import twin
 
-from h2o_chat.base.errors import OutOfMemoryError, UsageError
-from h2o_chat.cache.settle import compare_keys
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
 from h2o_chat.native.loading import positions_of
@@ -70,10 +69,10 @@ def said(count: int, vocabulary: int, seed: int = 0) -> list[int]:
     return torch.randint(3, vocabulary, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def everything(cache: H2OCache, but: str = "") -> list[Tensor]:
-    """All that is known of the slots; `but` one state."""
+def everything(cache: H2OCache) -> list[Tensor]:
+    """All that is known of the slots."""
     known = [arena.slots.states | {"order": arena.order} for arena in cache.arenas]
-    return [state for states in known for name, state in states.items() if name != but]
+    return [state for states in known for state in states.values()]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
         looks += 1
         if kv == "auto" or torch.allclose(ours, theirs, atol=2e-4 * size):
             equal += 1
-            mine, others = (everything(one, but="nearest") for one in (cache, other))  # a decode step's alone
+            mine, others = (everything(one) for one in (cache, other))
             for a, b in zip(mine, others, strict=True):
                 if a.dtype == torch.uint8:
                     assert (a != b).float().mean() < 0.01, "few numbers are rounded to the next level"
@@ -223,53 +222,6 @@ def test_rows_are_what_each_is_alone(bits: int, kv: str, pack: Pack) -> None:
         for a, b in zip(cache.take_row(0).parts, together.take_row(row).parts, strict=True):
             for state, numbers in a.states.items():
                 assert torch.equal(numbers, b.states[state]), (row, state)
-
-
-@pytest.mark.parametrize(
-    ("name", "budget", "kv"),
-    [
-        *(("llama", 40, "auto"), ("llama", 100, "auto"), ("smollm3", 40, "int8")),
-        *sweep(("smollm3", 40, "auto"), ("smollm3", 100, "auto"), ("llama", 40, "int8")),
-    ],
-)
-def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pack) -> None:
-    """Those known from before, and where nothing is known."""
-    packed = pack(name, 8)
-    cache = cache_of(packed, budget, kv=kv)
-    talk(by(NativeStep(packed, 2)), cache, said(522, packed.frame.vocabulary))  # a rebase was not long ago
-    assert cache.clocks[0].base > 0
-    for form in library.forms():
-        kernels = NativeStep(packed, 2, form).of_slots.kernels
-        for arena in cache.arenas:
-            index, slots = arena.held_indices(arena.slots), arena.slots
-            assert not bool((slots.positions >= 0).all()), "some slot is empty"
-            assert bool((slots.nearest >= 0).any()), "most are known"
-            nothing = {"nearest": torch.full_like(slots.nearest, -1)}
-            anew = Slots(slots.budget, slots.layers, **(slots.states | nothing))
-            wanted = compare_keys(arena, slots, index)
-            found, compared_anew = kernels.compare(arena, slots, index), kernels.compare(arena, anew, index)
-            assert wanted.keys() == found.keys() - {"nearest"} == {"distinctness", "novelty"}
-            for name_, numbers in wanted.items():
-                assert torch.allclose(numbers, found[name_], atol=2e-6)
-                assert torch.allclose(numbers, compared_anew[name_], atol=2e-6)
-
-
-def test_comparing_takes_no_memory_by_where_a_key_stands(pack: Pack) -> None:
-    """Where nothing is turned a conversation may be of any length; else nobody reaches such a place."""
-    packed = pack("smollm3", 8)
-    cache, kernels = cache_of(packed, 40), NativeStep(packed, 1).of_slots.kernels
-    talk(by(NativeStep(packed, 1)), cache, said(100, packed.frame.vocabulary))
-    for arena in cache.arenas:
-        index = arena.held_indices(arena.slots)
-        for far in (-(10**9), 2**31 - 600):
-            if arena.rope is None:
-                found = kernels.compare(arena, arena.slots, index + far)
-                for name, numbers in kernels.compare(arena, arena.slots, index).items():
-                    assert torch.equal(found[name], numbers)
-            else:
-                with pytest.raises(OutOfMemoryError):
-                    kernels.compare(arena, arena.slots, index + far)
-    assert {arena.rope is None for arena in cache.arenas} == {True, False}
 
 
 def test_numbers_are_fp32_whatever_torch_makes(pack: Pack) -> None:

@@ -10,8 +10,7 @@ from h2o_chat.base.config import POLICIES as NAMES
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.policies.frame import lowest, opinion, priorities
 from h2o_chat.policies.named import named
-from h2o_chat.policies.novelty import distinctness
-from h2o_chat.policies.policies import POLICIES, Policy, Slots, output_change_by_head, prominence
+from h2o_chat.policies.policies import POLICIES, Policy, Slots, output_change_by_head
 from h2o_chat.policies.references import output_change
 from h2o_chat.policies.shares import divide
 
@@ -69,8 +68,6 @@ def test_output_change_of_a_lonely_token_is_finite() -> None:
         positions=torch.zeros(1, 1, 2, dtype=torch.int32),
         score=torch.tensor([[[[1.0], [0.0]]]]),
         values=torch.ones(1, 1, 2, 3),
-        distinctness=torch.zeros(1, 1, 2),
-        novelty=torch.zeros(1, 1, 2),
         prompt=torch.zeros(1, 1, 2, dtype=torch.bool),
     )
     assert bool(output_change(alone).isfinite().all())
@@ -132,12 +129,3 @@ def test_what_a_policy_has_no_number_for_goes_and_what_is_safe_stays() -> None:
     whole = Policy(lambda some: some.positions, forget=1.0, sinks=1, heavy=True)
     with pytest.raises(UsageError, match=r"ranks by torch\.int64"):
         priorities(opinion(whole, slots), slots, torch.tensor([[[5]]]), none)
-
-
-def test_rounding_makes_no_key_prominent() -> None:
-    """Of two keys none is more unlike their mean than the other: what differs is rounding."""
-    keys = torch.randn(1000, 1, 1, 2, 16, generator=torch.Generator().manual_seed(0))
-    unlike = distinctness(torch.nn.functional.normalize(keys, dim=-1))
-    assert bool((unlike.diff(dim=-1) != 0).any()), "there is some"
-    assert float(prominence(unlike, torch.ones_like(unlike)).max()) < 0.01
-    assert float(prominence(torch.tensor([0.0, 0.1]), torch.ones(2)).max()) > 0.5

@@ -10,10 +10,9 @@ from h2o_chat.chat.memory.words import Word
 MOST = 20
 """The oldest places, which are listed; the others are counted."""
 KEPT_BECAUSE = {
-    "h2o": "attention came back to it, or it stands out",
+    "h2o": "the answers would change most without it",
     "h2o-paper": "attention came back to it most",
     "caote": "the answers would change most without it",
-    "distinct": "it is unlike the others",
     "random": "chance has spared it",
     "heavy-only": "attention came back to it most",
     "last-query": "the last question attended to it",

@@ -28,15 +28,15 @@ class Run:
             chunk: prompt tokens read before slots are given up, where the variant says nothing of it.
 
         Raises:
-            UsageError: the variant has weights of its own, which an engine does not take.
+            UsageError: the variant forgets at a rate of its own, which an engine does not take.
         """
         one = self.variant
         if one is None or self.budget is None:
             return Settings(policy="full", chunk=chunk, events_every=0)
         if one.ranking != one.policy:
             raise UsageError(
-                f"{one} has weights of its own, which an engine does not take.",
-                "Weights go with eval perplexity --texts, agreement and recall.",
+                f"{one} has a rate of forgetting that an engine does not take.",
+                "forget= goes with eval perplexity --texts, agreement and recall.",
             )
         return Settings(
             policy=one.policy,  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any
 
 from h2o_chat.base.config import KV_DTYPES, POLICIES
@@ -12,16 +11,15 @@ from h2o_chat.cache.rope import Positions
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.policies.named import named
-from h2o_chat.policies.policies import DEFAULT, Policy, Weights, heavy_or_novel
+from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.shares import Shares, divide
 from h2o_chat.transformers_cache.cache import H2OCache
 
 MOST_DIGITS = 9
 """Longest number of slots, in digits."""
-_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8, or h2o:age=0 to leave out a term."
-_WEIGHT = re.compile(r"[0-9]{1,3}(\.[0-9]{1,4})?")
-_NUMBERS = {"sinks", "recent", "chunk", "kv"}
-_TERMS = [field.name for field in fields(Weights)]
+_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8,forget=0.96."
+_SHARE = re.compile(r"0?\.[0-9]{1,4}|[01](\.0+)?")
+_NUMBERS = {"sinks", "recent", "chunk"}
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,12 @@ class PolicyVariant:
     """Prompt tokens that attend before the next eviction."""
     kv: str = "auto"
     """Precision of keys and values in the slots."""
-    weights: Weights = DEFAULT
-    """Weights of the terms of `h2o`."""
+    forget: float | None = None
+    """Share of the scores that stays at every query."""
 
     @classmethod
     def parse(cls, text: str) -> "PolicyVariant":
-        """`h2o` or `h2o:sinks=0,recent=8,chunk=16,kv=int8`; `h2o:age=0` is `h2o` without its price on age.
+        """`h2o`, or `h2o:sinks=0,recent=8,chunk=16,kv=int8,forget=0.96`.
 
         Raises:
             UsageError: not such a text, or an unknown policy.
@@ -50,23 +48,21 @@ class PolicyVariant:
         if name not in known:
             raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {', '.join(known)}.")
         given: dict[str, Any] = {}
-        weights: dict[str, float] = {}
         for part in numbers.split(",") if colon else ():
             key, _, value = part.partition("=")
             if key == "kv" and value in KV_DTYPES:
                 given[key] = value
                 continue
-            if name == "h2o" and key in _TERMS and _WEIGHT.fullmatch(value):
-                weights[key] = float(value)
+            if key == "forget" and _SHARE.fullmatch(value):
+                given[key] = float(value)
                 continue
-            if key not in _NUMBERS - {"kv"} or not value.isdecimal() or len(value) > MOST_DIGITS:
+            if key not in _NUMBERS or not value.isdecimal() or len(value) > MOST_DIGITS:
                 raise UsageError(f"{part!r} in {text!r} says nothing.", _EXAMPLE)
             given[key] = int(value)
-        return cls(name, weights=replace(DEFAULT, **weights), **given)
+        return cls(name, **given)
 
     def __str__(self) -> str:
-        own = [(field, getattr(self, field.name)) for field in fields(self) if field.name in _NUMBERS]
-        own += [(field, getattr(self.weights, field.name)) for field in fields(Weights)]
+        own = [(field, getattr(self, field.name)) for field in fields(self)[1:]]
         given = [(field.name, value) for field, value in own if value != field.default]
         numbers = ",".join(
             f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in given
@@ -75,8 +71,8 @@ class PolicyVariant:
 
     @property
     def ranking(self) -> str:
-        """The policy's name, with the weights that are its own: what `ranked` takes."""
-        return str(PolicyVariant(self.policy, weights=self.weights))
+        """The policy's name, with how it forgets: what `ranked` takes."""
+        return str(PolicyVariant(self.policy, forget=self.forget))
 
     def shares(self, budget: int) -> Shares:
         """How it divides a budget.
@@ -100,11 +96,11 @@ class PolicyVariant:
 
 
 def ranked(name: str) -> Policy:
-    """The policy of a name such as `h2o` or `h2o:age=0`."""
+    """The policy of a name such as `h2o` or `h2o:forget=0.96`."""
     if ":" not in name:
         return named(name)
-    weights = PolicyVariant.parse(name).weights
-    return replace(named("h2o"), priority=partial(heavy_or_novel, weights=weights), name=name)
+    variant = PolicyVariant.parse(name)
+    return replace(named(variant.policy), forget=variant.forget, name=name)
 
 
 def crossed(policies: Sequence[str], kv_dtypes: Sequence[str]) -> list[PolicyVariant]:

@@ -96,7 +96,7 @@ struct h2o_model {
     Room<int32_t> begins, rows, index;
     Room<int64_t> ids;
     Room<char> own;
-    int turned = 0;  // indices in the tables of compare
+    int turned = 0;  // indices in the tables
     Room<float> table_cosines, table_sines, compared, numbers_held, passed;
 
     ~h2o_model() {
@@ -277,15 +277,6 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
     return !made;
 }
 
-// The rotation index farthest from 0 of slots in use; after a rebase older keys have negative ones. It stays below
-// the model's window.
-static int64_t farthest(const int32_t *positions, const int32_t *index, size_t count) {
-    int64_t most = 0;
-    for (size_t at = 0; at < count; ++at)
-        if (positions[at] >= 0) most = std::max(most, std::abs(static_cast<int64_t>(index[at])));
-    return most;
-}
-
 // No table reaches farther: a file that was opened may say any position.
 constexpr int64_t kFarthest = 1 << 28;
 
@@ -341,50 +332,6 @@ int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
     job.logits = logits;
     if (step->kv_bits && !make_ready_for_bytes(*model, *step, job)) return 1;
     run(*model, model->kernels->decode, job);
-    return 0;
-}
-
-int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t key_rows,
-                    int32_t slots, int32_t kv_bits, const void *keys, const int32_t *positions, const int32_t *index,
-                    float *distinctness, float *novelty, int32_t *nearest) {
-    const h2o_frame &frame = model->frame;
-    const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
-    const int64_t highest = index ? farthest(positions, index, all) : 0;
-    Room<const h2o_rope *> ropes;
-    if (!ropes.make(layer_count)) return 1;
-    for (int at = 0; at < layer_count; ++at) {
-        const int rope = model->layers[layers[at]].rope;
-        ropes.get()[at] = rope < 0 ? nullptr : &model->ropes[rope];
-    }
-    Comparison of = {};
-    of.layers = layer_count;
-    of.rows = rows;
-    of.key_rows = key_rows;
-    of.heads = frame.kv_heads;
-    of.slots = slots;
-    of.size = frame.head_size;
-    of.stride = rounded_up(slots, 16);
-    of.own_floats = 17 * of.size + static_cast<int64_t>(of.stride) * (of.size + 3);
-    if (!make_tables(*model, highest) || !model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
-    of.bits = kv_bits;
-    of.key_bytes = kv_bits ? of.size * kv_bits / 8 + 4 : of.size * static_cast<ptrdiff_t>(sizeof(float));
-    of.keys = keys;
-    of.positions = positions;
-    of.index = index;
-    of.distinctness = distinctness;
-    of.novelty = novelty;
-    of.nearest = nearest;
-    of.ropes = ropes.get();
-    of.first_rope = model->ropes.get();
-    of.cosines = model->table_cosines.get();
-    of.sines = model->table_sines.get();
-    of.table_pairs = static_cast<int64_t>(model->turned) * model->most_pairs;
-    of.most_pairs = model->most_pairs;
-    of.own = model->compared.get();
-    Team team;
-    Job job = job_of(*model, team, 1);
-    job.comparison = &of;
-    run(*model, model->kernels->compare, job);
     return 0;
 }
 

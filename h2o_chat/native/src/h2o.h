@@ -158,16 +158,6 @@ H2O_API int32_t h2o_after(h2o_model *model, int32_t layer, int32_t tokens, const
 // Logits [N, vocabulary].
 H2O_API int32_t h2o_head(h2o_model *model, int32_t tokens, const float *x, float *logits);
 
-// How kept keys, turned to `index` [L, R, H, S] (null: not turned), stand among one another (../../policies/novelty.py):
-// [L, R, H, S] each; `novelty` may be null. `layers` [L] are their numbers. Keys are the first R of the rows in
-// [L, key_rows, H, S, D], or rows of bytes where `kv_bits` is not 0. `nearest` [L, R, H, S] may be null, as if nothing was known: the slots of the keys that `novelty`
-// was measured to the last time, -1 of a key that is new. Both are brought up to date: new keys are compared with all
-// others, and those whose nearest one has left.
-H2O_API int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows,
-                            int32_t key_rows, int32_t slots, int32_t kv_bits, const void *keys,
-                            const int32_t *positions, const int32_t *index, float *distinctness, float *novelty,
-                            int32_t *nearest);
-
 // How far the output of its queries would move without each slot (output_change_of_heads in ../../policies/policies.py):
 // scores [L, R, H, S, G] -> [L, R, H, S]. Values are the first R of the rows in [L, value_rows, H, S, D], or bytes.
 H2O_API int32_t h2o_change(h2o_model *model, int32_t layers, int32_t rows, int32_t value_rows, int32_t slots,

@@ -81,10 +81,6 @@ inline __m256 eight_sums(const Floats *all) {
 
 inline Floats sums(const Floats *all) { return {eight_sums(all), eight_sums(all + 8)}; }
 
-inline bool any_above(Floats a, Floats b) {
-    return _mm256_movemask_ps(_mm256_or_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ),
-                                           _mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ)));
-}
 
 inline float highest(Floats a) {
     const __m256 eight = _mm256_max_ps(a.low, a.high);

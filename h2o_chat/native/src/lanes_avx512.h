@@ -71,7 +71,6 @@ inline Floats sums(const Floats *all) {
     return sums_of_quarters(some[0], some[1], some[2], some[3]);
 }
 
-inline bool any_above(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 
 inline float highest(Floats a) { return _mm512_reduce_max_ps(a); }
 

@@ -108,11 +108,6 @@ inline Floats sums(const Floats *all) {
     return each;
 }
 
-inline bool any_above(Floats a, Floats b) {
-    const uint32x4_t low = vorrq_u32(vcgtq_f32(a.of[0], b.of[0]), vcgtq_f32(a.of[1], b.of[1]));
-    const uint32x4_t high = vorrq_u32(vcgtq_f32(a.of[2], b.of[2]), vcgtq_f32(a.of[3], b.of[3]));
-    return vmaxvq_u32(vorrq_u32(low, high));
-}
 
 inline float highest(Floats a) { return vmaxvq_f32(max(max(a.of[0], a.of[2]), max(a.of[1], a.of[3]))); }
 

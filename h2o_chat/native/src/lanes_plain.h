@@ -139,11 +139,6 @@ inline Floats sums_of_quarters(Floats a, Floats b, Floats c, Floats d) {
 }
 
 // Whether a number is above that of b in its place.
-inline bool any_above(Floats a, Floats b) {
-    bool any = false;
-    for (int i = 0; i < 16; ++i) any |= a.at[i] > b.at[i];
-    return any;
-}
 
 inline float highest(Floats a) {
     for (int i = 1; i < 16; ++i) a.at[0] = a.at[i] > a.at[0] ? a.at[i] : a.at[0];

@@ -38,25 +38,6 @@ constexpr int kUnpacked = 16;  // slots whose values are summed at a time, or un
 // Floats between what two threads write all the time: a processor fetches lines ahead, also those that another one writes.
 constexpr int kApart = 1024;
 
-// Keys to be compared, of L layers and some rows, see h2o_compare.
-struct Comparison {
-    int layers, rows, key_rows, heads, slots, size;
-    int stride;                   // slots rounded up to 16
-    int bits;                     // of a held component: 8 or 4, else 0: numbers
-    ptrdiff_t key_bytes;
-    const void *keys;
-    const int32_t *positions, *index;
-    float *distinctness, *novelty;
-    int32_t *nearest;
-    const h2o_rope *const *ropes;  // [L] of each layer, or null
-    const h2o_rope *first_rope;
-    const float *cosines, *sines;  // [ropes, indices, pairs]
-    int64_t table_pairs;           // from one rope to the next
-    int most_pairs;
-    float *own;                    // of each thread
-    int64_t own_floats;
-};
-
 // Scores and values of L layers and some rows, see h2o_change.
 struct Change {
     int layers, rows, value_rows, heads, slots, groups, size;
@@ -118,7 +99,6 @@ struct Job {
     // Of a call for one layer:
     const float *in;        // `attended` of the caller
     float *queries, *keys, *values;
-    const Comparison *comparison;
     const Change *change;
     const Pass *pass;
 };
@@ -154,7 +134,6 @@ struct Form {
     void (*before)(Job &job, int thread);
     void (*after)(Job &job, int thread);
     void (*head)(Job &job, int thread);
-    void (*compare)(Job &job, int thread);
     void (*change)(Job &job, int thread);
     void (*attend_pass)(Job &job, int thread);
 };

@@ -2,7 +2,6 @@
 #include "lanes_amx.h"
 #include "step.h"
 #include "change.h"
-#include "compare.h"
 #include "prompt.h"
 
-const Form form_amx = {decode, embed, before, after, head, compare, change, attend_pass};
+const Form form_amx = {decode, embed, before, after, head, change, attend_pass};

@@ -1,4 +1,4 @@
-"""When a value may be read from a tensor."""
+"""Which devices compute asynchronously."""
 
 from typing import TYPE_CHECKING
 
@@ -7,5 +7,5 @@ if TYPE_CHECKING:
 
 
 def reads_free(device: "torch.device") -> bool:
-    """Whether to read a value means to wait for nothing: on a CPU all that was asked before is done."""
+    """True where reading a tensor does not synchronise: on a CPU everything before is already computed."""
     return device.type == "cpu"

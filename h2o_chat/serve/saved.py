@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.errors import BusyError
-from h2o_chat.base.own import no_link, open_own, own_folder
+from h2o_chat.base.private_files import no_link, open_own, own_folder
 from h2o_chat.base.system import lock
 from h2o_chat.serve.errors import ApiError
 from h2o_chat.serve.prefixes import Kept, tag_of

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from h2o_chat.base.called import called
 from h2o_chat.base.config import QUANTIZE, Settings
 from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError, UsageError
+from h2o_chat.base.program_name import program_name
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
@@ -88,7 +88,7 @@ def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
         except ModelError:
             gone = f"; {last}, the last one used, cannot be had any more"
     found = find(None)
-    toy = f", a toy; to fetch one that talks: {called()} models pull {smollm2.NAME}"
+    toy = f", a toy; to fetch one that talks: {program_name()} models pull {smollm2.NAME}"
     return settings, f"{found.name}{toy if found.name == POCKET else ''}{gone}"
 
 

@@ -1,8 +1,8 @@
-"""Whether what stands at the paths of the database is what is open.
+"""Notices that the files of an open database were removed, moved, replaced or overwritten.
 
-SQLite goes on with files that somebody has removed or moved, and may answer from its cache while the file is
-written over. Device and inode tell the first: while a file is open no other one gets its inode. Size and time
-of the last change tell the second: nobody but SQLite may change the file, and other processes do so seldom.
+SQLite goes on with files that were removed or moved, and may answer from its cache while the file is
+overwritten. Device and inode show the first: while a file is open, no other one gets its inode. Size and time
+of the last change show the second: only SQLite may change the file, and other processes rarely do.
 """
 
 import os
@@ -13,8 +13,8 @@ from pathlib import Path
 from h2o_chat.base.errors import StoreLostError
 
 
-class Standing:
-    """The files of an open database.
+class OpenFiles:
+    """The files of an open database, as they were when it was opened.
 
     Args:
         path: of the database, which is open and was read.
@@ -27,28 +27,27 @@ class Standing:
         self._opened = {file: _which(about) for file in files if (about := _at(file)) is not None}
         self._size_and_time = _size_and_time(os.stat(self._path))
         self.has_log = self._log in self._opened
-        """Else (where no log can be kept) each transaction is written into the database at once."""
+        """Whether there is a log; if not, each transaction is written into the database at once."""
 
     def left(self) -> None:
-        """Notes how this connection leaves the file, into which it has just written the log."""
-        if (
-            about := _at(self._path)
-        ) is not None:  # else it was removed within this moment: the next look tells
+        """Notes the file's size and time after this connection has written the log into it."""
+        about = _at(self._path)
+        if about is not None:  # if it was removed just now, the next check notices
             self._size_and_time = _size_and_time(about)
 
     def log_bytes(self) -> int:
-        """Size of the log; 0 where there is none."""
+        """Size of the log; 0 if there is none."""
         about = _at(self._log)
         return about.st_size if about else 0
 
     def require(self, *, whole: bool = False) -> None:
         """
         Args:
-            whole: whether the database is read, too, if somebody else has changed it.
+            whole: also check the contents, if another process has changed the file.
 
         Raises:
-            StoreLostError: a file was removed, moved, replaced, emptied or (`whole`) written over.
-            OSError: that cannot be seen.
+            StoreLostError: a file was removed, moved, replaced, emptied or (`whole`) overwritten.
+            OSError: a path cannot be looked up.
         """
         now = self._size_and_time
         for file, opened in self._opened.items():
@@ -67,9 +66,9 @@ class Standing:
     def _require_sound(self) -> None:
         """
         Raises:
-            StoreLostError: what stands there is no sound database. To see that takes 0.7 ms a megabyte.
+            StoreLostError: the file is no sound database. The check takes 0.7 ms a megabyte.
         """
-        # Through a connection of its own: the other one may answer from its cache.
+        # A new connection, since the open one may answer from its cache.
         where = Path(self._path).as_uri() + "?mode=rw"
         with closing(sqlite3.connect(where, uri=True)) as fresh:
             try:
@@ -83,7 +82,7 @@ class Standing:
 
 
 def lost(what: str) -> StoreLostError:
-    """The error for a store that is not what was opened."""
+    """The error for a store that is not the one that was opened."""
     hint = (
         "Find out what did that before you go on: another program, a synchronised folder, a backup put back."
     )
@@ -91,7 +90,7 @@ def lost(what: str) -> StoreLostError:
 
 
 def _at(file: str) -> os.stat_result | None:
-    """None where there is no file."""
+    """The file's status; None if there is no file."""
     try:
         return os.stat(file)
     except (FileNotFoundError, NotADirectoryError):

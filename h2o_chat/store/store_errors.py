@@ -1,4 +1,4 @@
-"""Turns what SQLite and the system say into an error that names the file and what to do."""
+"""Turns errors of SQLite and the system into errors that name the file and what to do."""
 
 import contextlib
 import sqlite3
@@ -10,10 +10,10 @@ from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns what SQLite and the system say into an error that names the file and what to do.
+    """Translates errors of SQLite and the system.
 
     Raises:
-        StoreError: instead of theirs.
+        StoreError: with the file and what to do; `StoreBusyError` and `DiskError` if a later try may succeed.
     """
     try:
         yield
@@ -24,7 +24,7 @@ def explained(path: Path) -> Iterator[None]:
         what, hint = _WORDS.get(code, ("{error}", ""))
         kind = StoreBusyError if code in _BUSY else DiskError if code in _DISK else StoreError
         raise kind(f"{path}: {what.format(error=error)}.", hint.format(path=path)) from error
-    except UnicodeDecodeError as error:  # what SQLite quotes of a damaged file may be no text
+    except UnicodeDecodeError as error:  # SQLite's message may quote bytes of a damaged file
         what, hint = _WORDS[sqlite3.SQLITE_CORRUPT]
         raise StoreError(f"{path}: {what.format(error=error)}.", hint.format(path=path)) from error
     except OSError as error:
@@ -48,10 +48,10 @@ _WORDS = {
     sqlite3.SQLITE_NOTADB: ("this is not a database of h2o-chat ({error})", _DAMAGED),
     sqlite3.SQLITE_CORRUPT: ("the database is damaged ({error})", _DAMAGED),
 }
-"""By primary result code: what to say, and what to do."""
+"""(message, hint) by primary result code."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DISK = (
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
     *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
 )
-"""Primary result codes of what may pass: words wait for that. All others are for good."""
+"""Primary result codes after which writing is tried again. All others are final."""

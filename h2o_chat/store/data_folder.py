@@ -1,23 +1,23 @@
-"""Where the lock and the saved caches of a conversation lie in a data folder."""
+"""Paths of the lock and the saved caches of a conversation in a data folder."""
 
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from h2o_chat.base.own import no_link, own_folder
-from h2o_chat.store.explained import explained
+from h2o_chat.base.private_files import no_link, own_folder
 from h2o_chat.store.lock import Lock, held
+from h2o_chat.store.store_errors import explained
 
 
-class Places:
-    """Paths below one data folder.
+class DataFolder:
+    """Locks and saved caches in one data folder.
 
     Args:
-        folder: None: everything is in memory, so nothing is locked and no cache is saved.
+        folder: None: the store is in memory: nothing is locked and no cache is saved.
 
     Raises:
-        StoreError: from the methods that make or remove something: it cannot be done.
+        StoreError: from methods that create or remove files: the disk does not allow it.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -27,7 +27,7 @@ class Places:
         return self._folder / "locks" / conversation if self._folder else None
 
     def is_held(self, conversation: str) -> bool:
-        """Whether somebody has it; in memory nobody but this process can."""
+        """Whether a process holds the conversation; in memory that is always this one."""
         path = self.lock_file(conversation)
         return path is None or held(path)
 
@@ -35,10 +35,10 @@ class Places:
         return self._folder / "caches" / conversation if self._folder else None
 
     def lock(self, conversation: str) -> Lock:
-        """Takes a conversation.
+        """Locks a conversation.
 
         Raises:
-            Held: somebody has it.
+            Held: another holder has it.
         """
         if (path := self.lock_file(conversation)) is None:
             return Lock(None)
@@ -48,7 +48,7 @@ class Places:
             return Lock(path)
 
     def made_cache_folder(self, conversation: str) -> Path | None:
-        """The folder of saved caches, made when first asked for."""
+        """The folder of saved caches, created if needed; None in memory."""
         if (folder := self.cache_folder(conversation)) is None:
             return None
         with explained(folder):
@@ -58,13 +58,16 @@ class Places:
         return folder
 
     def remove_caches(self, conversation: str) -> None:
-        """Its saved caches, with their folder."""
+        """Removes the saved caches of a conversation, with their folder."""
         if (folder := self.cache_folder(conversation)) and folder.exists():
             with explained(folder):
                 shutil.rmtree(folder)
 
     def removable_caches(self, others: Sequence[str], ours: str) -> Iterator[Path]:
-        """Saved caches of none of these conversations, of `others`, then of `ours`; not what others hold."""
+        """Saved caches that may be removed, in this order: of unknown conversations, of `others`, of `ours`.
+
+        Conversations that another process holds are left out.
+        """
         there = {folder.name for folder in self._folder.glob("caches/*")} if self._folder else set()
         for conversation in [*sorted(there - {*others, ours}), *others, ours]:
             if (folder := self.cache_folder(conversation)) and (
@@ -83,6 +86,6 @@ def saved_caches_bytes(folder: Path) -> int:
 
 
 def saved_caches(folder: Path) -> list[Path]:
-    """Those of one conversation, by the number of their message: clocks go backwards, numbers do not."""
+    """Saved caches of one conversation, by number of their message: unlike clocks, it only increases."""
     files = [file for file in folder.glob("*.safetensors") if file.stem.isdecimal()]
     return sorted(files, key=lambda file: int(file.stem))

@@ -1,6 +1,6 @@
-"""Folders and files of our own: nobody else may write there, and no link is followed.
+"""Folders and files that only their owner may write, opened without following links.
 
-Their names are known to everybody. Whoever could put a link there would choose what we write over.
+Their names are well known: a link put there by somebody else would choose what we overwrite.
 """
 
 import errno
@@ -16,14 +16,14 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def own_folder(folder: Path) -> bool:
-    """Makes a folder for its owner alone; of one that is there, nobody else may write in it afterwards.
+    """Makes a folder for its owner alone, or takes the right to write in it away from everybody else.
 
     Returns:
-        Whether others could until now.
+        Whether others could write there until now.
 
     Raises:
-        StoreError: a file is there; or others may write there, or in the folder around it, and that is not
-            ours to mend.
+        StoreError: a file is there; or others may write there, or in the folder around it, and we may not
+            change that.
         OSError: it cannot be made.
     """
     if not folder.is_dir():
@@ -64,10 +64,10 @@ def no_link(path: Path) -> None:
 
 
 def stands_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file is the one at a path: else it was removed, moved or replaced.
+    """Whether an open file is still the one at a path: it was not removed, moved or replaced.
 
     Raises:
-        OSError: that cannot be seen.
+        OSError: the path cannot be looked up.
     """
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
@@ -76,7 +76,7 @@ def stands_at(descriptor: int, path: Path) -> bool:
 
 
 def open_own(path: Path, flags: int) -> int:
-    """A descriptor of a file, which is made for its owner alone where `flags` say so.
+    """Opens a file without following links; a new one can be read by its owner alone.
 
     Raises:
         StoreError: it is a symbolic link.

@@ -1,4 +1,4 @@
-"""How a Python of ours is started beside this one."""
+"""Starts another Python process of this program."""
 
 import os
 import sys
@@ -8,10 +8,10 @@ import h2o_chat
 
 
 def python(program: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """The command and the environment of a process that runs a line of Python.
+    """Returns the command and the environment of a process that runs a line of Python.
 
-    -P: a module that lies where somebody happens to stand is not ours. Modules are looked for where this
-    process looks.
+    It searches modules where this process does. With -P the current folder is not searched: it may hold a
+    stranger's module.
     """
     ours_is_in = Path(h2o_chat.__file__).parents[1]
     places = [str(ours_is_in), *(place for place in sys.path if isinstance(place, str) and place)]

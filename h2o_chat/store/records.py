@@ -1,4 +1,4 @@
-"""What is stored, and how it stands in the tables: what the store reads and its writer writes."""
+"""The records of the store, and the SQL that reads and writes them."""
 
 import json
 import sqlite3
@@ -20,29 +20,29 @@ class Summary:
     title: str
     model: str
     created: float
-    """Seconds since 1970, as all times here."""
+    """Seconds since 1970, like all times here."""
     updated: float
-    """When something was last said."""
+    """Time of the last message."""
     messages: int
-    """Of all branches."""
+    """Number of messages in all branches."""
     tokens: int | None
-    """Fed and generated, of all branches. None: some were imported, and no model has read them yet."""
+    """Tokens in all branches. None: not known, since some messages were imported and never read."""
 
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """What one side said."""
+    """One message of a conversation."""
 
     id: int
-    """Its number in its conversation; a later one is larger."""
+    """Its number in its conversation; later messages have larger ones."""
     parent: int | None
     """The number of the message it follows."""
     role: str
     """system | user | assistant"""
     text: str
     finish: str | None
-    """As `events.Finish`; `interrupted`: a process died while it streamed. None: not an answer, or it
-    streams just now."""
+    """One of `events.Finish`; `interrupted`: the process died while it streamed. None: not an answer, or it
+    is streaming."""
     first: int
     """Position of its first token; -1 while none was fed."""
     last: int
@@ -50,17 +50,17 @@ class StoredMessage:
     """Tokens fed (what the template added included) or generated."""
     created: float
     pinned: bool = False
-    """A person protected its tokens from eviction."""
+    """The user protected its tokens from eviction."""
     recalled: "Pieces" = ()
-    """What the model read once more with it; its tokens are among those of the message."""
+    """Pieces that the model read once more with it; their tokens are part of `ids`."""
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """All of a conversation, as it is exported and imported."""
+    """A whole conversation, for export and import."""
 
     id: str
-    """Empty while the store has not named it."""
+    """Empty if it is not stored yet."""
     title: str
     model: str
     settings: dict[str, Any]
@@ -69,14 +69,14 @@ class Conversation:
     leaf: int | None
     """The end of the active branch."""
     messages: list[StoredMessage]
-    """Of all branches, parents before their children."""
+    """Messages of all branches, parents before their children."""
 
     def branch(self) -> list[StoredMessage]:
         """The active one, from its beginning."""
         by_id = {message.id: message for message in self.messages}
         found: list[StoredMessage] = []
         at = self.leaf
-        while at is not None and at in by_id:  # withdrawn while the rest was read, say
+        while at is not None and at in by_id:  # it may have been withdrawn meanwhile
             found.append(by_id[at])
             at = by_id[at].parent
         return found[::-1]
@@ -92,7 +92,7 @@ class Hit:
     """Its number in its conversation."""
     role: str
     snippet: str
-    """Some words around the first hits, which stand between « and »."""
+    """Words around the first hits, which are marked « and »."""
 
 
 Pieces = tuple[tuple[int | None, str], ...]
@@ -108,8 +108,8 @@ Streamed = tuple[list[int], str]
 IDS = "SELECT id FROM conversations WHERE NOT hidden"
 NEWEST_FIRST = "ORDER BY updated DESC, rowid DESC"
 
-# What was imported has no tokens: how many it has nobody knows. A system prompt's stand with what follows it.
-# Answers that stream, or were cut off by a kill, are counted once for all conversations: they are few.
+# The tokens of imported messages are not known; those of a system prompt are part of the next message.
+# Tokens of unfinished answers are counted once for all conversations: they are few.
 SUMMARY = """
 WITH streaming (conversation, tokens) AS (
     SELECT conversation, count(*) FROM stream JOIN messages ON messages.id = message GROUP BY conversation
@@ -144,7 +144,7 @@ WITH RECURSIVE branch (id) AS (
     UNION SELECT parent FROM messages JOIN branch USING (id) WHERE parent IS NOT NULL
 ) SELECT id FROM branch"""
 
-# CROSS JOIN: the index of words first, from the newest message on, and no more of them than are wanted.
+# CROSS JOIN makes SQLite walk the index of words, newest first, and stop at the limit.
 SEARCH = """
 SELECT conversation, title, number, role, snippet(words, 0, '«', '»', '…', 12)
 FROM words CROSS JOIN messages ON messages.id = words.rowid
@@ -153,7 +153,7 @@ WHERE words MATCH ? AND NOT hidden ORDER BY words.rowid DESC LIMIT ?"""
 
 
 def clean(text: str) -> str:
-    """Lone surrogates cannot be stored as UTF-8 and become `?`, as in `events.to_json`."""
+    """Replaces lone surrogates, which UTF-8 cannot encode, by `?`, as `events.to_json` does."""
     try:
         for _ in encoded(text):
             pass
@@ -168,15 +168,16 @@ def pack(ids: Sequence[int]) -> bytes:
 
 
 def unpack(blob: bytes) -> tuple[int, ...]:
-    """Token ids of a blob; what is left of a damaged one."""
+    """Token ids of a blob; of a damaged one, the whole numbers that are left."""
     whole = len(blob) // 4
     return struct.unpack(f"<{whole}i", blob[: 4 * whole])
 
 
 def query_of(words: str) -> str:
-    """Every word as a quoted text, so that none is an operator of FTS5; a NUL would end the query.
+    """An FTS5 query for all words; the last may be the beginning of one.
 
-    One Latin letter is no beginning of a word: it would find, and walk through, nearly everything.
+    Words are quoted, so that none is an operator; a NUL would end the query. One Latin letter only matches a
+    whole word: as a beginning it would match nearly everything.
     """
     terms = clean(words).replace("\0", " ").replace('"', " ").split()[:50]
     begun = terms and (len(terms[-1]) > 1 or not terms[-1].isascii())
@@ -219,8 +220,8 @@ def insert_message(
     """Adds a message.
 
     Args:
-        number: its own in the conversation; larger than all before.
-        parent: the number of the one it follows.
+        number: its number in the conversation, larger than all before.
+        parent: number of the message it follows.
     """
     connection.execute(
         "INSERT INTO messages (conversation, number, parent, role, open, finish, first, last, created,"
@@ -237,7 +238,11 @@ def insert_message(
 def message_of(
     row: Sequence[Any], ids: Sequence[int] | None = None, text: str = "", dead: str | None = None
 ) -> StoredMessage:
-    """A row of `MESSAGE`; of an answer not finished, what was streamed is given."""
+    """The message of a row of `MESSAGE`.
+
+    Args:
+        ids, text, dead: of an unfinished answer: its streamed tokens, their text, and its `finish`.
+    """
     number, parent, role, whole, finish, first, last, blob, created, pinned, *more = row
     if ids is None:
         ids, text, dead = unpack(blob), whole, finish
@@ -250,7 +255,7 @@ def _written(recalled: Pieces) -> str:
 
 
 def _pieces(written: str) -> Pieces:
-    """The other way round; what somebody else wrote there is shown as it stands."""
+    """The reverse of `_written`; text that is not JSON becomes one piece."""
     try:
         return tuple((number, str(words)) for number, words in json.loads(written or "[]"))
     except (ValueError, TypeError):

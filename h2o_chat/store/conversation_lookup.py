@@ -1,4 +1,4 @@
-"""The conversation that somebody means: by its id, the beginning of its id, or `last`."""
+"""Finds a conversation by its id, the beginning of its id, or `last`."""
 
 import difflib
 from collections.abc import Sequence
@@ -7,10 +7,13 @@ from h2o_chat.base.errors import UsageError
 
 
 def find(ids: Sequence[str], wanted: str) -> str:
-    """One of the ids, which come newest first.
+    """The id that `wanted` means.
+
+    Args:
+        ids: of all conversations, newest first; at least one.
 
     Raises:
-        UsageError: none of them, or several; names those that are near.
+        UsageError: it means none or several of them; names similar ones.
     """
     low = wanted.strip().lower()
     if low in ids:

@@ -13,13 +13,13 @@ from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.settle import TORCH
-from h2o_chat.cache.step import Step
 from h2o_chat.engine.undo import drop_half_absorbed, undo
 from h2o_chat.graph.loading import LoadedGraph
 from h2o_chat.models.load import Loaded
-from h2o_chat.models.tokenizing import blamed_on_the_model
+from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native.loading import LoadedNative, positions_of
 from h2o_chat.native.of_slots import knows, of_slots
 from h2o_chat.native.step import NativeStep

@@ -7,7 +7,7 @@ import torch
 
 from h2o_chat.cache.arena import give_up
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.transformers_cache.cache_like import CacheLike
 
 

@@ -1,4 +1,4 @@
-"""The tensors of a GGUF file by the names that transformers gives them, some rows at a time."""
+"""Reads tensors of a GGUF file by their names in transformers, some rows at a time."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class GgufTensors:
         """Rows [first, end) of a tensor of this shape, in fp32.
 
         Raises:
-            ModelError: it has another shape, or holds NaN or infinity, or its type is not known.
+            ModelError: it has another shape, contains NaN or infinity, or its type is unknown.
         """
         stored = self.find(name, shape)
         raw = self.stored_rows(name, first, end)
@@ -48,7 +48,7 @@ class GgufTensors:
     def _dequantised(self, name: str, stored: Stored, raw: Tensor) -> Tensor:
         gguf = library()
         try:
-            with numpy.errstate(all="ignore"):  # what is no number is found below
+            with numpy.errstate(all="ignore"):  # NaN and infinity are found in `rows`
                 found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
         except NotImplementedError as error:
             raise ModelError(
@@ -58,7 +58,7 @@ class GgufTensors:
         return torch.from_numpy(found).float()
 
     def stored_rows(self, name: str, first: int, end: int) -> Tensor:
-        """Rows [first, end) as they are stored, in the order of transformers. [R, bytes of a row] uint8"""
+        """Rows [first, end) in their stored format, in transformers' order. [rows, bytes of a row] uint8"""
         stored = self._header.tensors[self._names[name][0]]
         row = stored.bytes // stored.shape[0]
         heads = turned_heads(self._config, name)
@@ -83,7 +83,7 @@ class GgufTensors:
         return torch.frombuffer(raw, dtype=torch.uint8).view(end - first, row)
 
     def find(self, name: str, shape: tuple[int, ...]) -> Stored:
-        """How a tensor of this shape is stored.
+        """Type and place of a tensor of this shape.
 
         Raises:
             ModelError: it has another shape.
@@ -94,12 +94,12 @@ class GgufTensors:
         return self._header.tensors[there]
 
     def all(self) -> dict[str, "LazyTensor"]:
-        """Every tensor by its name, none of them read yet."""
+        """All tensors by name, read lazily."""
         return {name: LazyTensor(self, name, shape) for name, (_, shape) in self._names.items()}
 
 
 class LazyTensor:
-    """Read when transformers asks for it, so that two of them are never held at once."""
+    """A tensor that is read when transformers asks for it, so that only one is in memory."""
 
     def __init__(self, tensors: GgufTensors, name: str, shape: tuple[int, ...]) -> None:
         self._tensors, self._name, self.shape = tensors, name, shape

@@ -1,4 +1,4 @@
-"""The header of a safetensors file, checked: which tensors it has, and where."""
+"""Reads and checks the header of a safetensors file: its tensors and their places."""
 
 import json
 import re
@@ -10,12 +10,12 @@ from h2o_chat.base.errors import ModelError
 
 
 def header_of(path: Path) -> dict[str, Any]:
-    """The tensors of one safetensors file: `{name: {dtype, shape, data_offsets}}`, which end where it ends.
+    """The tensors of one safetensors file: `{name: {dtype, shape, data_offsets}}`.
 
     Format: 8 bytes of header length, the header in JSON, the data (github.com/huggingface/safetensors).
 
     Raises:
-        ModelError: it has no such header, or is longer or shorter than that says.
+        ModelError: it has no such header, tensors overlap, or the size of the file does not match.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -49,10 +49,10 @@ def header_of(path: Path) -> dict[str, Any]:
 
 
 def _place_of(tensor: Any) -> tuple[int, int]:
-    """Where the data of a tensor begins and ends.
+    """(begin, end) of a tensor's data.
 
     Raises:
-        ValueError, TypeError, KeyError: this describes none.
+        ValueError, TypeError, KeyError: the description is malformed.
     """
     shape, (start, end) = tensor["shape"], tensor["data_offsets"]
     counts = [*shape, start, end]

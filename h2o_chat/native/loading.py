@@ -21,7 +21,7 @@ from h2o_chat.models.load import Loaded, check_family, load, quiet, require_quan
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.resolve import Weights, check_weights, find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
-from h2o_chat.models.tokenizing import blamed_on_the_model
+from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
 from h2o_chat.native.frame import Frame
 from h2o_chat.native.header import PackedError, read_whole_header

@@ -13,8 +13,8 @@ import torch
 import transformers
 
 from h2o_chat.base.errors import ModelError
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.cache.step import Step
 from h2o_chat.models.load import check_family
 from h2o_chat.native.frame import FAMILIES, Frame, Turning
 from h2o_chat.transformers_cache.cache import H2OCache

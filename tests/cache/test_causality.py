@@ -15,7 +15,7 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.policies.named import named
 
 POLICIES = ["h2o", "h2o-paper", "window", "streaming", "caote", "distinct", "random", "last-query"]

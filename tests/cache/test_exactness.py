@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from twins import TWINS, told
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.policies.policies import POLICIES
 
 STEPS = 400

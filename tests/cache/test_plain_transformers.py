@@ -21,7 +21,7 @@ from transformers.cache_utils import DynamicCache
 from h2o_chat import H2OCache, Policy
 from h2o_chat.base.config import POLICIES
 from h2o_chat.base.errors import BudgetError, H2OChatError, ModelError, UsageError
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.models import resolve
 from h2o_chat.native.step import knows
 from h2o_chat.policies.policies import Slots

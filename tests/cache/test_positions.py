@@ -10,8 +10,8 @@ from torch import Tensor
 
 import h2o_chat.transformers_cache.registered  # noqa: F401  (registers "h2o")
 from h2o_chat.base.errors import UsageError, WindowFullError
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.cache.step import Step
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 

@@ -14,7 +14,7 @@ from twins import TWINS, WholePrompt
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, attention
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.policies import novelty
 from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Slots

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import BudgetError, UsageError
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
-from h2o_chat.cache.step import Step
 from h2o_chat.transformers_cache.probe import probe
 
 BUDGET = 32

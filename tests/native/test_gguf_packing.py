@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from twin import round_activations
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.native import library
 from h2o_chat.native.layout import Matrix, parts
 from h2o_chat.native.loading import positions_of

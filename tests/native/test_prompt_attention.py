@@ -11,7 +11,7 @@ from torch import Tensor
 
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.native import library
 from h2o_chat.native.loading import positions_of
 from h2o_chat.native.of_slots import OfSlots

@@ -11,8 +11,8 @@ from torch import Tensor
 from twin import twin
 
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.settle import compare_keys
-from h2o_chat.cache.step import Step
 from h2o_chat.native import library
 from h2o_chat.native.loading import positions_of
 from h2o_chat.native.packed import Packed

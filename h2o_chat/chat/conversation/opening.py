@@ -19,7 +19,7 @@ from h2o_chat.models.gguf import is_gguf
 from h2o_chat.models.hub import Agree, agreed, stay_offline
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
-from h2o_chat.models.resolve import POCKET, Found, find, look_up
+from h2o_chat.models.resolve import POCKET, LocalModel, find, look_up
 from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.store import DATABASE, Store
 
@@ -82,7 +82,7 @@ def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
     last, gone = _last_named(folder), ""
     if last is not None:
         try:
-            if isinstance(found := look_up(last), Found):
+            if isinstance(found := look_up(last), LocalModel):
                 return replace(settings, model=last), f"{found.name}, the last one used"
             gone = f"; {last}, the last one used, is not here any more"
         except ModelError:

@@ -23,7 +23,7 @@ from torch import Tensor
 from h2o_chat.base.config import PREFILLS
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.shared.intervals import bootstrap
 from h2o_chat.lab.shared.measured_results import Results, key

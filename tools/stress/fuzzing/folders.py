@@ -143,7 +143,7 @@ class _Index:
             (folder / f"{name}.safetensors").write_bytes(_with_header({"a": _TENSOR}))
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.cached import _has_weights
+        from h2o_chat.models.hub_cache import _has_weights
         from h2o_chat.models.resolve import check_weights
 
         (self.folder / "model.safetensors.index.json").write_bytes(raw)
@@ -251,7 +251,7 @@ class _Cached:
         (self.folder / "model.safetensors").write_bytes(b"")
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.cached import cached, repositories
+        from h2o_chat.models.hub_cache import cached, repositories
 
         (self.root / "refs" / "main").write_bytes(raw)
         for one in [*repositories(), cached("org/name")]:

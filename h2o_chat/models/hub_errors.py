@@ -1,4 +1,4 @@
-"""What the hub and the network refuse, told in words that say what to do."""
+"""Errors of the hub and the network as `ModelError`s that say what to do."""
 
 import errno
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.cached import cache_folder, cached
+from h2o_chat.models.hub_cache import cache_folder, cached
 from h2o_chat.models.resolve import all_aliases, nearest
 
 
 @contextmanager
 def explained(repository: str) -> Iterator[None]:
-    """Turns what huggingface_hub raises into what happened and what to do."""
+    """Translates exceptions of huggingface_hub into `ModelError`."""
     from huggingface_hub import errors
 
     try:
@@ -40,7 +40,7 @@ def explained(repository: str) -> Iterator[None]:
 
 
 def _refused(repository: str, error: Any) -> ModelError:
-    """What an HTTP status means."""
+    """The error for an HTTP status."""
     status = error.response.status_code
     if status == 429:
         after = error.response.headers.get("Retry-After")

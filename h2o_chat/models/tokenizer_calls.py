@@ -1,8 +1,7 @@
-"""Where the model's tokenizer is called. It is a stranger's: what goes wrong in it is the model's fault.
+"""Calls the model's tokenizer, which is untrusted: its failures become `ModelError`.
 
-Tokenizers are written in Rust. What fails there without having been foreseen (a regular expression that gives
-up, an index out of range) is a panic, which comes to Python as a `BaseException` that no `except Exception`
-holds, and which Rust tells on stderr by itself.
+Tokenizers are written in Rust. A bug there (an index out of range, a regular expression that gives up) is a
+panic: Python sees a `BaseException` that no `except Exception` catches, and Rust prints it on stderr.
 """
 
 import os
@@ -12,15 +11,15 @@ from typing import Any
 
 from h2o_chat.base.errors import H2OChatError, ModelError
 
-# What Rust says of a panic cannot be held back; hundreds of lines below it can. Read at the first panic.
+# A panic prints one line in any case; this suppresses the hundreds of lines of its backtrace.
 os.environ["RUST_BACKTRACE"] = "0"
 
 
 def tokens_of(tokenizer: Any, text: str, **how: Any) -> list[int]:
-    """Ids of a text, and of nothing that the tokenizer would put around it.
+    """Ids of a text, without the special tokens that the tokenizer would add around it.
 
     Args:
-        how: `split_special_tokens`: special tokens in the text are mere characters.
+        how: `split_special_tokens=True`: special tokens in the text are plain characters.
 
     Raises:
         ModelError: the tokenizer fails.
@@ -47,12 +46,12 @@ def text_of(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
 def blamed_on_the_model(
     what: str, hint: str = "Fetch the model's files again, or use another."
 ) -> Iterator[None]:
-    """Whatever is raised inside becomes a `ModelError`, panics of Rust too.
+    """Turns exceptions inside, including panics of Rust, into a `ModelError`.
 
-    Errors of ours pass, and those of the machine: no memory, ctrl+c, the end of the program.
+    `H2OChatError`, `MemoryError`, `KeyboardInterrupt` and `SystemExit` pass unchanged.
 
     Raises:
-        ModelError: `what`, and why.
+        ModelError: `what`, and the reason.
     """
     try:
         yield
@@ -65,12 +64,12 @@ def blamed_on_the_model(
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether Rust code has panicked. The class has a module of no file, so it cannot be imported."""
+    """Whether Rust code has panicked. The exception's class cannot be imported: its module has no file."""
     return type(error).__module__ == "pyo3_runtime"
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong in one line: transformers explains at length."""
+    """An error's text on one line of at most 300 characters."""
     said = " ".join(str(error).split())
     if not said:
         return type(error).__name__

@@ -1,4 +1,4 @@
-"""What the Hugging Face cache holds, read from its folders: 0.1 s, no import, no network.
+"""Models in the Hugging Face cache, read from its folders: 0.1 s, no import, no network.
 
 Layout (huggingface.co/docs/huggingface_hub/guides/manage-cache): `models--ORG--NAME/refs/main` holds a
 commit, `snapshots/COMMIT/` its files as links into `blobs/`.
@@ -16,23 +16,23 @@ _PREFIX = "models--"
 
 @dataclass(frozen=True)
 class Cached:
-    """A model repository in the cache, whole or in part."""
+    """A model repository in the cache, complete or in part."""
 
     repository: str
     root: Path
-    """Its folder in the cache: all revisions and what they share."""
+    """Its folder in the cache, with all revisions."""
     folder: Path | None
-    """The files of its main revision; None if they are not all there."""
+    """Folder of its main revision; None if files are missing."""
     revision: str | None
 
     @property
     def bytes(self) -> int:
-        """What it takes on the disk, all revisions and half-fetched files together."""
+        """Size on the disk: all revisions and partial files."""
         return sum(path.stat().st_size for path in (self.root / "blobs").glob("*") if path.is_file())
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where huggingface_hub keeps what it fetches; the same variables decide."""
+    """huggingface_hub's cache folder, by the same environment variables."""
     home = environment.get("XDG_CACHE_HOME", "~/.cache")
     home = environment.get("HF_HOME", os.path.join(home, "huggingface"))
     cache = environment.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub"))
@@ -40,12 +40,12 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def repositories() -> list[Cached]:
-    """All models of the cache, by name."""
+    """All models of the cache, sorted by name."""
     return [_read(root) for root in sorted(cache_folder().glob(f"{_PREFIX}*")) if root.is_dir()]
 
 
 def cached(repository: str) -> Cached | None:
-    """One repository, if anything of it is in the cache."""
+    """One repository; None if no file of it is in the cache."""
     root = cache_folder() / (_PREFIX + repository.replace("/", "--"))
     return _read(root) if root.is_dir() else None
 
@@ -60,7 +60,7 @@ def _read(root: Path) -> Cached:
 
 
 def _commit(file: Path) -> str | None:
-    """The commit that a reference names, if it names one."""
+    """The commit in a reference file; None if there is none."""
     try:
         with file.open("rb") as reference:
             text = reference.read(100).decode(errors="replace").strip()
@@ -70,12 +70,12 @@ def _commit(file: Path) -> str | None:
 
 
 def is_commit(text: object) -> bool:
-    """Whether it names a commit, so that a folder may be called so."""
+    """Whether a text is a commit hash, and so safe as a folder's name."""
     return isinstance(text, str) and re.fullmatch(r"[0-9a-f]{40}", text) is not None
 
 
 def _has_weights(folder: Path) -> bool:
-    """Whether every weight file that its index names is there."""
+    """Whether all weight files of the index exist."""
     if (folder / "model.safetensors").is_file():
         return True
     try:
@@ -83,4 +83,4 @@ def _has_weights(folder: Path) -> bool:
         shards = set(index["weight_map"].values())
         return bool(shards) and all((folder / str(shard)).is_file() for shard in shards)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False  # no index, or a damaged one: it has to be fetched again
+        return False  # no index, or a damaged one

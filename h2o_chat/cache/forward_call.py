@@ -1,4 +1,4 @@
-"""A step: what is said before tokens are fed."""
+"""One forward call: tokens, padding, kernels, cancellation."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +12,7 @@ from h2o_chat.cache.settle import TORCH, Kernels
 
 
 class Cancelled(Exception):
-    """Who fed a prompt wants it no more: it ends in the middle, as after any other error."""
+    """Reading a prompt was cancelled; the cache is left as after any other error in a step."""
 
 
 @dataclass
@@ -22,15 +22,15 @@ class Step:
     tokens: int  # columns, padding included
     prompt: bool | None = None  # not generated; None: several at once are of a prompt, a single one is not
     real: Tensor | None = None  # [R, N] bool, False for padding; None: all are real
-    passes: list[Pass] = field(default_factory=list)  # in which they attend; `make_ready` fills it
+    passes: list[Pass] = field(default_factory=list)  # filled by `make_ready`
     begun: bool = False  # the first layer has attended
-    lasting: bool = False  # slots or scores have changed: what was fed cannot be taken back
-    kernels: Kernels = TORCH  # what is computed of all slots
-    cancelled: Callable[[], bool] = never  # asked of a prompt before each layer: then it raises `Cancelled`
-    around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered to absorb its last pass
-    half_absorbed: bool = False  # that began, and has not come to its end
+    lasting: bool = False  # slots or scores have changed: the step cannot be undone
+    kernels: Kernels = TORCH  # computations over all slots
+    cancelled: Callable[[], bool] = never  # asked before each layer of a prompt; True raises `Cancelled`
+    around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered to absorb the last pass
+    half_absorbed: bool = False  # absorbing the last pass began and did not end
 
     @property
     def of_prompt(self) -> bool:
-        """Whether the tokens are of a prompt."""
+        """Whether the tokens belong to a prompt."""
         return self.tokens > 1 if self.prompt is None else self.prompt

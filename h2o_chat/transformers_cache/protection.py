@@ -1,7 +1,7 @@
-"""What is never evicted, of each row apart: sinks, a system prompt, pins. Methods of `H2OCache`.
+"""Protects tokens from eviction, row by row: sinks, a system prompt, pins. Methods of `H2OCache`.
 
-Of tokens that are held a flag of their slots says so; of tokens yet to be fed the clock of their row does.
-`row` None is every row.
+Held tokens have a flag in their slots; tokens yet to be fed are listed in the clock of their row. `row` None
+means every row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +20,10 @@ from h2o_chat.transformers_cache.cache_like import CacheLike
 
 
 def clocks_of(cache: CacheLike, row: int | None) -> dict[int, Clock]:
-    """The clocks of one row or (None) of every row.
+    """The clocks of one row or (None) of every row, by row.
 
-    The first token fixes how many rows there are. Until then a row that is asked for is made, and None also
-    has the clock of those that nobody has asked for yet, as row -1.
+    The first token fixes the number of rows. Before it, a row is created when it is named, and None also
+    gives the clock of all rows not named yet, as row -1.
 
     Raises:
         UsageError: there is no such row.
@@ -37,13 +37,15 @@ def clocks_of(cache: CacheLike, row: int | None) -> dict[int, Clock]:
 
 
 def name_rows(cache: CacheLike, rows: int) -> None:
-    """Gives the first `rows` rows clocks, those that have none yet."""
+    """Creates missing clocks of the first `rows` rows."""
     cache.clocks += [replace(cache.fresh) for _ in range(rows - len(cache.clocks))]
 
 
 def protect(cache: CacheLike, tokens: int, row: int | None = None) -> int:
-    """Protects the first tokens (a system prompt) before they are fed, as many as may be; how many are:
-    at most (budget - recent) // 2, sinks included."""
+    """Protects the first tokens (a system prompt) before they are fed; returns how many are protected.
+
+    At most (budget - recent) // 2 tokens are, sinks included.
+    """
     shares = cache.plan.shares
     below = max(shares.sinks, min(tokens, shares.most_protected))
     for clock in clocks_of(cache, row).values():
@@ -52,15 +54,16 @@ def protect(cache: CacheLike, tokens: int, row: int | None = None) -> int:
 
 
 def pin(cache: CacheLike, positions: Iterable[int], row: int | None = None) -> int:
-    """Protects the tokens at these true positions where they are still held; those not fed yet from the
-    start. A layer with a sliding window still gives up what it cannot see any more.
+    """Protects the tokens at these true positions, where they are still held; also tokens not fed yet.
+
+    A layer with a sliding window still evicts tokens that left the window.
 
     Returns:
-        Of how many some KV head holds something, or will when they are fed.
+        Number of these tokens that some KV head holds, or will hold when they are fed.
 
     Raises:
-        BudgetError: with sinks and system prompt that is more than `Shares.most_protected` slots of some
-            KV head; nothing has changed.
+        BudgetError: together with sinks and system prompt there are more than `Shares.most_protected` in some
+            KV head; nothing was changed.
     """
     clocks, wanted = clocks_of(cache, row), {position for position in positions if position >= 0}
     if not wanted:
@@ -86,7 +89,10 @@ def unpin(
     keep: Iterable[int] = (),
     row: int | None = None,
 ) -> None:
-    """Lets pinned tokens be evicted again, None: all but `keep`; sinks, system prompt stay protected."""
+    """Removes the protection of pinned tokens; of all but `keep` if `positions` is None.
+
+    Sinks and system prompt stay protected.
+    """
     clocks, kept = clocks_of(cache, row), set(keep)
     wanted = None if positions is None else set(positions)
     for arena in cache.arenas:
@@ -101,14 +107,14 @@ def unpin(
 
 
 def protected_in(cache: CacheLike, row: int | None) -> int:
-    """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
+    """Protected slots of the fullest row and KV head, tokens yet to be fed included."""
     masks = [arena.slots.protected for arena in cache.arenas]
     needed = [_needed(masks, at, clock, clock.pins) for at, clock in clocks_of(cache, row).items()]
     return max(needed, default=0)
 
 
 def budget_for(cache: CacheLike, protected: int) -> int | None:
-    """The smallest budget, from this one on, of which so many slots may be protected; None: no budget."""
+    """The smallest budget, not below the present one, in which `protected` slots fit; None: there is none."""
     shares, policy = cache.plan.shares, cache.plan.policy
     if protected <= shares.most_protected:
         return shares.budget if shares.bounded else None
@@ -119,9 +125,9 @@ def budget_for(cache: CacheLike, protected: int) -> int | None:
 
 
 def _needed(masks: Sequence[Tensor], row: int, clock: Clock, pins: Iterable[int]) -> int:
-    """Protected slots of one row's fullest KV head, of masks [L, R, H, S], and what is yet to be fed.
+    """Protected slots of one row's fullest KV head, by masks [L, R, H, S], plus tokens yet to be fed.
 
-    Layer by layer: torch counts in a copy of 8 bytes a slot, and this is asked where memory is short.
+    Layers are counted one by one, since torch's sum needs 8 bytes a slot and memory may be short.
     """
     held = max((int(layer[row].sum(-1).max()) for mask in masks for layer in mask), default=0)
     first = max(clock.protect_below - clock.seen, 0)
@@ -129,7 +135,7 @@ def _needed(masks: Sequence[Tensor], row: int, clock: Clock, pins: Iterable[int]
 
 
 def _held_at(arena: Arena, rows: Iterable[int], wanted: Iterable[int] | None) -> Tensor:
-    """Which slots of these rows hold a token at one of these positions, or (None) any. [L, R, H, S] bool"""
+    """Slots of these rows that hold a token at one of these positions, or (None) any. [L, R, H, S] bool"""
     positions = arena.slots.positions
     mine = torch.zeros(arena.shape[1], dtype=torch.bool)
     mine[list(rows)] = True
@@ -140,7 +146,7 @@ def _held_at(arena: Arena, rows: Iterable[int], wanted: Iterable[int] | None) ->
 
 
 def _too_many(cache: CacheLike, clocks: Mapping[int, Clock], most: int, now: int) -> BudgetError:
-    """So many slots may not be protected: how many may, and what would fit."""
+    """The error for too many protected slots: how many are allowed, and which budget would do."""
     shares, policy, fits = cache.plan.shares, cache.plan.policy, budget_for(cache, most)
     if fits is None:
         but = f" but the first {shares.sinks} tokens" if shares.sinks else ""

@@ -326,7 +326,7 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     from h2o_chat.models import fits as memory
     from h2o_chat.models.load_tokenizer import load_tokenizer
     from h2o_chat.models.sizes import sizes_of
-    from h2o_chat.native import loading
+    from h2o_chat.native import native_model
     from h2o_chat.policies.named import named
     from h2o_chat.policies.shares import divide
 
@@ -334,9 +334,9 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     rows["class"] = type(config).__name__.removesuffix("Config")
     sizes = sizes_of(config)
     load_tokenizer(model.folder, sizes.vocabulary)
-    why = loading.why_not_native(settings, config)
+    why = native_model.why_not_native(settings, config)
     rows["step"] = f"transformers: {why}" if why else f"native, {library.forms()[-1]}"
-    loading.require_asked(model.name, settings, why)
+    native_model.require_asked(model.name, settings, why)
     if not why:
         _fits_native(settings, model, sizes, weights, rows)
         return
@@ -371,15 +371,15 @@ def _fits_native(settings: Settings, model: Found, sizes: Any, weights: Any, row
     Raises:
         H2OChatError: it would not start.
     """
-    from h2o_chat.native import loading
+    from h2o_chat.native import native_model
     from h2o_chat.policies.named import named
     from h2o_chat.policies.shares import divide
 
-    quantization = f"int{loading.bits_of(settings, weights)}"
-    need = loading.needs_of(settings, sizes, weights)[quantization]
+    quantization = f"int{native_model.bits_of(settings, weights)}"
+    need = native_model.needs_of(settings, sizes, weights)[quantization]
     _needs(rows, need, quantization, "float32", "cpu", settings)
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    loading.require_room(model.name, settings, sizes, weights)
+    native_model.require_room(model.name, settings, sizes, weights)
     rows["fits"] = True
 
 

@@ -36,7 +36,7 @@ from h2o_chat.models.resolve import (
     names_starting_with,
     read_config,
 )
-from h2o_chat.native.places import remove
+from h2o_chat.native.packed_folder import remove
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
 

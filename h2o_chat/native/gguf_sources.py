@@ -1,7 +1,7 @@
-"""The tensors of a GGUF file, rounded a block of rows at a time, as `Sources` does with those of safetensors.
+"""Reads and rounds tensors of a GGUF file, a block of rows at a time, like `Sources` those of safetensors.
 
-Some types are whole numbers times one fp16 scale for 32 columns, and so are int4 and int8 here: these are
-packed without being rounded again. Other blocks are turned into numbers and rounded like a folder's weights.
+Types with whole numbers and one fp16 scale for 32 columns are copied exactly, since int4 and int8 have that
+form. Other types are dequantised and rounded like a folder's weights.
 """
 
 import torch
@@ -13,19 +13,19 @@ from h2o_chat.native.layout import GROUP, padded
 from h2o_chat.native.rounding import rounded
 
 _EXACT = {"Q4_0": (4, 8), "Q5_0": (8,), "Q8_0": (8,), "IQ4_NL": (8,)}
-"""Of such a type: the bits that hold its numbers as they are. Its blocks begin with their scale."""
+"""Bits that represent each type exactly; its blocks begin with their scale."""
 
 
 class GgufSources(GgufTensors):
-    """The same tensors, in 4 or 8 bits."""
+    """Tensors of a GGUF file in 4 or 8 bits."""
 
     def rounded(
         self, name: str, shape: tuple[int, int], first: int, end: int, bits: int
     ) -> tuple[Tensor, Tensor]:
-        """Rows [first, end): q [R, C] int8 and scales [R, G] fp16, the file's own where they fit.
+        """Rows [first, end): q [R, C] int8 and scales [R, G] fp16, exact for the types of `_EXACT`.
 
         Raises:
-            ModelError: it has another shape, or holds NaN or infinity, or its type is not known.
+            ModelError: the tensor has another shape, contains NaN or infinity, or its type is unknown.
         """
         stored = self.find(name, shape)
         numbers = self.rows(name, shape, first, end)

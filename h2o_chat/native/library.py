@@ -1,4 +1,4 @@
-"""The compiled library, as ctypes sees it: `src/h2o.h` in Python. No torch."""
+"""The compiled library through ctypes: `src/h2o.h` in Python. No torch."""
 
 import ctypes
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 from h2o_chat.native import build
 
 FORMS = {1: "plain", 2: "AVX2", 4: "AVX-512", 8: "NEON", 16: "AMX"}
-"""What each form of the kernels is called, by its bit."""
+"""Name of each form (instruction set) of the kernels, by its bit."""
 
 
 class Matrix(Structure):
@@ -172,16 +172,16 @@ _FUNCTIONS = {
 
 
 def int32s(numbers: Sequence[int]) -> Any:
-    """An array of them."""
+    """A C array of 32-bit integers."""
     return (c_int32 * len(numbers))(*numbers)
 
 
 def lender() -> Lender | None:
-    """Threads of the OpenMP library that torch has brought; None where that is another one, or none."""
+    """The OpenMP threads of torch; None if torch uses another library than GNU's."""
     if sys.platform == "win32":
         return None
     names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
-    loaded = ctypes.CDLL(None)  # this process, with what it has loaded for all to see
+    loaded = ctypes.CDLL(None)  # this process, with globally visible libraries
     if not all(hasattr(loaded, name) for name in names):
         return None
     return Lender(*(ctypes.cast(getattr(loaded, name), c_void_p).value for name in names))
@@ -189,7 +189,7 @@ def lender() -> Lender | None:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library with its functions declared; None where there is none (`why_not`)."""
+    """The library with its functions declared; None if it cannot be used (`why_not`)."""
     if why_not():
         return None
     loaded = ctypes.CDLL(str(build.LIBRARY))
@@ -200,14 +200,14 @@ def library() -> ctypes.CDLL | None:
 
 
 class Model:
-    """An open model: it is closed when nobody has it any more.
+    """An open model, closed when the last reference to it is gone.
 
     Args:
         form: a key of `FORMS`; 0 is the fastest.
-        keep: what the frame points to.
+        keep: objects that the frame points to.
 
     Attributes:
-        at: None where this processor cannot run that form, or there was no memory.
+        at: address of the model; None if this processor lacks the form, or there was no memory.
     """
 
     def __init__(self, frame: Frame, form: int, threads: int, keep: Sequence[Any]) -> None:
@@ -224,7 +224,7 @@ class Model:
 
 @cache
 def why_not() -> str:
-    """Why there is no library, in words; nothing where there is one."""
+    """Why there is no library, in words; empty if there is one."""
     if build.made() is None:
         return "its library was not compiled"
     if not build.is_current():

@@ -1,6 +1,6 @@
-"""A model's own weights, read a block of rows at a time.
+"""Reads a model's weights from safetensors files, a block of rows at a time.
 
-Not through a map of the file: its pages would count as memory of this process until they are given back.
+Files are not mapped: mapped pages would count as memory of this process.
 """
 
 import math
@@ -26,7 +26,7 @@ _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 class _Stored:
     file: Path
     start: int
-    """Of its data, in bytes from the beginning of the file."""
+    """Offset of its data in the file, in bytes."""
     dtype: torch.dtype
     shape: tuple[int, ...]
 
@@ -35,7 +35,7 @@ class Sources:
     """The tensors of a folder of safetensors.
 
     Raises:
-        ModelError: the weight files are not whole.
+        ModelError: weight files are missing or damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Sources:
         """Rows [first, end) of a tensor of this shape, in fp32.
 
         Raises:
-            ModelError: there is no such tensor, or it has another shape or type, or holds NaN or infinity.
+            ModelError: the tensor is missing, has another shape or type, or contains NaN or infinity.
         """
         stored = self._find(name, shape)
         row = math.prod(shape[1:])
@@ -72,12 +72,12 @@ class Sources:
     def rounded(
         self, name: str, shape: tuple[int, int], first: int, end: int, bits: int
     ) -> tuple[Tensor, Tensor]:
-        """The same in 4 or 8 bits, columns padded to whole groups: q [R, C] int8 and scales [R, G] fp16."""
+        """Rows [first, end) in 4 or 8 bits, padded to whole groups: q [R, C] int8 and scales [R, G] fp16."""
         numbers = self.rows(name, shape, first, end)
         return rounded(pad(numbers, (0, padded(shape[1], GROUP) - shape[1])), bits)
 
     def _find(self, name: str, shape: tuple[int, ...]) -> _Stored:
-        """Models saved without their head leave `model.` out of the names."""
+        """The place of a tensor; models saved without their output layer have names without `model.`."""
         known = next((one for one in (name, name.removeprefix("model.")) if one in self._tensors), None)
         if known is None:
             raise ModelError(f"{self._folder} lacks the weights {name}.", "Fetch a complete model.")

@@ -20,7 +20,7 @@ from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import gguf, load
 from h2o_chat.models.gguf_config import config_of
 from h2o_chat.models.resolve import check_weights, read_config
-from h2o_chat.native.loading import bits_of, open_model
+from h2o_chat.native.native_model import bits_of, open_model
 from h2o_chat.native.probing import frame_of
 
 __all__ = ["llama"]

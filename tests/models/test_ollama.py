@@ -149,7 +149,7 @@ def test_a_file_that_is_not_what_its_name_says(root: Path, file: Path) -> None:
 
 
 def test_it_is_checked_before_it_is_opened(root: Path, file: Path) -> None:
-    from h2o_chat.native.loading import open_model
+    from h2o_chat.native.native_model import open_model
 
     keep(root, file)
     blob = find("ollama:tiny").folder

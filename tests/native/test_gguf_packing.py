@@ -21,7 +21,7 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.native import library
 from h2o_chat.native.layout import Matrix, parts
-from h2o_chat.native.loading import positions_of
+from h2o_chat.native.native_model import positions_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for, sources_of
 from h2o_chat.native.step import NativeStep

@@ -14,7 +14,7 @@ from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.settle import compare_keys
 from h2o_chat.native import library
-from h2o_chat.native.loading import positions_of
+from h2o_chat.native.native_model import positions_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for
 from h2o_chat.native.step import NativeStep
@@ -239,7 +239,7 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
     talk(by(NativeStep(packed, 2)), cache, said(522, packed.frame.vocabulary))  # a rebase was not long ago
     assert cache.clocks[0].base > 0
     for form in library.forms():
-        kernels = NativeStep(packed, 2, form).of_slots.kernels
+        kernels = NativeStep(packed, 2, form).slot_kernels.kernels
         for arena in cache.arenas:
             index, slots = arena.held_indices(arena.slots), arena.slots
             assert not bool((slots.positions >= 0).all()), "some slot is empty"
@@ -257,7 +257,7 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
 def test_comparing_takes_no_memory_by_where_a_key_stands(pack: Pack) -> None:
     """Where nothing is turned a conversation may be of any length; else nobody reaches such a place."""
     packed = pack("smollm3", 8)
-    cache, kernels = cache_of(packed, 40), NativeStep(packed, 1).of_slots.kernels
+    cache, kernels = cache_of(packed, 40), NativeStep(packed, 1).slot_kernels.kernels
     talk(by(NativeStep(packed, 1)), cache, said(100, packed.frame.vocabulary))
     for arena in cache.arenas:
         index = arena.held_indices(arena.slots)
@@ -299,7 +299,7 @@ def test_what_a_slot_changes_is_as_in_torch(name: str, kv: str, pack: Pack) -> N
         wanted = output_change_of_heads(slots)
         assert bool((wanted > 0).any())
         for form in library.forms():
-            found = NativeStep(packed, 2, form).of_slots.kernels.change(slots)
+            found = NativeStep(packed, 2, form).slot_kernels.kernels.change(slots)
             assert torch.allclose(wanted, found, rtol=2e-4, atol=1e-6)
             assert not bool(found[slots.positions < 0].any())
 

@@ -12,7 +12,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain
 
 pytestmark = pytest.mark.loopback

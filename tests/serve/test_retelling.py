@@ -13,7 +13,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 from h2o_chat.serve.answers import Head
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.keys import NOBODY

@@ -21,7 +21,7 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.row_capacity import OBJECTS_BYTES
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 from h2o_chat.serve import protocol
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError

@@ -16,7 +16,7 @@ from h2o_chat.cli.cli import app
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
 from h2o_chat.serve.line import Limits, Ticket

@@ -30,7 +30,7 @@ from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked, slots_of
 from h2o_chat.lab.shared.report_output import print_tables
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import LoadedNative
+from h2o_chat.native.native_model import LoadedNative
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 

@@ -1,4 +1,4 @@
-"""A model opened for the step that computes it: packed weights for the native one, else transformers'."""
+"""Opens a model with packed weights for the native step, or with transformers."""
 
 import contextlib
 from dataclasses import dataclass, field, replace
@@ -23,45 +23,44 @@ from h2o_chat.models.resolve import Weights, check_weights, find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
-from h2o_chat.native.frame import Frame
-from h2o_chat.native.header import PackedError, read_whole_header
 from h2o_chat.native.layout import parts
+from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed import Packed
+from h2o_chat.native.packed_folder import place_of
+from h2o_chat.native.packed_header import PackedError, read_whole_header
 from h2o_chat.native.packing import packed_for, usual_bits
-from h2o_chat.native.places import place_of
 from h2o_chat.native.probing import frame_of
-from h2o_chat.native.waiting import asks_for_transformers
+from h2o_chat.native.spin_wait import asks_for_transformers
 
 
 @dataclass(frozen=True)
 class LoadedNative(Loaded):
-    """A model in packed weights; `model` is None: nothing of transformers computes."""
+    """A model in packed weights; its `model` is None."""
 
     packed: Packed = field(kw_only=True)
 
     @property
     def sizes(self) -> Sizes:
-        """Of the model."""
         return _sizes(self.packed.frame)
 
     @property
     def precision(self) -> torch.dtype:
-        """Of its logits, and its keys and values."""
+        """Precision of logits, keys and values."""
         return torch.float32
 
     @property
     def parameters(self) -> int:
-        """Numbers in its weights."""
+        """Number of weights."""
         return sum(part.numbers for part in parts(self.packed.frame))
 
 
 def open_model(settings: Settings, progress: Progress) -> Loaded:
-    """Finds and opens the model of the settings for the step that they ask for, or that suits it.
+    """Finds and opens the model of the settings, with the engine that they name or that suits it.
 
     Raises:
-        UsageError: the native step was asked for, and cannot compute this.
+        UsageError: the native step was wanted, and cannot compute this model.
         PackedError: weights cannot be packed.
-        H2OChatError: what `models.load` raises.
+        H2OChatError: see `models.load`.
     """
     progress("resolve", None)
     found = find(settings.model)
@@ -96,28 +95,27 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
 
 
 def _packed_before(folder: Path) -> Frame | None:
-    """The frame of a model whose weights were packed, in as many bits as may be; None: they were not.
+    """The frame of a model whose weights are packed already; None: they are not.
 
-    With it no configuration is loaded: that imports what all models of transformers are made of.
+    It spares loading the configuration, which imports the base classes of transformers' models.
     """
     print_ = fingerprint(folder)
     for path in (place_of(print_, bits) for bits in (4, 8)):
         if path.is_file() and not path.is_symlink():
-            with contextlib.suppress(OSError, PackedError):  # it will be packed again
+            with contextlib.suppress(OSError, PackedError):  # a damaged file is packed again
                 if (header := read_whole_header(path)).fingerprint == print_:
                     return header.frame
     return None
 
 
 def _sizes(frame: Frame) -> Sizes:
-    """Of a model."""
     return Sizes(
         frame.layers, frame.hidden, frame.heads, frame.kv_heads, frame.head_size, frame.vocabulary, frame.tied
     )
 
 
 def _ends(folder: Path) -> Any:
-    """What a model of transformers would have as `generation_config.eos_token_id`.
+    """The `generation_config.eos_token_id` that transformers would load.
 
     Raises:
         ModelError: generation_config.json is damaged.
@@ -128,14 +126,14 @@ def _ends(folder: Path) -> Any:
     config = read_config(folder)
     if "eos_token_id" in config:
         return config["eos_token_id"]
-    return check_family(folder).eos_token_id  # the family's own
+    return check_family(folder).eos_token_id  # the family's default
 
 
 def why_not_native(settings: Settings, config: Any) -> str:
-    """Why transformers computes it and not the native step, in words; nothing where the native step does.
+    """Why the transformers step computes the model, in words; empty if the native step does.
 
     Args:
-        config: None: the weights were packed, so the native step is known to compute it.
+        config: None: the weights are packed, so the native step can compute it.
     """
     if why := asks_for_transformers(settings):
         return why
@@ -155,34 +153,36 @@ def why_not_native(settings: Settings, config: Any) -> str:
 
 @cache
 def _frame_of(config: str) -> Frame | str:
-    """`frame_of` a configuration in JSON, asked once."""
+    """`frame_of` a configuration in JSON, cached."""
     import json
 
     fields = json.loads(config)
-    with blamed_on_the_model(
-        "The configuration is not valid", "Fetch it again."
-    ):  # e.g. what JSON cannot say
+    with blamed_on_the_model("The configuration is not valid", "Fetch it again."):
         return frame_of(transformers.AutoConfig.for_model(**fields))
 
 
 def bits_of(settings: Settings, weights: Weights) -> int:
-    """Of the layers' weights, 4 or 8."""
+    """Bits of the layers' weights, 4 or 8."""
     if settings.quantize in ("int4", "int8"):
         return int(settings.quantize.removeprefix("int"))
     return weights.held_bits or usual_bits(weights.parameters)
 
 
 def positions_of(frame: Frame, chats: bool) -> Positions:
-    """How the layers turn keys, as `probe.probe` says it of a loaded model."""
+    """The rotations of the layers, like those that `probe.probe` finds in a loaded model."""
     ropes = [Rope(torch.tensor(one.inv_freq), False, frame.head_size) for one in frame.ropes]
     layers = tuple(None if number is None else ropes[number] for number in frame.rope_of)
     return Positions(frame.window_tokens, layers, learned=False, chats=chats)
 
 
 def require_asked(name: str, settings: Settings, why: str) -> None:
-    """
+    """Checks that the wanted engine can compute the model.
+
+    Args:
+        why: why the native step cannot; empty if it can.
+
     Raises:
-        UsageError: what only the native step has was asked for, and there is a reason why not.
+        UsageError: the settings need the native step, and it cannot.
     """
     if why and settings.engine == "native":
         raise UsageError(
@@ -197,7 +197,7 @@ def require_asked(name: str, settings: Settings, why: str) -> None:
 
 
 def needs_of(settings: Settings, sizes: Sizes, weights: Weights) -> dict[str, Need]:
-    """What a model needs in packed weights, by their quantization."""
+    """Memory that a model needs in packed weights, by quantization."""
     slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
     tables = (1 if sizes.tied else 2) * sizes.vocabulary * sizes.hidden
     rest = max(0, weights.parameters - tables)
@@ -208,9 +208,10 @@ def needs_of(settings: Settings, sizes: Sizes, weights: Weights) -> dict[str, Ne
 
 
 def require_room(name: str, settings: Settings, sizes: Sizes, weights: Weights) -> None:
-    """
+    """Checks that packed weights and slots fit into memory.
+
     Raises:
-        OutOfMemoryError: the packed weights and the slots do not fit.
+        OutOfMemoryError: they do not.
     """
     needs, bits = needs_of(settings, sizes, weights), bits_of(settings, weights)
     require(name, "the CPU", free_bytes(torch.device("cpu")), f"int{bits}", needs, settings.budget)

@@ -1,4 +1,4 @@
-"""How torch's threads wait beside those of the library. No torch: it is said before torch is imported."""
+"""Stops torch's threads from spinning beside those of the library. Called before torch is imported."""
 
 import os
 
@@ -7,7 +7,7 @@ from h2o_chat.native import library
 
 
 def asks_for_transformers(settings: Settings) -> str:
-    """Why the transformers step computes whatever the model is, in words; empty: nobody asked for that."""
+    """Which setting asks for the transformers step, in words; empty if none does."""
     if settings.engine == "transformers":
         return "--engine transformers was given"
     if settings.quantize in ("none", "nf4"):
@@ -18,12 +18,12 @@ def asks_for_transformers(settings: Settings) -> str:
 
 
 def let_torch_sleep(settings: Settings) -> None:
-    """Has torch's threads sleep as soon as they have nothing to do, where the native step may compute.
+    """Makes idle threads of torch sleep at once, if the native step may run.
 
-    In a prompt they take turns with the library's. As they are they go on spinning for milliseconds, on the
-    processors that the library needs: a prompt of 640 tokens took .63 s instead of .47 (two cores, 135M).
-    The transformers step needs them awake: a token took 90 ms instead of 43 (nf4, two cores, 135M).
-    Whoever has set GOMP_SPINCOUNT or OMP_WAIT_POLICY is obeyed.
+    In a prompt they alternate with the library's threads. By default they spin for milliseconds on the cores
+    that the library needs: a prompt of 640 tokens took .63 s instead of .47 (two cores, 135M). The
+    transformers step needs them awake: a token took 90 ms instead of 43 (nf4, two cores, 135M).
+    GOMP_SPINCOUNT and OMP_WAIT_POLICY of the user have precedence.
     """
     if asks_for_transformers(settings) or library.why_not() or "OMP_WAIT_POLICY" in os.environ:
         return

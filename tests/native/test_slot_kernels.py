@@ -17,7 +17,7 @@ from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.settle import TORCH, Kernels, compare_keys
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.native import library
-from h2o_chat.native.of_slots import of_slots
+from h2o_chat.native.slot_kernels import slot_kernels
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
@@ -104,7 +104,7 @@ def talk(model: Any, kernels: Kernels, kv: str = "auto") -> H2OCache:
 def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
     """Whole and partial rotations, none at all; a key in half precision; keys in bytes."""
     model = tiny(family, "h2o", getattr(torch, dtype), **HEADS_OF_16)
-    watched = Watched(of_slots(sizes_of(model.config), probe(model).ropes, model.dtype))
+    watched = Watched(slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype))
     assert watched.mine != TORCH
     talk(model, Kernels(watched.compare, watched.change, watched.attend), kv)
     assert min(watched.calls.values()) > 3
@@ -114,7 +114,7 @@ def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
 def test_the_same_tokens_are_kept() -> None:
     """fp32: what the last bits decide is rare."""
     model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
-    kernels = of_slots(sizes_of(model.config), probe(model).ropes, model.dtype)
+    kernels = slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype)
     kept = [talk(model, one).kept(layer) for one in (kernels, TORCH) for layer in range(3)]
     for mine, torchs in zip(kept[:3], kept[3:], strict=True):
         assert torch.equal(mine.sort().values, torchs.sort().values)
@@ -125,8 +125,8 @@ def test_layers_of_other_sizes_are_torchs() -> None:
     """A configuration may say one size for all, and some layers have another."""
     model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
     said = Sizes(**vars(sizes_of(model.config)) | {"heads": 8, "kv_heads": 4})
-    talk(model, of_slots(said, probe(model).ropes, model.dtype))
-    talk(model, of_slots(Sizes(**vars(said) | {"head_size": 32}), probe(model).ropes, model.dtype))
+    talk(model, slot_kernels(said, probe(model).ropes, model.dtype))
+    talk(model, slot_kernels(Sizes(**vars(said) | {"head_size": 32}), probe(model).ropes, model.dtype))
 
 
 @pytest.mark.usefixtures("compiled")
@@ -134,7 +134,7 @@ def test_layers_of_other_sizes_are_torchs() -> None:
 def test_logits_of_another_kind_are_torchs(family: str) -> None:
     """They are bent, or a layer has a window; it attends as with torch alone, bit for bit."""
     model = tiny(family, "h2o", torch.float32, hidden_size=64, head_dim=16)
-    kernels = of_slots(sizes_of(model.config), probe(model).ropes, model.dtype)
+    kernels = slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype)
     assert kernels != TORCH
     caches = [talk(model, one) for one in (Kernels(attend=kernels.attend), TORCH)]
     for mine, torchs in zip(*(cache.arenas for cache in caches), strict=True):
@@ -151,10 +151,10 @@ def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
     before, caches = torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        caches.append(talk(model, of_slots(sizes, ropes, model.dtype)))
+        caches.append(talk(model, slot_kernels(sizes, ropes, model.dtype)))
     for lender in (None, Alone()):
         monkeypatch.setattr(library, "lender", lambda lender=lender: lender)
-        caches.append(talk(model, of_slots(sizes, ropes, model.dtype)))
+        caches.append(talk(model, slot_kernels(sizes, ropes, model.dtype)))
     torch.set_num_threads(before)
     first, *others = (cache.arenas[0].slots.states for cache in caches)
     for other in others:
@@ -164,5 +164,5 @@ def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
 def test_torch_compares_where_the_library_cannot() -> None:
     model = tiny("llama", "h2o", torch.float64, **HEADS_OF_16)
     sizes, ropes = sizes_of(model.config), probe(model).ropes
-    assert of_slots(sizes, ropes, torch.float64) == TORCH
-    assert of_slots(Sizes(**vars(sizes) | {"head_size": 8}), ropes, torch.float32) == TORCH
+    assert slot_kernels(sizes, ropes, torch.float64) == TORCH
+    assert slot_kernels(Sizes(**vars(sizes) | {"head_size": 8}), ropes, torch.float32) == TORCH

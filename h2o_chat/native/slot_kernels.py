@@ -1,4 +1,4 @@
-"""What is computed of all slots, in the library: for the native step and transformers'.
+"""Computations over all slots in the library, for the native and the transformers step.
 
 Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 """
@@ -24,7 +24,7 @@ from h2o_chat.policies.policies import Policy, Slots, output_change_of_heads
 from h2o_chat.policies.scores import Received
 
 
-class OfSlots:
+class SlotKernels:
     """The kernels of one open model."""
 
     def __init__(self, model: c.Model, head_size: int) -> None:
@@ -32,24 +32,24 @@ class OfSlots:
 
     @property
     def kernels(self) -> Kernels:
-        """For a step."""
+        """The kernels, for `Step.kernels`."""
         return Kernels(self.compare, self.change, self.attend)
 
     def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-        """`settle.compare_keys`: keys [L, r, H, S, D] at rotation index [L, r, H, S].
+        """See `settle.compare_keys`: keys [L, r, H, S, D] at rotation `index` [L, r, H, S].
 
         Args:
-            part: its keys may be of rows that follow each other, among others.
+            part: its keys may be a range of rows of a larger tensor.
         """
         layers, rows, heads, slots = part.positions.shape
         found = {"distinctness": torch.empty(part.positions.shape, dtype=torch.float32)}
-        if arena.plan.policy.pairs:  # brought up to date
+        if arena.plan.policy.pairs:  # updated in place from their last values
             was = {name: part.states[name] for name in ("novelty", "nearest")}
             found |= {name: one.clone(memory_format=torch.contiguous_format) for name, one in was.items()}
         keys, numbers = _fp32(part.keys), c.int32s(part.layers)
         positions = part.positions.contiguous()
         index = index.to(torch.int32).contiguous()
-        is_turned = arena.plan.bits is None and arena.rope is not None  # bytes are stored as before RoPE
+        is_turned = arena.plan.bits is None and arena.rope is not None  # bytes are stored before RoPE
         checked(
             self.model.library.h2o_compare(
                 self.model.at,
@@ -71,10 +71,10 @@ class OfSlots:
         return found
 
     def change(self, slots: Slots) -> Tensor:
-        """`policies.output_change_of_heads`. [L, r, H, S]
+        """See `policies.output_change_of_heads`. [L, r, H, S]
 
         Args:
-            slots: its values may be of rows that follow each other, among others.
+            slots: its values may be a range of rows of a larger tensor.
         """
         changes = torch.empty(slots.positions.shape, dtype=torch.float32)
         layers, rows, heads, count = changes.shape
@@ -94,7 +94,7 @@ class OfSlots:
         return changes
 
     def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        """`LayerStep.attended`."""
+        """See `LayerStep.attended`."""
 
         def call(asked: Any) -> None:
             checked(self.model.library.h2o_attend(self.model.at, asked))
@@ -102,12 +102,14 @@ class OfSlots:
         return prompts.attend(call, here, now, queries, keys, values)
 
 
-class OfSlotsAlone(OfSlots):
-    """The kernels without a model, for transformers' step: in torch's threads, which are awake; where these
-    are not known (`library.lender`) in one of their own.
+class SlotKernelsAlone(SlotKernels):
+    """The kernels without weights, for the transformers step.
+
+    They run in torch's threads, which are awake, or in one thread if torch's are not known
+    (`library.lender`).
 
     Raises:
-        OutOfMemoryError: no memory for them.
+        OutOfMemoryError: there is no memory for them.
     """
 
     def __init__(self, sizes: Sizes, ropes: Sequence[Rope | None]) -> None:
@@ -131,22 +133,18 @@ class OfSlotsAlone(OfSlots):
             checked(self.model.library.h2o_borrow(self.model.at, ctypes.byref(lender), threads))
 
     def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-        """As `OfSlots.compare`."""
         return super().compare(arena, part, index) if self._fits(part) else compare_keys(arena, part, index)
 
     def change(self, slots: Slots) -> Tensor:
-        """As `OfSlots.change`."""
         return super().change(slots) if self._fits(slots) else output_change_of_heads(slots)
 
     def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        """As `OfSlots.attend`."""
         plain = here.softcap is None and here.window is None and here.scaling == keys.shape[3] ** -0.5
         attend = super().attend if plain and self._fits(here.arena.slots) else LayerStep.attended
         return attend(here, now, queries, keys, values)
 
     def _fits(self, slots: Slots) -> bool:
-        """Whether these layers have the sizes that the configuration says, which in some families not all do,
-        and lie on the CPU: a model may lie on two devices."""
+        """Whether these layers are on the CPU and have the configuration's sizes: not all families' do."""
         values, size = slots.states["values"], self._sizes.head_size
         if "keys" in slots.states and slots.keys.shape[4] != values.shape[4]:
             return False
@@ -157,23 +155,23 @@ class OfSlotsAlone(OfSlots):
         return values.device.type == "cpu" and values.shape[4] in sizes and heads == known
 
 
-def of_slots(sizes: Sizes, ropes: Sequence[Rope | None], dtype: torch.dtype) -> Kernels:
-    """For transformers' step on a CPU; torch's own where there is no library, or it cannot turn such keys."""
+def slot_kernels(sizes: Sizes, ropes: Sequence[Rope | None], dtype: torch.dtype) -> Kernels:
+    """Kernels for the transformers step on a CPU: the library's, or torch's if that lacks the rotation."""
     known = (
         dtype != torch.float64
         and sizes.head_size % 16 == 0
         and not any(rope is not None and rope.interleaved for rope in ropes)
     )
-    return OfSlotsAlone(sizes, ropes).kernels if known and c.library() else TORCH
+    return SlotKernelsAlone(sizes, ropes).kernels if known and c.library() else TORCH
 
 
 def knows(policy: Policy) -> bool:
-    """Whether the library keeps all that a policy ranks by; else attention and scores are torch's."""
+    """Whether the library maintains all states that a policy ranks by; if not, torch computes attention."""
     return type(policy.scores) is Received and not policy.looks_at
 
 
 def ropes_of(turnings: Sequence[tuple[Sequence[float], float]]) -> Any:
-    """Radians per position of the pairs, and what their cosines are multiplied by; one at least."""
+    """An array of at least one `Rope`, from (radians per position of the pairs, factor) each."""
     ropes = (c.Rope * max(1, len(turnings)))()
     for rope, (inv_freq, scale) in zip(ropes, turnings, strict=False):
         rope.inv_freq = (ctypes.c_float * len(inv_freq))(*inv_freq)
@@ -182,14 +180,15 @@ def ropes_of(turnings: Sequence[tuple[Sequence[float], float]]) -> Any:
 
 
 def checked(failed: int) -> None:
-    """
+    """Checks the result of a call of the library.
+
     Raises:
-        OutOfMemoryError: the library had no memory for a call.
+        OutOfMemoryError: the library had no memory for it.
     """
     if failed:
         raise OutOfMemoryError("There is no memory for the native step's buffers.", "Use a smaller --chunk.")
 
 
 def _fp32(numbers: Tensor) -> Tensor:
-    """As the library reads them; bytes as they are."""
+    """Numbers in fp32 for the library; bytes unchanged."""
     return numbers.float() if numbers.dtype.is_floating_point else numbers

@@ -1,11 +1,11 @@
-"""What a model is to the native step: sizes, switches, how layers turn keys and what they see. No torch."""
+"""A model's sizes, switches, rotations and windows, as the native step needs them. No torch."""
 
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
-"""`config.model_type` of the models whose step is the one that is written in C++."""
+"""`config.model_type`s that the C++ step can compute."""
 
 _MOST_LAYERS = 1024
 _MOST_COUNT = 2**24
@@ -15,12 +15,12 @@ _MOST_WINDOW = 2**31 - 1
 
 @dataclass(frozen=True)
 class Turning:
-    """How a layer turns queries and keys (RoPE)."""
+    """Rotation of a layer's queries and keys (RoPE)."""
 
     inv_freq: tuple[float, ...]
-    """[head_size / 2] radians per position, exact fp32 numbers; component i turns with i + head_size / 2."""
+    """[head_size / 2] radians per position, exact fp32 numbers; component i pairs with i + head_size / 2."""
     scale: float
-    """Of cosines and sines (YaRN); usually 1."""
+    """Factor of cosines and sines (YaRN); usually 1."""
 
 
 @dataclass(frozen=True)
@@ -36,37 +36,37 @@ class Frame:
     head_size: int
     vocabulary: int
     epsilon: float
-    """Of the norms."""
+    """Epsilon of the norms."""
     tied: bool
-    """The head is the embedding."""
+    """Whether the output layer shares the embedding's weights."""
     bias: bool
-    """q, k and v have one."""
+    """Whether q, k and v have biases."""
     head_norms: bool
-    """Queries and keys are normalised per head, before they are turned."""
+    """Whether queries and keys are normalised per head before rotation."""
     window_tokens: int
-    """Which the model was trained for."""
+    """Longest context of the model's training."""
     ropes: tuple[Turning, ...]
-    """The different ones."""
+    """The distinct rotations."""
     rope_of: tuple[int | None, ...]
-    """Of each layer: index into `ropes`; None: keys are not turned."""
+    """Per layer: index into `ropes`; None: keys are not turned."""
     sees: tuple[int | None, ...]
-    """Of each layer: tokens that a query sees, itself included; None: all before it."""
+    """Per layer: tokens that a query sees, itself included; None: all before it."""
     bits: int
-    """4 or 8: of the layers' weights."""
+    """Bits of the layers' weights, 4 or 8."""
     head_bits: int
-    """4 or 8: of head and embedding. What a start opens has 8 (`probing.HEAD_BITS`)."""
+    """Bits of output layer and embedding, 4 or 8; normally 8 (`probing.HEAD_BITS`)."""
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
-    """What `from_json` reads."""
+    """A frame as a JSON object."""
     return asdict(frame)
 
 
 def from_json(data: Any) -> Frame:
-    """A frame from a file.
+    """A frame from a JSON object.
 
     Raises:
-        ValueError: it is none; says which field is wrong, and its value.
+        ValueError: a field is missing or wrong; names it and its value.
     """
     if not isinstance(data, dict) or set(data) != set(Frame.__dataclass_fields__):
         raise ValueError("the frame lacks a field, or has one that is not known")

@@ -16,8 +16,8 @@ from transformers import AutoConfig
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.models.resolve import BUNDLED
-from h2o_chat.native.frame import FAMILIES, Frame, Turning, as_json, from_json
 from h2o_chat.native.layout import data_bytes, layout
+from h2o_chat.native.model_frame import FAMILIES, Frame, Turning, as_json, from_json
 from h2o_chat.native.probing import _ropes, frame_of
 
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 256}

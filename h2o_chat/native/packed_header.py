@@ -1,10 +1,10 @@
-"""The beginning of a packed file, written and checked. No torch.
+"""Writes and checks the header of a packed file. No torch.
 
     8 bytes `MAGIC`, u32 version, u32 length of the JSON, u32 CRC-32 of the JSON, u32 0,
     JSON {fingerprint, model, frame, tensors: [[name, offset, bytes, CRC-32 of the data]]}, zeros to 64 bytes
 
-The frame alone decides which tensors there are and where: a header whose table says anything else is refused,
-and so is a file of another length. So nothing in a damaged file can lead beyond its end.
+Tensors and their places follow from the frame: a header with another table is refused, and so is a file of
+another length. A damaged file therefore cannot cause a read beyond its end.
 """
 
 import json
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.system import read_at
-from h2o_chat.native.frame import Frame, as_json, from_json
 from h2o_chat.native.layout import ALIGNED, VERSION, data_bytes, layout, padded
+from h2o_chat.native.model_frame import Frame, as_json, from_json
 
 MAGIC = b"h2o-pack"
 _FIXED = struct.Struct("<8sIIII")
@@ -25,25 +25,25 @@ MOST_JSON_BYTES = 16 << 20
 
 
 class PackedError(H2OChatError):
-    """A packed file that is not there, cannot be written, is damaged, or is of another version or model."""
+    """A packed file is missing, damaged, cannot be written, or is of another version or model."""
 
     code = "packed"
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a packed file says of itself."""
+    """The header of a packed file."""
 
     fingerprint: str
-    """Of the weights it was made from."""
+    """Fingerprint of the original weights."""
     model: str
-    """Their folder (`places.home_of`)."""
+    """Their folder (`home_of`)."""
     frame: Frame
     checks: tuple[int, ...]
     """CRC-32 of each tensor, in the order of `layout(frame)`."""
 
     def encoded(self) -> bytes:
-        """Its length does not depend on `checks`."""
+        """The header as bytes, whose length does not depend on `checks`."""
         table = [
             [place.name, place.offset, place.bytes, f"{check:08x}"]
             for place, check in zip(layout(self.frame), self.checks, strict=True)
@@ -55,10 +55,10 @@ class Header:
 
 
 def read_header(path: Path, raw: bytes, size: int) -> tuple[Header, int]:
-    """The header of a file that begins with `raw`, and where its tensors begin.
+    """The header of a file that begins with `raw`, and the offset of its tensors.
 
     Args:
-        path: to be named in errors.
+        path: for errors.
         raw: at least the header.
         size: of the file in bytes.
 
@@ -101,7 +101,7 @@ def read_whole_header(path: Path) -> Header:
 
 
 def header_in(path: Path, descriptor: int) -> tuple[Header, int]:
-    """The same of an open file, and where its tensors begin."""
+    """The header of an open file, and the offset of its tensors."""
     size = os.fstat(descriptor).st_size
     length = header_bytes(path, read_at(descriptor, _FIXED.size, 0))
     raw = read_at(descriptor, padded(_FIXED.size + length, ALIGNED), 0)
@@ -109,7 +109,7 @@ def header_in(path: Path, descriptor: int) -> tuple[Header, int]:
 
 
 def header_bytes(path: Path, raw: bytes) -> int:
-    """Length of the JSON of a file that begins with `raw`.
+    """Length of the JSON in a file that begins with `raw`.
 
     Raises:
         PackedError: it is no packed file, or of another version.
@@ -125,5 +125,5 @@ def header_bytes(path: Path, raw: bytes) -> int:
 
 
 def damaged(path: Path, what: str) -> PackedError:
-    """The error for a file that is not what was written."""
+    """The error for a damaged packed file."""
     return PackedError(f"{path} is damaged: {what}.", "It is packed again where the weights are at hand.")

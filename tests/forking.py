@@ -310,7 +310,7 @@ def _main() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     with suppress(ImportError):  # its extra is not installed: its tests are skipped
-        importlib.import_module("h2o_chat.serve.app")
+        importlib.import_module("h2o_chat.serve.routes")
     assert len(os.listdir("/proc/self/task")) == 1, "only one thread would be forked"
     gc.collect()
     gc.freeze()  # what is looked at for garbage would be copied in each fork

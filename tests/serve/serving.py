@@ -17,8 +17,8 @@ from forking import Forked
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.batch import Batch
 from h2o_chat.models.load import Loaded
-from h2o_chat.serve.line import Limits
 from h2o_chat.serve.prefixes import Prefixes
+from h2o_chat.serve.request_queue import Limits
 from h2o_chat.serve.service import Service
 
 PROGRAM = [sys.executable, "-m", "h2o_chat", "serve", "--address", "127.0.0.1:0", "--threads", "1"]

@@ -16,8 +16,8 @@ import pytest
 from serving import Client, Server, text_of
 
 from h2o_chat.serve import protocol
-from h2o_chat.serve.body import BODY_BYTES
 from h2o_chat.serve.protocol import Connection
+from h2o_chat.serve.request_bodies import BODY_BYTES
 
 pytestmark = pytest.mark.loopback
 

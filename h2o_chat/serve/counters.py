@@ -1,4 +1,4 @@
-"""What is counted for /metrics."""
+"""Counters for /metrics."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,23 +8,23 @@ from h2o_chat.events.events import Turn
 
 @dataclass
 class Counts:
-    """Since the server began."""
+    """Counters since the start of the server."""
 
     answers: Counter[str] = field(default_factory=Counter)
-    """By how they ended."""
+    """Answers by `finish`."""
     statuses: Counter[int] = field(default_factory=Counter)
-    """Of HTTP."""
+    """Responses by HTTP status."""
     prompt_tokens: int = 0
-    """Read; those that were read for an earlier request are not among them."""
+    """Prompt tokens read, without `cached_tokens`."""
     cached_tokens: int = 0
     new_tokens: int = 0
     prompt_s: float = 0.0
     answer_s: float = 0.0
     slow: int = 0
-    """Streams that were cut because nobody read them."""
+    """Streams that were cut because their clients did not read."""
 
     def turn(self, turn: Turn, cached_tokens: int, prompt_ms: float) -> None:
-        """A request has ended."""
+        """Counts a completed request."""
         self.answers[turn.finish] += 1
         self.prompt_tokens += turn.prompt_tokens
         self.cached_tokens += cached_tokens

@@ -1,4 +1,4 @@
-"""GET /slots and POST /slots/{id}?action=save|restore|erase, as llama-server's clients know them."""
+"""GET /slots and POST /slots/{id}?action=save|restore|erase, compatible with llama-server."""
 
 import asyncio
 import time
@@ -9,32 +9,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from h2o_chat.base.errors import SavedCacheError, StoreError
-from h2o_chat.serve.answers import to_json
-from h2o_chat.serve.asked import object_of
-from h2o_chat.serve.body import Bodies
-from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.prefixes import Kept
-from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_request import object_of
+from h2o_chat.serve.chat_response import to_json
+from h2o_chat.serve.prefixes import Memory
+from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 
 NAME_BYTES = 64 << 10
-"""A body that names a session has at most so many."""
+"""Largest body of these requests."""
 
 
-class Slots:
-    """The rows, and what was answered last in each.
+class SlotRoutes:
+    """The endpoints for rows, which llama-server calls slots.
 
     Args:
-        saved: None: nothing is kept on disk.
+        saved: None: nothing is saved on disk.
     """
 
     def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self._service, self._saved, self._bodies = service, saved, bodies
         self._disk = ThreadPoolExecutor(1, "disk")
-        """A memory of many MB is not written in the event loop."""
+        """Writes memories of many MB outside of the event loop."""
 
     async def all(self, request: Request) -> Response:
-        """What each row holds; of other keys only whether it is in use."""
+        """GET /slots; memories of other keys are not shown."""
         service = self._service
         found = [
             {
@@ -52,10 +52,10 @@ class Slots:
         return Response(to_json(found), media_type="application/json")
 
     async def act(self, request: Request) -> Response:
-        """Saves, restores or erases what a row holds."""
+        """POST /slots/{id}: saves, restores or erases the memory of a row."""
         number, owner = self._number(request), request.scope["owner"]
         action = request.query_params.get("action")
-        raw = await self._bodies.read(request, NAME_BYTES)  # so little is parsed here, in the event loop
+        raw = await self._bodies.read(request, NAME_BYTES)  # small enough to parse in the event loop
         self._bodies.free(owner, len(raw))
         began = time.perf_counter()
         match action:
@@ -77,12 +77,12 @@ class Slots:
             told["timings"] = {f"{action}_ms": round(1000 * (time.perf_counter() - began), 3)}
         return Response(to_json({"id_slot": number, **told}), media_type="application/json")
 
-    async def _save(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Kept, int]]:
+    async def _save(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Memory, int]]:
         name, saved, kept = object_of(raw).get("filename"), self._folder(), self._own(number, owner)
         written = await self._on_disk(saved.write_session, owner, name, kept)
         return str(name), (kept, written)
 
-    async def _restore(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Kept, int]]:
+    async def _restore(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Memory, int]]:
         name, saved = object_of(raw).get("filename"), self._folder()
         if not self._service.prefixes.most:
             raise ApiError(501, "This server keeps no snapshots: --snapshots 0.", "no_snapshots")
@@ -92,9 +92,10 @@ class Slots:
         return str(name), (kept, size)
 
     async def _on_disk(self, work: Any, *arguments: Any) -> Any:
-        """
+        """Runs a function in the disk's thread.
+
         Raises:
-            ApiError: it could not be read or written.
+            ApiError: a file could not be read or written.
         """
         try:
             return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
@@ -111,7 +112,7 @@ class Slots:
         return self._saved
 
     def _number(self, request: Request) -> int:
-        """Of a row in which nobody is answered.
+        """The number of the row in the path.
 
         Raises:
             ApiError: there is no such row, or it is in use.
@@ -125,12 +126,12 @@ class Slots:
             raise ApiError(409, f"Slot {int(text)} is in use. Try again after its answer.", "slot_busy")
         return int(text)
 
-    def _held(self, number: int, owner: bytes) -> Kept | None:
-        """What a row holds of this key."""
+    def _held(self, number: int, owner: bytes) -> Memory | None:
+        """The memory of a row, if it is kept and belongs to this key."""
         of, hashed = self._service.slots[number] or (None, None)
         return self._service.prefixes.get(hashed) if of == owner else None
 
-    def _own(self, number: int, owner: bytes) -> Kept:
+    def _own(self, number: int, owner: bytes) -> Memory:
         kept = self._held(number, owner)
         if kept is None or kept.state is None:
             raise ApiError(404, f"Slot {number} holds nothing of this key.", "slot_empty")

@@ -14,11 +14,18 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
-from h2o_chat.serve.answers import Head
-from h2o_chat.serve.asked import Asked
-from h2o_chat.serve.keys import NOBODY
-from h2o_chat.serve.retelling import LOOKED_AT_CHARACTERS, Holding, Known, Places, places_of, retold
-from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.api_keys import NOBODY
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.chat_response import Head
+from h2o_chat.serve.saved_memories import Saved
+from h2o_chat.serve.server_recall import (
+    LOOKED_AT_CHARACTERS,
+    HeldTokens,
+    LastConversation,
+    MessagePositions,
+    positions_of_json,
+    retold,
+)
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended
 
@@ -49,7 +56,7 @@ async def service(loaded: Loaded) -> AsyncIterator[Service]:
 
 
 async def answered(service: Service, said: list[tuple[str, str]]) -> Ended:
-    ticket = service.ticket(Asked(tuple(said), SAMPLING, 0), NOBODY)
+    ticket = service.ticket(ChatRequest(tuple(said), SAMPLING, 0), NOBODY)
     service.submit(ticket)
     while not (items := await ticket.stream.take(10)) or not isinstance(items[-1], Ended):
         pass
@@ -155,14 +162,19 @@ async def test_an_answer_says_what_was_recalled(loaded: Loaded, service: Service
 def test_a_very_long_history_is_looked_at_from_its_end(more: int, asked: str, code: str) -> None:
     said = [("user", TEXTS[0]), ("assistant", "Yes."), ("user", "a" * more + "b"), ("assistant", "No.")]
     _, notes = retold(
-        [*said, ("user", asked)], Places([9, 12, 15, 18]), Holding(None, 50), SETTINGS, Known(), 64
+        [*said, ("user", asked)],
+        MessagePositions([9, 12, 15, 18]),
+        HeldTokens(None, 50),
+        SETTINGS,
+        LastConversation(),
+        64,
     )
     assert [note.code for note in notes] == ([code] if code else [])
 
 
 def test_what_is_known_of_the_conversation_before_changes_nothing() -> None:
     """It goes on, is edited, is asked again, is another one, is too long: as if each came first."""
-    known, found = Known(), []
+    known, found = LastConversation(), []
     dog, cat = ("My dog is called Rexo.", "My cat is called Tom."), ("My cat is called Rex.", "I like rain.")
     long = "a" * LOOKED_AT_CHARACTERS
     for told in (dog[:1], dog, (*dog, long), dog, dog[:1], cat, dog[::-1], (), (*dog, *cat)):
@@ -170,8 +182,11 @@ def test_what_is_known_of_the_conversation_before_changes_nothing() -> None:
             said = [one for text in told for one in (("user", text), ("assistant", "Well."))]
             ends = [5 * (at + 1) for at in range(len(said))]
             both = [
-                retold([*said, ("user", asked)], places, Holding(None, 10**6), SETTINGS, one, 64)
-                for one, places in ((known, Places([*ends])), (Known(), Places([*ends])))
+                retold([*said, ("user", asked)], places, HeldTokens(None, 10**6), SETTINGS, one, 64)
+                for one, places in (
+                    (known, MessagePositions([*ends])),
+                    (LastConversation(), MessagePositions([*ends])),
+                )
             ]
             assert both[0] == both[1]
             found.append(both[0])
@@ -187,10 +202,10 @@ def test_what_is_known_of_the_conversation_before_changes_nothing() -> None:
     ],
 )  # fmt: skip
 def test_what_a_file_says_is_checked(kept: Any) -> None:
-    assert places_of(kept, 2, 50) is None
+    assert positions_of_json(kept, 2, 50) is None
 
 
 def test_what_a_file_says_comes_back() -> None:
-    places = places_of([[3, 9], [[1, 0, "My dog is called Rexo."], [1, 1, "He is old."]]], 2, 50)
+    places = positions_of_json([[3, 9], [[1, 0, "My dog is called Rexo."], [1, 1, "He is old."]]], 2, 50)
     assert places is not None
-    assert places_of(places.to_json(), 2, 50) == places
+    assert positions_of_json(places.to_json(), 2, 50) == places

@@ -1,4 +1,4 @@
-"""The paths that there are."""
+"""The endpoints of the server."""
 
 import asyncio
 import time
@@ -16,34 +16,34 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 import h2o_chat
-from h2o_chat.serve.answers import to_json
-from h2o_chat.serve.asked import asked_for
-from h2o_chat.serve.body import Bodies
-from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.line import Ticket
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_request import asked_for
+from h2o_chat.serve.chat_response import to_json
 from h2o_chat.serve.metrics import metrics
 from h2o_chat.serve.reply import Reply
-from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.request_queue import Ticket
+from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
-from h2o_chat.serve.slots import Slots
+from h2o_chat.serve.slot_routes import SlotRoutes
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class App:
-    """What is answered to whom the guard has let in.
+class Routes:
+    """The application behind the guard.
 
     Args:
-        saved: None: nothing is kept on disk.
+        saved: None: nothing is saved on disk.
     """
 
     def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self.service, self.bodies = service, bodies
-        self.slots = Slots(service, saved, self.bodies)
+        self.slots = SlotRoutes(service, saved, self.bodies)
         self.model = service.session.model
         self.began = int(time.time())
         self.checking = ThreadPoolExecutor(2, "check")
-        """A body of many MiB takes a while to be parsed: not in the event loop."""
+        """Parses bodies outside of the event loop: many MiB take a while."""
         self._turn: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One body of each key is parsed at a time."""
         get: dict[str, Callable[[Request], Awaitable[Response]]] = {
@@ -60,7 +60,7 @@ class App:
         self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self  # so that the router raises what it does not find
+        scope["app"] = self  # makes the router raise 404 and 405
         try:
             await self._router(scope, receive, send)
         except HTTPException as error:
@@ -73,10 +73,10 @@ class App:
                 headers=dict(error.headers or {}),
             ) from error
         except ClientDisconnect:
-            return  # before it had said what it wants
+            return  # before its request was complete
 
     async def completions(self, request: Request) -> Response:
-        """An answer to a conversation."""
+        """POST /v1/chat/completions"""
         service, loop, owner = self.service, asyncio.get_running_loop(), request.scope["owner"]
         raw = await self.bodies.read(request)
         free = partial(self.bodies.free, owner, len(raw))
@@ -90,7 +90,8 @@ class App:
         return _Held(Reply(service, ticket, self.model), free)
 
     def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
-        """
+        """Parses a request.
+
         Raises:
             ApiError: it cannot be answered.
         """
@@ -99,21 +100,21 @@ class App:
         return service.ticket(asked, owner)
 
     async def health(self, request: Request) -> Response:
-        """Whether requests are taken."""
+        """GET /health"""
         if self.service.ending:
             return _json({"status": "ending"}, 503)
         return _json({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        """For Prometheus."""
+        """GET /metrics"""
         return Response(metrics(self.service), media_type=METRICS)
 
     async def models(self, request: Request) -> Response:
-        """The one there is."""
+        """GET /v1/models"""
         return _json({"object": "list", "data": [self._model()]})
 
     async def one_model(self, request: Request) -> Response:
-        """The one there is, by its name."""
+        """GET /v1/models/NAME"""
         if (name := request.path_params["name"]) != self.model:
             raise ApiError(
                 404, f"There is no model {name[:60]!a}: {self.model!r} is served.", "model_not_found"
@@ -124,7 +125,7 @@ class App:
         return {"id": self.model, "object": "model", "created": self.began, "owned_by": "h2o-chat"}
 
     async def props(self, request: Request) -> Response:
-        """What is served, and how."""
+        """GET /props: the model, its settings and the template."""
         service = self.service
         sampling = {**asdict(service.sampling), "stop": list(service.sampling.stop)}
         return _json(
@@ -140,7 +141,7 @@ class App:
 
 
 class _Held(Response):
-    """A reply, and what is done once it is over."""
+    """A reply that calls `after` at its end."""
 
     def __init__(self, reply: Reply, after: Callable[[], None]) -> None:
         self._reply, self._after = reply, after

@@ -1,4 +1,4 @@
-"""Requests in line, and which of them is read next: keys share what reads prompts."""
+"""The queue of requests, and the fair choice of the next one among keys."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -6,40 +6,40 @@ from dataclasses import dataclass
 
 from h2o_chat.engine.request import Request
 from h2o_chat.events.events import Note
-from h2o_chat.serve.asked import Asked
-from h2o_chat.serve.errors import busy
-from h2o_chat.serve.retelling import Places
+from h2o_chat.serve.api_errors import busy
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.server_recall import MessagePositions
 from h2o_chat.serve.stream import Stream
 
 AHEAD = 2
-"""Requests that wait in the batch; what they go on from is in memory even if it is no longer kept."""
+"""Requests prepared in advance; their memories stay loaded even if they are no longer kept."""
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A request of a client, from its body to its last token."""
+    """A request, from its body to its last token."""
 
-    asked: Asked
+    asked: ChatRequest
     owner: bytes
     stream: Stream
     chain: list[bytes]
     """The hash after each message."""
     request: Request | None = None
-    """Once it was prepared."""
+    """None until it is prepared."""
     cached_tokens: int = 0
-    """Of its prompt, read for an earlier request."""
-    places: Places | None = None
-    """Where its messages lie, once it was prepared."""
+    """Tokens of its prompt that were read for an earlier request."""
+    places: MessagePositions | None = None
+    """Positions of its messages, once it is prepared."""
     notes: Sequence[Note] = ()
-    """What is said of recalled words."""
+    """Notes about recalled words."""
     prompt_ms: float = 0.0
     left: bool = False
-    """Its client does not want it any more."""
+    """Its client has hung up."""
     begun: bool = False
-    """Its first words were told."""
+    """Its first text was delivered."""
 
     def begins(self) -> bool:
-        """Whether these words are the first that a client waits for; then it is known once they are sent."""
+        """Whether this is a stream's first text; if so, `stream.sent` is cleared until it is sent."""
         begins, self.begun = self.asked.stream and not self.begun, True
         if begins:
             self.stream.sent.clear()
@@ -48,24 +48,24 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much at once."""
+    """Limits of requests."""
 
     waiting: int
-    """Requests that nothing was read of yet."""
+    """Most requests whose reading has not begun."""
     waiting_of_key: int
-    """Of them those of one key."""
+    """Most of them for one key."""
     time_s: float
-    """For a request, from its body to its last token."""
+    """Longest time of a request, from its body to its last token."""
     grace_s: float
-    """For those under way when the server is told to end."""
+    """Time for requests in progress when the server ends."""
     keys: int = 1
-    """Which share."""
+    """Number of keys."""
 
     def check(self, waiting: Collection[Ticket], owner: bytes) -> None:
-        """Whether one more may wait.
+        """Checks that another request may wait.
 
         Raises:
-            ApiError: too many wait, of all keys or of this one.
+            ApiError: too many wait, in all or for this key.
         """
         if len(waiting) >= self.waiting:
             raise busy(429, f"{len(waiting):,} requests wait already. Try again.", "queue_full")
@@ -80,15 +80,15 @@ class Limits:
         seated: Collection[Request | None],
         readers: int,
     ) -> Ticket | None:
-        """Who of the line goes to the batch: of the key with the fewest under way, who came first.
+        """The next request for the batch: the first of the key with fewest in progress; None: none may start.
 
-        Several keys share the rows and what reads prompts: a key takes a reader, and a second row, only while
-        more are free than it has. So neither its long prompts nor its long answers take all of them.
+        With several keys, a key gets a reader, or a second row, only while more are free than it has: neither
+        its long prompts nor its long answers take all of them.
 
         Args:
-            under_way: those that are prepared, and those in the batch.
-            seated: row by row those that are answered; the others are read, or wait for it.
-            readers: prompts that are read at once.
+            under_way: prepared requests and those in the batch.
+            seated: per row the request that is answered; others in the batch are read or wait.
+            readers: prompts that can be read at the same time.
         """
         of = Counter(ticket.owner for ticket in under_way)
         read = {request for request in seated if request is not None}

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients know them: a status, and a body of one shape."""
+"""Errors in OpenAI's format: a status, and a body of one shape."""
 
 import sys
 import traceback
@@ -16,21 +16,21 @@ from h2o_chat.base.errors import (
 _STATUS: tuple[tuple[type[H2OChatError], int], ...] = (
     (UsageError, 400),
     (BudgetError, 400),
-    (ModelError, 400),  # the model's template or tokenizer does not take what was said
+    (ModelError, 400),  # the model's template or tokenizer refuses the text
     (OutOfMemoryError, 503),
 )
 RETRY_S = 5
-"""After so long a client may ask again, where the server has no room now."""
+"""Seconds after which a refused client may try again (Retry-After)."""
 
 
 class ApiError(Exception):
-    """What a client is answered instead.
+    """An error response.
 
     Args:
         message: what is wrong, the value seen, what to do.
-        param: the key of the body that it is about.
+        param: key of the body that is wrong.
         code: a short stable name.
-        headers: of the answer.
+        headers: of the response.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """What is sent."""
+        """The JSON body of the response."""
         kind = "invalid_request_error" if self.status < 500 and self.status != 429 else "server_error"
         if self.status == 429:
             kind = "rate_limit_error"
@@ -54,17 +54,17 @@ class ApiError(Exception):
 
 
 def wrong(param: str | None, message: str, status: int = 400) -> ApiError:
-    """A request that cannot be answered as it is."""
+    """The error for a wrong value in a request."""
     return ApiError(status, message, param=param)
 
 
 def busy(status: int, message: str, code: str) -> ApiError:
-    """No room now."""
+    """The error for a lack of room, with Retry-After."""
     return ApiError(status, message, code, headers={"retry-after": str(RETRY_S)})
 
 
 def of(error: Exception) -> ApiError:
-    """Any error, for a client; what is a bug of ours is also said on stderr."""
+    """The response for any exception; a bug is also printed on stderr."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, H2OChatError):

@@ -1,4 +1,4 @@
-"""Answers as JSON: what OpenAI's clients read, and llama-server's `timings`."""
+"""Answers as JSON, in OpenAI's format with llama-server's `timings`."""
 
 import json
 import secrets
@@ -6,17 +6,17 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from h2o_chat.serve.errors import ApiError
+from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.stream import Ended
 
 DONE = b"data: [DONE]\n\n"
 WAITING = b": waiting\n\n"
-"""A comment, which clients leave out: it keeps the connection."""
+"""A comment that clients ignore: it keeps the connection open."""
 _FINISH = {"eos": "stop", "stop": "stop", "length": "length"}
 
 
 def to_json(value: Any) -> bytes:
-    """As UTF-8; half a character becomes `?`."""
+    """JSON in UTF-8; lone surrogates become `?`."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -27,19 +27,19 @@ def sent(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Head:
-    """What all chunks of an answer have in common."""
+    """Fields that all chunks of an answer share."""
 
     model: str
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
     def chunk(self, delta: dict[str, str], tells_usage: bool, finish: str | None = None) -> dict[str, Any]:
-        """A piece of an answer."""
+        """A chunk of an answer."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return self._about("chat.completion.chunk", [choice]) | ({"usage": None} if tells_usage else {})
 
     def last(self, ended: Ended, tells_usage: bool) -> bytes:
-        """The end of a stream that came to its end."""
+        """The end of a stream that was completed."""
         chunk = self.chunk({}, tells_usage, _FINISH[ended.turn.finish]) | _of_the_server(ended)
         if not tells_usage:
             return sent(chunk) + DONE
@@ -47,7 +47,7 @@ class Head:
         return sent(chunk) + sent(counted) + DONE
 
     def whole(self, ended: Ended) -> dict[str, Any]:
-        """An answer at once."""
+        """A whole answer."""
         message = {"role": "assistant", "content": ended.turn.text, "refusal": None}
         choice = {
             "index": 0,
@@ -69,12 +69,12 @@ class Head:
 
 
 def failed(error: ApiError) -> bytes:
-    """The end of a stream that did not come to its end."""
+    """The end of a stream that failed."""
     return sent(error.body())
 
 
 def usage(ended: Ended) -> dict[str, Any]:
-    """Tokens of the whole prompt, whether they were read now or for an earlier request."""
+    """The object `usage`; `prompt_tokens` includes tokens that were read for an earlier request."""
     turn = ended.turn
     prompt = ended.cached_tokens + turn.prompt_tokens
     counted: dict[str, Any] = {
@@ -87,7 +87,7 @@ def usage(ended: Ended) -> dict[str, Any]:
 
 
 def _of_the_server(ended: Ended) -> dict[str, Any]:
-    """What llama-server tells beside, and what a person should know."""
+    """Fields beyond OpenAI's: llama-server's `timings` and `id_slot`, and our `notes`."""
     turn = ended.turn
     steps = turn.new_tokens - 1
     answer_ms = 1000 * steps / turn.tok_s if turn.tok_s else 0.0

@@ -1,8 +1,8 @@
-"""Memories on disk: all rows when the server ends, and what clients save by a name.
+"""Memories on disk: all of them when the server ends, and those that clients save by a name.
 
-A folder for each model and all else that must be alike. Names of files are made of hashes: that of the
-conversation and, where a client has given a name, one of its key and that name. So no name is ever a path,
-and none leads to what another key has saved.
+There is a folder for each model with its settings. Names of files are hashes: of the conversation and, if a
+client gave a name, of its key and that name. A name therefore is never a path, and never finds another key's
+file.
 """
 
 import hmac
@@ -15,30 +15,30 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.errors import BusyError
 from h2o_chat.base.private_files import no_link, open_own, own_folder
 from h2o_chat.base.system import lock
-from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.prefixes import Kept, tag_of
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.prefixes import Memory, tag_of
 
 if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
     from h2o_chat.engine.saved_cache import RowSnapshot
 
 SESSIONS = 256
-"""Saved by a name, of each key at most."""
+"""Most files that a key can save by a name."""
 NAME_CHARACTERS = 255
 _END = ".safetensors"
 
 
 class Saved:
-    """One folder, which is this server's alone until it ends.
+    """A folder that this server locks until it ends.
 
     Args:
-        data: where all that is kept lies.
+        data: the data folder.
         context: see `prefixes.beginning`.
 
     Raises:
-        BusyError: another server with the same model and settings has it.
+        BusyError: another server with the same model and settings has locked it.
         StoreError: others may write there, or it is a link.
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
 
     def __init__(self, data: Path, context: bytes, batch: "Batch") -> None:
@@ -56,27 +56,27 @@ class Saved:
                 f"Another server with this model and these settings keeps its rows in {self.folder}.",
                 "Give this one a folder of its own: --data FOLDER; or --no-store.",
             ) from error
-        for part in self.folder.glob("*.part"):  # of a server that was killed
+        for part in self.folder.glob("*.part"):  # left by a killed server
             part.unlink(missing_ok=True)
 
-    def rows(self) -> list[Kept]:
-        """Those of the server before, the oldest first; they are read when somebody goes on."""
+    def rows(self) -> list[Memory]:
+        """Memories of the last server, the oldest first; they are read when they are needed."""
         files = sorted(self.folder.glob(f"row-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
         return [kept for file in files if (kept := _named(file)) is not None]
 
-    def read(self, kept: Kept) -> None:
-        """Brings a memory into this process; one that is there stays as it is.
+    def read(self, kept: Memory) -> None:
+        """Loads a memory, if it is not loaded.
 
         Raises:
-            SavedCacheError: the file is not there, damaged, or of something else.
+            SavedCacheError: the file is missing, damaged, or of another model or settings.
         """
         if kept.state is None:
             assert kept.file is not None
             kept.state = self._read(kept.file)
             kept.tokens = kept.state.cache.fed
 
-    def write_rows(self, all: Iterable[Kept]) -> None:
-        """Writes all that are not there yet; of those before no other stays.
+    def write_rows(self, all: Iterable[Memory]) -> None:
+        """Writes all memories that are not saved yet, and removes other files.
 
         Raises:
             OSError: no room, no right to write there.
@@ -87,17 +87,17 @@ class Saved:
             names.add(file.name)
             if kept.state is not None and not file.exists():
                 self._write(file, kept.state)
-            if file.exists():  # else somebody has removed it
-                os.utime(file, ns=(now, now + place))  # the order in which they are read again
+            if file.exists():  # it may have been removed
+                os.utime(file, ns=(now, now + place))  # keeps the order for `rows`
         for file in self.folder.glob(f"row-*{_END}"):
             if file.name not in names:
                 file.unlink(missing_ok=True)
 
-    def write_session(self, owner: bytes, name: str, kept: Kept) -> int:
-        """Saves a memory by a name of its client's; one of that name before is replaced. Its bytes.
+    def write_session(self, owner: bytes, name: str, kept: Memory) -> int:
+        """Saves a memory by a client's name, replacing an earlier one; returns its bytes.
 
         Raises:
-            ApiError: there are too many, or the name is none.
+            ApiError: there are too many, or the name is invalid.
             OSError: no room, no right to write there.
         """
         assert kept.state is not None
@@ -112,11 +112,11 @@ class Saved:
                 old.unlink(missing_ok=True)
         return file.stat().st_size
 
-    def session(self, owner: bytes, name: str) -> tuple[Kept, int]:
-        """What a client has saved by this name, and its bytes.
+    def session(self, owner: bytes, name: str) -> tuple[Memory, int]:
+        """The memory that a client saved by this name, and its bytes.
 
         Raises:
-            ApiError: there is nothing, or the name is none.
+            ApiError: there is none, or the name is invalid.
             SavedCacheError: the file cannot be used.
         """
         begin = _of_client(owner, name)
@@ -125,7 +125,7 @@ class Saved:
         if kept is None or kept.file is None:
             raise ApiError(404, "Nothing was saved by this name, model and key.", "no_session", "filename")
         self.read(kept)
-        file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # rows have files of their own
+        file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # `write_rows` writes another file
         return kept, file.stat().st_size
 
     def _read(self, file: Path) -> "RowSnapshot":
@@ -141,10 +141,10 @@ class Saved:
 
 
 def _of_client(owner: bytes, name: str) -> str:
-    """Begins the name of what a key has saved by a name.
+    """The beginning of the file's name for a client's name.
 
     Raises:
-        ApiError: that is no name.
+        ApiError: the name is invalid.
     """
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARACTERS:
         raise ApiError(
@@ -154,15 +154,17 @@ def _of_client(owner: bytes, name: str) -> str:
     return f"session-{tag_of(owner)}-{named}"
 
 
-def _name(begin: str, kept: Kept) -> str:
+def _name(begin: str, kept: Memory) -> str:
     return f"{begin}-{kept.chain.hex()}-{int(kept.marked)}{_END}"
 
 
-def _named(file: Path) -> Kept | None:
-    """What a file's name says; None where it is none of ours."""
+def _named(file: Path) -> Memory | None:
+    """A memory that is not loaded, from its file's name; None for other files."""
     *begin, chain, marked = file.name.removesuffix(_END).split("-")
     try:
         hashed = bytes.fromhex(chain)
     except ValueError:
         return None
-    return Kept(hashed, marked == "1", 0, None, file, tag="".join(begin[1:2])) if len(hashed) == 32 else None
+    return (
+        Memory(hashed, marked == "1", 0, None, file, tag="".join(begin[1:2])) if len(hashed) == 32 else None
+    )

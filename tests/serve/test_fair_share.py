@@ -17,13 +17,13 @@ from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
-from h2o_chat.serve.asked import Asked
-from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.line import Limits, Ticket
-from h2o_chat.serve.prefixes import Kept, Prefixes, tag_of
-from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.fair_share import Share
+from h2o_chat.serve.prefixes import Memory, Prefixes, tag_of
+from h2o_chat.serve.request_queue import Limits, Ticket
+from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
-from h2o_chat.serve.shares import Share
 from h2o_chat.serve.stream import Stream
 
 SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0)
@@ -45,7 +45,7 @@ async def service(loaded: Loaded) -> AsyncIterator[Service]:
 
 
 def submit(service: Service, owner: bytes, text: str = "Hello", sampling: Sampling = ENDLESS) -> Ticket:
-    ticket = service.ticket(Asked((("user", text),), sampling, 0), owner)
+    ticket = service.ticket(ChatRequest((("user", text),), sampling, 0), owner)
     service.submit(ticket)
     return ticket
 
@@ -111,7 +111,7 @@ async def test_long_prompts_of_a_key_leave_a_reader_to_another(loaded: Loaded, k
 
 
 def ticket(owner: bytes, request: Any = None) -> Ticket:
-    return Ticket(Asked((("user", "Hello"),), ENDLESS, 0), owner, Stream(False), [], request)
+    return Ticket(ChatRequest((("user", "Hello"),), ENDLESS, 0), owner, Stream(False), [], request)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def kept(owner: bytes, name: str) -> Kept:
-    return Kept(name.encode() * 32, False, 1, None, tag=tag_of(owner))
+def kept(owner: bytes, name: str) -> Memory:
+    return Memory(name.encode() * 32, False, 1, None, tag=tag_of(owner))
 
 
 def names(prefixes: Prefixes) -> str:
@@ -212,7 +212,7 @@ def test_whose_a_snapshot_is_stays_known_on_disk(loaded: Loaded, tmp_path: Path)
     engine = Engine(loaded, SETTINGS)
     engine.forward([5, 6, 7], prompt=True)
     saved = Saved(tmp_path, b"c" * 32, Batch(loaded, SETTINGS, rows=1))
-    one = Kept(b"k" * 32, True, 3, engine.snapshot(), tag=tag_of(ONE))
+    one = Memory(b"k" * 32, True, 3, engine.snapshot(), tag=tag_of(ONE))
     saved.write_rows([one])
     (found,) = saved.rows()
     assert (found.tag, found.chain, found.marked) == (tag_of(ONE), one.chain, True)

@@ -1,38 +1,38 @@
-"""The body of a request, within limits of size and time; who sends slowly gives way first."""
+"""Reads bodies of requests within limits of size and time; the slowest sender is cut first."""
 
 import asyncio
 
 from starlette.requests import Request
 
-from h2o_chat.serve.errors import ApiError, busy
-from h2o_chat.serve.shares import Share
+from h2o_chat.serve.api_errors import ApiError, busy
+from h2o_chat.serve.fair_share import Share
 
 BODY_BYTES = 16 << 20
-"""Of one request at most."""
+"""Largest body of one request."""
 BODIES_BYTES = 128 << 20
-"""Of all that are read, wait or are answered."""
+"""Most bytes of all bodies together that are being read, waiting or answered."""
 BODY_S = 30.0
-"""A body comes within this time."""
+"""Longest time for reading a body."""
 
 
 class Bodies:
-    """Counts what bodies hold, key by key.
+    """Counts the bytes of bodies by key.
 
     Args:
-        keys: how many there are; 0: everybody is one.
+        keys: number of keys; 0: all clients count as one.
     """
 
     def __init__(self, keys: int) -> None:
         self.bytes = Share(BODIES_BYTES, keys)
         self._coming: dict[asyncio.Timeout, tuple[bytes, bytearray]] = {}
-        """Those that are not whole yet, the oldest first: whose it is, and what has come."""
+        """Incomplete bodies, the oldest first: (key, bytes so far)."""
 
     async def read(self, request: Request, most_bytes: int = BODY_BYTES) -> bytes:
-        """The body; whoever has it gives it back with `free`.
+        """Reads a body; the caller releases it with `free`.
 
         Raises:
             ApiError: it is too large, too slow, or there is no room for it now.
-            ClientDisconnect: the client is gone.
+            ClientDisconnect: the client has hung up.
         """
         said, owner = request.headers.get("content-length", "0"), request.scope["owner"]
         if said.isdecimal() and int(said[:20]) > most_bytes:
@@ -60,7 +60,7 @@ class Bodies:
         return bytes(body)
 
     def cut_slowest(self, owner: bytes) -> bool:
-        """Ends the body of a key that has been coming for longest; whether there was one."""
+        """Aborts the incomplete body of a key that began first; returns whether there was one."""
         slow = next((limit for limit, (whose, _) in self._coming.items() if whose == owner), None)
         if slow is None:
             return False
@@ -71,7 +71,7 @@ class Bodies:
         return True
 
     def free(self, owner: bytes, count: int) -> None:
-        """So many bytes are held no longer."""
+        """Releases `count` bytes of a key."""
         self.bytes.give_back(owner, count)
 
 

@@ -1,21 +1,21 @@
-"""Threads that compute one at a time, in turn: so none takes more than one processor from what answers."""
+"""Lets threads compute one at a time, in turn, so that they take at most one processor from answering."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Turns:
-    """Who came first is next."""
+class TurnLock:
+    """A lock that is granted in the order of requests."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._taken = self._over = 0
-        """Turns so far."""
+        """TurnLock taken, and turns that ended."""
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Waits for a turn, and has it."""
+        """Waits for a turn and holds it inside."""
         self._wait()
         try:
             yield
@@ -23,7 +23,7 @@ class Turns:
             self._end()
 
     def give_way(self) -> None:
-        """Ends a turn, and waits for the next one: all others that wait have one before."""
+        """Ends the turn and waits for the next one, after all other waiting threads."""
         self._end()
         self._wait()
 

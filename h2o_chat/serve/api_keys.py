@@ -1,4 +1,4 @@
-"""Who may ask: keys from a file or the environment, compared in constant time, never written down."""
+"""Keys of clients, from a file or the environment: compared in constant time, never written anywhere."""
 
 import hmac
 import os
@@ -15,13 +15,13 @@ VARIABLE = "H2O_CHAT_KEY"
 SHORTEST_CHARACTERS = 16
 FILE_BYTES = 1 << 20
 NOBODY = b""
-"""Stands for whoever asks without a key."""
+"""The owner of requests if there are no keys."""
 
 _HINT = f"A key is a line of at least {SHORTEST_CHARACTERS} printable ASCII characters: openssl rand -hex 24"
 
 
 class Keys:
-    """Those that are known; none: nobody is asked for one."""
+    """The known keys; if there are none, requests need no key."""
 
     def __init__(self, keys: list[str]) -> None:
         self._digests = [sha256(key.encode()).digest() for key in keys]
@@ -31,9 +31,9 @@ class Keys:
         return len(self._digests)
 
     def owner(self, authorization: bytes | None) -> bytes | None:
-        """Who has sent this header: what stands for the key, and says nothing of it; None: nobody we know.
+        """A digest of the key in this header; None if the key is unknown.
 
-        It takes as long whichever key it is, and whether it is one.
+        It takes the same time for all keys, known or not.
         """
         if not self._digests:
             return NOBODY
@@ -46,10 +46,10 @@ class Keys:
 
 
 def read_keys(file: Path | None) -> Keys:
-    """Those of a file, one a line, and that of the environment, which no child of ours gets.
+    """The keys of a file, one a line, and that of the environment, which is removed from it.
 
     Raises:
-        UsageError: the file cannot be read, others may read it, or something in it is no key.
+        UsageError: the file cannot be read, others may read it, or a line is no key.
     """
     keys = []
     if file is not None:
@@ -81,9 +81,10 @@ def _read(file: Path) -> str:
 
 
 def _checked(key: str, where: str) -> str:
-    """
+    """Checks the form of a key.
+
     Raises:
-        UsageError: it is none; says where, and nothing of what stands there.
+        UsageError: it is malformed; names the place, but not the text.
     """
     if len(key) < SHORTEST_CHARACTERS or not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(f"{where} is no key.", _HINT)

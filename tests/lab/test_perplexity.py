@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cli.cli import app
 from h2o_chat.lab.eval.perplexity import (
     Reading,

@@ -11,10 +11,10 @@ Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import psutil
 import torch
 from torch import Tensor
 
+from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
@@ -72,13 +72,9 @@ class Shape:
         # Quantised slots are counted unquantised: a layer is dequantised at a time.
         kv_bytes = (self.key + self.value) * self.dtype.itemsize
         slot_bytes = self.rows * self.heads * (kv_bytes + state_bytes(self.groups))
-        if self.device.type == "cpu":
-            free = int(psutil.virtual_memory().available)
-        elif self.device.type == "cuda":
-            kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-            free = torch.cuda.mem_get_info(self.device)[0] + kept  # reserved by torch, but unused
-        else:
+        if self.device.type not in ("cpu", "cuda"):
             return
+        free = free_bytes(self.device)
         needed, these = layers * slots * slot_bytes, f"{layers} layers" if layers > 1 else "one layer"
         if needed > free:
             raise BudgetError(

@@ -297,11 +297,7 @@ def to_json(event: Event) -> str:
 
 
 def _fields(part: Any) -> dict[str, Any]:
-    """The fields of a dataclass inside an event. Unlike `asdict` it copies nothing, which would delay tokens.
-
-    Raises:
-        TypeError: `part` is no dataclass.
-    """
+    """The fields of a dataclass inside an event. Unlike `asdict` it copies nothing, which takes time."""
     if not is_dataclass(part):
         raise TypeError(f"{type(part).__name__} has no place in an event.")
     return vars(part)

@@ -107,11 +107,7 @@ def parse(stream: BinaryIO, name: str) -> Iterator[Event]:
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The lines of a stream, each with its newline.
-
-    Raises:
-        UsageError: a line is too long, or all of them together.
-    """
+    """The lines of a stream, each with its newline."""
     number = total = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number, total = number + 1, total + len(line)
@@ -123,11 +119,7 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _known(data: dict[str, Any], where: str) -> bool:
-    """Whether the event is known here.
-
-    Raises:
-        UsageError: a newer version wrote the recording: fields may have another meaning.
-    """
+    """Whether the event is known here."""
     schema = data.get("schema", SCHEMA)
     if data.get("event") == "session" and type(schema) is int and schema > SCHEMA:
         raise UsageError(
@@ -144,9 +136,6 @@ def _check(event: Event, messages: int) -> None:
 
     Args:
         messages: most messages that the conversation can have.
-
-    Raises:
-        ValueError: a number is out of range; says which.
     """
     match event:
         case Session():

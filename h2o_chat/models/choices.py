@@ -4,10 +4,10 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 import torch
 
 from h2o_chat.base.config import Settings
+from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.fits import estimate, require
 from h2o_chat.models.resolve import Weights
@@ -123,14 +123,6 @@ def choose_devices(
     where = ", ".join(map(str, devices))
     require(name, where, sum(map(free_bytes, devices)), quantization, needs, settings.budget)
     return devices
-
-
-def free_bytes(device: torch.device) -> int:
-    """Free bytes of a device's memory."""
-    if device.type == "cuda":
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + kept  # memory that torch has reserved but not used
-    return int(psutil.virtual_memory().available)
 
 
 def choose_quantization(settings: Settings, weights: Weights, stored: str | None) -> str:

@@ -176,21 +176,13 @@ def held_bits(header: Header) -> int | None:
 
 
 def _check_layers(header: Header, layers: Any) -> None:
-    """Checks the number of layers before lists of that length are made.
-
-    Raises:
-        ModelError: there are more layers than tensors.
-    """
+    """Checks the number of layers before lists of that length are made."""
     if isinstance(layers, int) and layers > len(header.tensors):
         raise damaged(header.path, f"{layers:,} layers in {len(header.tensors):,} tensors")
 
 
 def _check_tensors(header: Header, config: dict[str, Any]) -> None:
-    """Checks all tensors against the configuration.
-
-    Raises:
-        ModelError: a tensor is missing, has another shape, or is unknown.
-    """
+    """Checks all tensors against the configuration."""
     if config["num_attention_heads"] % config["num_key_value_heads"] or config["head_dim"] % 2:
         raise damaged(
             header.path,
@@ -228,11 +220,7 @@ def _shape(header: Header, name: str, dimensions: int) -> tuple[int, ...]:
 
 
 def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
-    """`rope_parameters`.
-
-    Raises:
-        ModelError: the rotation is of an unknown kind.
-    """
+    """`rope_parameters`."""
     turned = header.whole(f"{kind}.rope.dimension_count", head_size)
     if turned != head_size:
         raise damaged(header.path, f"{turned} of the {head_size} numbers of a head are turned")
@@ -261,11 +249,7 @@ def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
 
 
 def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
-    """Llama 3's parameters: the file has only the factor of each frequency, which is compared with them.
-
-    Raises:
-        ModelError: the factors are not those of llama 3.
-    """
+    """Llama 3's parameters: the file has only the factor of each frequency, which is compared with them."""
     stored = header.tensors[_ROPE_FREQS]
     if stored.shape != (head_size // 2,) or stored.kind_name != "F32":
         raise damaged(header.path, f"{_ROPE_FREQS} is {stored.kind_name} of the shape {list(stored.shape)}")

@@ -9,6 +9,7 @@ from torch import Tensor
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.gguf import Stored, damaged, header_of, library
 from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
+from h2o_chat.models.safetensors_header import read_range
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -71,15 +72,7 @@ class GgufTensors:
         return by_pairs.reshape(whole.shape)[first - start : end - start]
 
     def _bytes(self, stored: Stored, first: int, end: int, row: int) -> Tensor:
-        raw = bytearray((end - first) * row)
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(stored.start + first * row)
-            view = memoryview(raw)
-            while view:
-                count = file.readinto(view)
-                if not count:
-                    raise ModelError(f"{self.path} was cut short while it was read.", "Fetch it again.")
-                view = view[count:]
+        raw = read_range(self.path, stored.start + first * row, (end - first) * row)
         return torch.frombuffer(raw, dtype=torch.uint8).view(end - first, row)
 
     def find(self, name: str, shape: tuple[int, ...]) -> Stored:

@@ -152,11 +152,7 @@ def is_offline() -> bool:
 
 
 def _listing(repository: str) -> tuple[str, dict[str, _File]]:
-    """The commit of the main revision, and its files by name: one request, one attempt.
-
-    Raises:
-        ModelError: the model is gated and there is no token, has no config.json, or the listing is malformed.
-    """
+    """The commit of the main revision, and its files by name: one request, one attempt."""
     from huggingface_hub import HfApi, get_token
 
     info = HfApi().model_info(repository, files_metadata=True, timeout=ANSWER_WITHIN_S)
@@ -176,11 +172,7 @@ def _listing(repository: str) -> tuple[str, dict[str, _File]]:
 
 
 def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> list[str]:
-    """The safetensors files of the model; repositories may have the same weights in several formats.
-
-    Raises:
-        ModelError: there are none.
-    """
+    """The safetensors files of the model; repositories may have the same weights in several formats."""
     if "model.safetensors" in files:
         return ["model.safetensors"]
     if "model.safetensors.index.json" not in files:
@@ -202,11 +194,7 @@ def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> lis
 
 
 def _check_room(repository: str, files: list[_File], root: Path, agree: Agree) -> dict[str, int]:
-    """Checks that missing bytes fit on the disk and may be fetched; returns bytes already here by file.
-
-    Raises:
-        ModelError: the disk has no room.
-    """
+    """Checks that missing bytes fit on the disk and may be fetched; returns bytes already here by file."""
     blobs = root / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
     here = {file.name: _have(blobs, file) for file in files}
@@ -225,11 +213,7 @@ def _check_room(repository: str, files: list[_File], root: Path, agree: Agree) -
 def _fetch_all(
     repository: str, revision: str, files: list[_File], root: Path, report: Fetched, agree: Agree
 ) -> None:
-    """Fetches files as blobs of the cache, with links to them in the folder of the revision.
-
-    Raises:
-        ModelError: the disk has no room, or a file differs from its listing.
-    """
+    """Fetches files as blobs of the cache, with links to them in the folder of the revision."""
     here = _check_room(repository, files, root, agree)
     blobs, total = root / "blobs", sum(file.size for file in files)
     report(sum(here.values()), total)

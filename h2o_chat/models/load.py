@@ -196,12 +196,7 @@ def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
 
 
 def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
-    """The model in eval mode.
-
-    Raises:
-        ModelError: weights are missing or have other shapes than in the configuration.
-        OutOfMemoryError: they do not fit.
-    """
+    """The model in eval mode."""
     from h2o_chat.transformers_cache import (
         registered,  # here, as it takes a second that the native step does not need
     )
@@ -282,11 +277,7 @@ def _import_bitsandbytes() -> None:
 
 
 def _check_packing(model: Any, choice: Choice) -> None:
-    """Checks that bitsandbytes can pack nf4 weights on a CPU, which it would only try at the first token.
-
-    Raises:
-        UsageError: a layer's rows are no multiple of a block.
-    """
+    """Checks that bitsandbytes can pack nf4 weights on a CPU, which it would only try at the first token."""
     if choice.quantization != "nf4" or choice.devices[0].type != "cpu":
         return
     from bitsandbytes.nn import Linear4bit  # loading in nf4 has imported it

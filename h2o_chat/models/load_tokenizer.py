@@ -80,11 +80,7 @@ def _read_if_there(path: Path) -> dict[str, Any]:
 
 
 def _check_tokenizer_files(folder: Path) -> None:
-    """Checks the files of a tokenizer.
-
-    Raises:
-        ModelError: they are missing, or have keys with control characters.
-    """
+    """Checks the files of a tokenizer."""
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         raise ModelError(f"{folder} has no tokenizer.", f"Expected one of: {', '.join(_TOKENIZER_FILES)}.")
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
@@ -92,11 +88,7 @@ def _check_tokenizer_files(folder: Path) -> None:
 
 
 def _check_keys(path: Path) -> None:
-    """Refuses keys with control characters: tokenizers print unknown keys on stdout.
-
-    Raises:
-        ModelError: there is such a key.
-    """
+    """Refuses keys with control characters: tokenizers print unknown keys on stdout."""
     odd: list[str] = []
 
     def look(pairs: list[tuple[str, Any]]) -> None:

@@ -225,11 +225,7 @@ def _noted(note: Path) -> Any:
 
 
 def _parts(name: str) -> tuple[str, str, str, str]:
-    """Host, namespace, model and tag of a name.
-
-    Raises:
-        ModelError: the name is malformed.
-    """
+    """Host, namespace, model and tag of a name."""
     where, _, model = name.removeprefix(PREFIX).rpartition("/")
     model, _, tag = model.partition(":")
     *host, namespace = where.split("/") if where else [_NAMESPACE]

@@ -156,11 +156,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _check_layers(config: dict[str, Any], file: Path) -> None:
-    """Checks the number of layers before transformers makes a list of that length.
-
-    Raises:
-        ModelError: there are more than MOST_LAYERS.
-    """
+    """Checks the number of layers before transformers makes a list of that length."""
     for name, value in config.items():
         if isinstance(value, dict):
             _check_layers(value, file)
@@ -218,11 +214,7 @@ def _bundled() -> LocalModel:
 
 
 def _folder(name: str) -> tuple[Path, bool]:
-    """The path that a name means, and whether there is a model.
-
-    Raises:
-        ModelError: the name is no valid path.
-    """
+    """The path that a name means, and whether there is a model."""
     try:
         if "\0" in name:
             raise ValueError("there is a NUL in it")

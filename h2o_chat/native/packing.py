@@ -19,14 +19,14 @@ from torch.nn.functional import pad
 from h2o_chat.base.progress import Progress
 from h2o_chat.base.system import MOVES_OPEN_FILES, lock
 from h2o_chat.models.fingerprint import fingerprint
-from h2o_chat.native.gguf_sources import GgufSources
 from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, padded, parts
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packed_folder import home_of, packed_files_of, place_of, remove
 from h2o_chat.native.packed_header import Header, PackedError
 from h2o_chat.native.probing import HEAD_BITS, frame_of
-from h2o_chat.native.sources import Sources
+from h2o_chat.native.sources import GgufSources, Sources
+from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.native.tiles import tiled, tiled_scales
 
 STAGE = "pack"
@@ -91,7 +91,7 @@ def pack(
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_leftovers(path.parent)
-        with _part_of(path) as (file, part), _one_thread():
+        with _part_of(path) as (file, part), one_torch_thread():
             _write(file, sources, frame, print_, home_of(folder), progress)
             file.flush()
             os.fsync(file.fileno())
@@ -197,17 +197,6 @@ def _blocks(matrix: Matrix, sources: AnySources) -> Iterator[tuple[Tensor, Tenso
 def _in_turns(each: list[Tensor]) -> Tensor:
     """Rows of several matrices with alternating tiles. [R, C]"""
     return torch.stack([rows.view(-1, TILE, rows.shape[1]) for rows in each], 1).flatten(0, 2)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Restricts torch to one thread inside: for small blocks, waiting would take longer than computing."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

@@ -81,11 +81,7 @@ def _read(file: Path) -> str:
 
 
 def _checked(key: str, where: str) -> str:
-    """Checks the form of a key.
-
-    Raises:
-        UsageError: it is malformed; names the place, but not the text.
-    """
+    """Checks the form of a key."""
     if len(key) < SHORTEST_CHARACTERS or not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(f"{where} is no key.", _HINT)
     return key

@@ -68,11 +68,7 @@ class Guard:
 
     @contextlib.contextmanager
     def _counted(self, owner: bytes) -> Iterator[None]:
-        """Counts a request of a key while it is answered.
-
-        Raises:
-            ApiError: there is no room for another request of this key.
-        """
+        """Counts a request of a key while it is answered."""
         if not (self._requests.has_room(owner) or self._bodies.cut_slowest(owner)):
             held = self._requests.held[owner]
             raise busy(503, f"{held:,} requests of this key are answered already. Try again.", "busy")
@@ -83,11 +79,7 @@ class Guard:
             self._requests.give_back(owner)
 
     def _let_in(self, scope: Scope) -> None:
-        """Checks headers and key, and sets `scope["owner"]`.
-
-        Raises:
-            ApiError: the request is refused.
-        """
+        """Checks headers and key, and sets `scope["owner"]`."""
         headers, names = dict(scope["headers"]), Counter(name for name, _ in scope["headers"])
         if b"transfer-encoding" in headers and b"content-length" in headers:
             raise _ambiguous("Transfer-Encoding and Content-Length were both sent: send one of them.")

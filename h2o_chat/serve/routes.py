@@ -90,11 +90,7 @@ class Routes:
         return _Held(Reply(service, ticket, self.model), free)
 
     def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
-        """Parses a request.
-
-        Raises:
-            ApiError: it cannot be answered.
-        """
+        """Parses a request."""
         service = self.service
         asked = asked_for(raw, self.model, service.sampling, service.settings.system)
         return service.ticket(asked, owner)

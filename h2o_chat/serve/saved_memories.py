@@ -141,11 +141,7 @@ class Saved:
 
 
 def _of_client(owner: bytes, name: str) -> str:
-    """The beginning of the file's name for a client's name.
-
-    Raises:
-        ApiError: the name is invalid.
-    """
+    """The beginning of the file's name for a client's name."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARACTERS:
         raise ApiError(
             400, f"filename is no text of 1 to {NAME_CHARACTERS} characters.", "invalid_request", "filename"

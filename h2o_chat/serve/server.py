@@ -148,11 +148,7 @@ class Server(uvicorn.Server):
 
 
 def _connections() -> int:
-    """The most connections; warns on stderr if they are few.
-
-    Raises:
-        UsageError: no connection is possible.
-    """
+    """The most connections; warns on stderr if they are few."""
     most = connections_at_most()
     if most < 2:
         raise UsageError("This process may open too few files to have connections.", "ulimit -n 1024")

@@ -92,11 +92,7 @@ class SlotRoutes:
         return str(name), (kept, size)
 
     async def _on_disk(self, work: Any, *arguments: Any) -> Any:
-        """Runs a function in the disk's thread.
-
-        Raises:
-            ApiError: a file could not be read or written.
-        """
+        """Runs a function in the disk's thread."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
         except (SavedCacheError, StoreError) as error:
@@ -112,11 +108,7 @@ class SlotRoutes:
         return self._saved
 
     def _number(self, request: Request) -> int:
-        """The number of the row in the path.
-
-        Raises:
-            ApiError: there is no such row, or it is in use.
-        """
+        """The number of the row in the path."""
         text, rows = request.path_params["id"], len(self._service.seated)
         if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) < rows):
             raise ApiError(

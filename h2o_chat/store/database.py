@@ -227,11 +227,7 @@ class Database:
 
     @contextlib.contextmanager
     def _begun(self, begin: str, wait_s: float) -> Iterator[None]:
-        """Begins a transaction that excludes other threads; they may go on while it waits.
-
-        Raises:
-            sqlite3.OperationalError: another process wrote for longer than `wait_s`.
-        """
+        """Begins a transaction that excludes other threads; they may go on while it waits."""
         give_up = time.monotonic() + wait_s
         while True:
             with self._lock:
@@ -241,11 +237,7 @@ class Database:
             time.sleep(POLL_S)
 
     def _begin(self, begin: str, last: bool) -> bool:
-        """Tries to begin a transaction; returns False if another process is writing.
-
-        Raises:
-            sqlite3.OperationalError: another process is writing, and this was the `last` try.
-        """
+        """Tries to begin a transaction; returns False if another process is writing."""
         # SQLite itself tries every 0.1 s, and would miss the pauses of a long job.
         self._connection.execute("PRAGMA busy_timeout = 0")
         try:
@@ -332,11 +324,7 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, where: str) -> None:
-    """Applies the missing migrations, all or none.
-
-    Raises:
-        StoreError: the file was written by a newer version.
-    """
+    """Applies the missing migrations, all or none."""
     newest = len(MIGRATIONS)
     if _version(connection) < newest:
         connection.execute("BEGIN IMMEDIATE")

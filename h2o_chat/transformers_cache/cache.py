@@ -9,17 +9,18 @@ from transformers.cache_utils import Cache
 from h2o_chat.base.config import PREFILLS, Prefill
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.absorb import absorb_rest
-from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.arena import Arena, in_use_first
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import distance_of
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions, Rope
+from h2o_chat.cache.state import STATES
 from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.shares import divide
-from h2o_chat.transformers_cache import generated, protection, ready
+from h2o_chat.transformers_cache import protection, ready
 from h2o_chat.transformers_cache import snapshot as snapshots
 from h2o_chat.transformers_cache.layer import H2OLayer
 from h2o_chat.transformers_cache.probe import probe
@@ -171,11 +172,38 @@ class H2OCache(Cache):
 
     protect, pin, unpin = protection.protect, protection.pin, protection.unpin
     protected_in, budget_for = protection.protected_in, protection.budget_for
-    give_up_generated = generated.give_up_generated
     prepare, position_ids = ready.prepare, ready.position_ids
     snapshot, restore = snapshots.snapshot, snapshots.restore
     take_row, put_row = snapshots.take_row, snapshots.put_row
     select_rows = reorder_cache = batch_select_indices = snapshots.select_rows
+
+    @torch.no_grad()
+    def give_up_generated(self, row: int) -> bool:
+        """Evicts generated tokens of a row that are not protected; does nothing if the policy never evicts.
+
+        KV heads then hold unequal numbers of tokens: `Clock.in_use` counts the fullest, and some empty slots
+        of the others stay unused until the next eviction.
+
+        Returns:
+            Whether anything was evicted.
+        """
+        if not self.plan.shares.bounded:
+            return False
+        clock, most, some = protection.clocks_of(self, row)[row], 0, False
+        for arena in self.arenas:
+            mine = arena.slots.cut(rows=slice(row, row + 1))
+            goes = (mine.positions >= 0) & ~mine.prompt & ~mine.protected  # [L, 1, H, S]
+            for state in STATES:
+                if state.dtype != "kv":  # keys and values of empty slots are masked, and overwritten later
+                    held = mine.states[state.name]
+                    held.masked_fill_(goes if held.ndim == 4 else goes.unsqueeze(-1), state.empty)
+            arena.order[:, row] = in_use_first(mine.positions[:, 0])
+            arena.ranked.pop(row, None)
+            most = max(most, int((mine.positions >= 0).sum(-1).max()))
+            some = some or bool(goes.any())
+        if some:
+            clock.in_use = most
+        return some
 
     def reset(self) -> None:
         """Empties the cache."""

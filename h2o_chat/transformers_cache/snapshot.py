@@ -142,11 +142,7 @@ def select_rows(cache: CacheLike, rows: Tensor) -> None:
 
 
 def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
-    """Checks that a snapshot fits this cache.
-
-    Raises:
-        UsageError: it is of a cache with another policy, budget or precision, or of another model.
-    """
+    """Checks that a snapshot fits this cache."""
     was = snapshot.policy, snapshot.shares, snapshot.bits
     now = cache.plan.policy.name, cache.plan.shares, cache.plan.bits
     if was != now:

@@ -35,7 +35,7 @@ IMPORTED = (
     "h2o_chat.chat.conversation.opening", "h2o_chat.chat.recall.recall", "h2o_chat.cli.run_batch",
     "h2o_chat.cli.cli",
     "h2o_chat.cli.doctor", "h2o_chat.cli.plain", "h2o_chat.cli.run", "h2o_chat.engine.batch",
-    "h2o_chat.engine.saved_cache", "h2o_chat.native.loading", "h2o_chat.remote.engine_apart",
+    "h2o_chat.engine.saved_cache", "h2o_chat.native.native_model", "h2o_chat.remote.engine_apart",
     "h2o_chat.tui.chat_app", "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 LATE = (

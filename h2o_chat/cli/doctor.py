@@ -26,9 +26,9 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import Settings, config_file, data_folder
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.models.aliases import ALIASES, fits
-from h2o_chat.models.cached import cache_folder
 from h2o_chat.models.hub import SPARE_BYTES, is_offline
-from h2o_chat.models.resolve import Found, Known, check_weights, look_up
+from h2o_chat.models.hub_cache import cache_folder
+from h2o_chat.models.resolve import HubModel, LocalModel, check_weights, look_up
 from h2o_chat.native import build, library
 from h2o_chat.store import saved_caches_bytes
 
@@ -287,7 +287,7 @@ def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, A
             settings, what = choose_unnamed(settings, data_folder(None))
             rows["asked_for"] = f"none: {what}"
         model = look_up(settings.model)
-        if isinstance(model, Known):
+        if isinstance(model, HubModel):
             return rows | _not_here(model, report)
         rows |= {"name": model.name, "folder": str(model.folder)}
         weights = check_weights(model.folder)
@@ -301,7 +301,7 @@ def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, A
     return rows
 
 
-def _not_here(model: Known, report: DoctorReport) -> dict[str, Any]:
+def _not_here(model: HubModel, report: DoctorReport) -> dict[str, Any]:
     what, pull = f"{model.repository} is not on this machine", f"h2o-chat models pull {model.repository}"
     if is_offline():
         report.wrong(UsageError(f"{what}, and HF_HUB_OFFLINE is set.", f"Unset it, then: {pull}"))
@@ -314,7 +314,7 @@ def _not_here(model: Known, report: DoctorReport) -> dict[str, Any]:
     return rows
 
 
-def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -> None:
+def _fits(settings: Settings, model: LocalModel, models: Any, rows: dict[str, Any]) -> None:
     """Makes all checks of a start before weights are read; fills `rows` as far as it comes.
 
     Raises:
@@ -365,7 +365,9 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
         )
 
 
-def _fits_native(settings: Settings, model: Found, sizes: Any, weights: Any, rows: dict[str, Any]) -> None:
+def _fits_native(
+    settings: Settings, model: LocalModel, sizes: Any, weights: Any, rows: dict[str, Any]
+) -> None:
     """The checks for packed weights.
 
     Raises:

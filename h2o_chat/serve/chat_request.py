@@ -1,4 +1,4 @@
-"""What a client asks for: the body of a request, checked key by key."""
+"""Parses and checks the body of a chat request."""
 
 import difflib
 import json
@@ -13,13 +13,13 @@ from h2o_chat.base.errors import UsageError, name_of
 from h2o_chat.base.utf8 import SLICE, decoded
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.files.batch_lines import SAMPLING
-from h2o_chat.serve.errors import ApiError, wrong
+from h2o_chat.serve.api_errors import ApiError, wrong
 from h2o_chat.store import clean
 
 MESSAGES = 4096
-"""Of a conversation at most: each that was not read before is put into the template on its own."""
+"""Most messages of a conversation: each one that was not read before is rendered separately."""
 STOPS, STOP_CHARACTERS = 16, 256
-"""At most: every token is compared with all of them."""
+"""Most stop texts, and characters of each: every token is compared with all of them."""
 
 OTHERS: dict[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -44,43 +44,43 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "json_schema": ({},),
     "web_search_options": (),
 }
-"""Keys that would change an answer, and that nothing here computes: with these values they do not."""
+"""Unsupported keys that would change an answer, with the values for which they do not."""
 OWN = {"model", "messages", "stream", "stream_options", "seed", "max_completion_tokens", "cache_prompt"}
 KNOWN = (*OWN, *SAMPLING, *OTHERS)
 MISSPELT = 0.85
-"""A key that is so much like one of them was meant to be it. Others mean nothing here: clients send many."""
+"""Similarity from which on an unknown key counts as a misspelt one. Others are ignored: clients send many."""
 VALUES = 100_000
-"""A body has at most so many, names included: while they are made, up to 90 ms, no other thread runs."""
+"""Most values and names of a body: parsing them takes up to 90 ms in which no other thread runs."""
 KEYS = 100
-"""Of a body at most: each is compared with those that are known."""
+"""Most keys of a body: each is compared with all known ones."""
 Message = tuple[str, str]
 """(role, text)"""
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChatRequest:
     """A conversation to be answered."""
 
     messages: tuple[Message, ...]
-    """Perhaps a system prompt, then user and assistant by turns; the last is a user's."""
+    """Perhaps a system prompt, then user and assistant alternately; the last is a user's."""
     sampling: Sampling
     seed: int
     stream: bool = False
     tells_usage: bool = False
-    """A stream that ends with a chunk of usage."""
+    """Whether the stream ends with a chunk of usage."""
     looks: bool = True
-    """Whether what was read before may be gone on from."""
+    """Whether a kept memory may be continued (`cache_prompt`)."""
 
 
-def asked_for(raw: bytes, model: str, sampling: Sampling, system: str | None) -> Asked:
-    """What the body of a request says.
+def asked_for(raw: bytes, model: str, sampling: Sampling, system: str | None) -> ChatRequest:
+    """Parses the body of a chat request.
 
     Args:
-        model: the name of the one that is served.
-        sampling: for what the body does not say; so is `system`, the system prompt.
+        model: name of the served model.
+        sampling, system: defaults where the body has no values.
 
     Raises:
-        ApiError: it cannot be answered; names the key.
+        ApiError: a value is wrong or not supported; names the key.
     """
     body = object_of(raw)
     if len(body) > KEYS:
@@ -106,7 +106,7 @@ def asked_for(raw: bytes, model: str, sampling: Sampling, system: str | None) ->
     messages = list(_messages(body.get("messages")))
     if system is not None and messages[0][0] != "system":
         messages.insert(0, ("system", system))
-    return Asked(
+    return ChatRequest(
         tuple(messages),
         _sampling(body, sampling),
         _seed(body),
@@ -120,7 +120,7 @@ def object_of(raw: bytes) -> dict[str, Any]:
     """The JSON object of a body.
 
     Raises:
-        ApiError: it is none.
+        ApiError: it is no JSON object, or has too many values.
     """
     if (values := _values(raw)) > VALUES:
         raise wrong(None, f"The body has at least {values:,} values: {VALUES:,} is the most.")
@@ -162,7 +162,7 @@ def _unescaped(raw: bytes) -> Iterator[bytes]:
 
 
 def _changes_nothing(value: Any, allowed: tuple[Any, ...]) -> bool:
-    """Whether it is one of these values; 0.0 is 0, and false is not."""
+    """Whether a value is one of `allowed`; 0.0 equals 0, and false does not."""
     return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in allowed)
 
 
@@ -202,7 +202,7 @@ def _sampling(body: dict[str, Any], sampling: Sampling) -> Sampling:
 
 
 def _seed(body: dict[str, Any]) -> int:
-    """Between 0 and 2^63 - 1; a client may say a negative one."""
+    """The seed, from 0 to 2^63 - 1; negative ones of clients are mapped into that range."""
     seed = body.get("seed")
     if seed is None:
         return secrets.randbits(32)
@@ -219,7 +219,7 @@ def _checked(key: str, value: Any) -> Any:
 
 
 def _messages(messages: Any) -> Iterator[Message]:
-    """(role, text) of each; at least one."""
+    """(role, text) of each message; at least one."""
     if not isinstance(messages, list) or not messages:
         raise wrong("messages", "messages is no list of messages.")
     if len(messages) > MESSAGES:
@@ -249,7 +249,7 @@ def _messages(messages: Any) -> Iterator[Message]:
 
 
 def _text(value: Any, where: str) -> str:
-    """A text, or a list of parts that all are text."""
+    """A message's content: a text, or a list of text parts."""
     if isinstance(value, list):
         parts = [part if isinstance(part, dict) else {} for part in value]
         if any(part.get("type") != "text" or not isinstance(part.get("text"), str) for part in parts):
@@ -263,7 +263,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def _seen(value: Any) -> str:
-    """A value for an error, cut."""
+    """A value for an error message, cut."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The tokens of a request: those of the messages that were not read before."""
+"""Tokenises the messages of a request that were not read before."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -11,19 +11,26 @@ from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.engine.request import Request, RequestPiece
 from h2o_chat.events.events import Note, Session
-from h2o_chat.serve.asked import Asked
-from h2o_chat.serve.errors import wrong
-from h2o_chat.serve.prefixes import Kept
-from h2o_chat.serve.retelling import Holding, Known, Places, places_of, retold
+from h2o_chat.serve.api_errors import wrong
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.prefixes import Memory
+from h2o_chat.serve.server_recall import (
+    HeldTokens,
+    LastConversation,
+    MessagePositions,
+    positions_of_json,
+    retold,
+)
 
 PROMPT_TOKENS = 1_000_000
-"""A request has at most so many that were not read before."""
+"""Most tokens of a request that were not read before."""
 
 
 def check_length(tokens: int) -> None:
-    """
+    """Checks the number of tokens.
+
     Raises:
-        ApiError: so many tokens are more than a prompt may have.
+        ApiError: there are more than PROMPT_TOKENS.
     """
     if tokens > PROMPT_TOKENS:
         raise wrong(
@@ -37,19 +44,19 @@ class Prepared:
     """A request in tokens."""
 
     request: Request
-    places: Places | None
-    """Where its messages lie; None: not known."""
+    places: MessagePositions | None
+    """Positions of its messages; None: not known."""
     notes: list[Note]
-    """What is said of recalled words."""
+    """Notes about recalled words."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Puts messages into the tokens of one model.
+    """Tokenises requests for one model.
 
     Args:
         eos: tokens that end an answer.
-        longest_token_bytes: of the vocabulary; no text of more bytes is a single token.
+        longest_token_bytes: bytes of the longest token in the vocabulary.
     """
 
     template: Template
@@ -58,35 +65,36 @@ class Reader:
     settings: Settings
     session: Session
     longest_token_bytes: int
-    known: Known = field(init=False)
+    known: LastConversation = field(init=False)
 
     def __post_init__(self) -> None:
         count = lambda text: len(literal(self.tokenizer, text))  # noqa: E731
-        object.__setattr__(self, "known", Known(count))
+        object.__setattr__(self, "known", LastConversation(count))
 
-    def prepare(self, asked: Asked, read: int, begin: Kept | None) -> Prepared:
-        """
+    def prepare(self, asked: ChatRequest, read: int, begin: Memory | None) -> Prepared:
+        """Tokenises a request.
+
         Args:
-            read: so many of the messages are in the memory that it begins with.
-            begin: that memory; its state is there.
+            read: number of messages that the memory `begin` has read.
+            begin: a loaded memory, or None.
 
         Raises:
-            ApiError: it is too long; where its bytes alone say so, before it is tokenised.
-            UsageError: the model's template does not take the system prompt.
+            ApiError: it is too long; raised before tokenising if its bytes show that.
+            UsageError: the model's template refuses the system prompt.
             ModelError: the template or the tokenizer fails.
         """
         state = begin.state if begin else None
         begins = at = state.cache.fed + len(state.pending) if state else 0
         unread_bytes = sum(len(piece) for _, text in asked.messages[read:] for piece in encoded(text))
         check_length(unread_bytes // self.longest_token_bytes)
-        places = places_of(state.about, read, at) if state else Places()
+        places = positions_of_json(state.about, read, at) if state else MessagePositions()
         pieces, system, system_tokens, notes = list[RequestPiece](), None, 0, list[Note]()
         for index, (role, text) in list(enumerate(asked.messages))[read:]:
             if role == "system":
                 system = text  # read with the first message
                 continue
             if index + 1 == len(asked.messages) and places is not None:
-                holding = Holding(state, newest_from(at, self.session))
+                holding = HeldTokens(state, newest_from(at, self.session))
                 text, notes = retold(
                     asked.messages, places, holding, self.settings, self.known, self.session.budget
                 )
@@ -124,18 +132,18 @@ class Reader:
         )
         return Prepared(request, places, notes)
 
-    def _going_on(self, text: str, begin: Kept) -> list[int]:
-        """The ids of a message behind an answer that a memory has read."""
+    def _going_on(self, text: str, begin: Memory) -> list[int]:
+        """Ids of a message that follows the answer of a memory."""
         assert begin.state is not None
         fed, waits = self.template.later(text, begin.marked), begin.state.pending
         if waits and waits[-1] in self.eos and waits[-1] in fed.ids[: fed.head]:
-            # The model has closed its answer itself: the template's own closing would say so twice.
+            # The model has closed its answer itself: the template's closing would repeat that.
             return fed.ids[fed.ids.index(waits[-1]) + 1 :]
         return fed.ids
 
 
 def newest_from(tokens: int, session: Session) -> int:
-    """From which position on all is held for sure, after so many tokens."""
+    """Position from which on everything is certainly held after `tokens` tokens."""
     if session.budget is None or tokens <= session.budget:
         return 0
     return tokens - session.recent

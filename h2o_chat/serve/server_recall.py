@@ -1,7 +1,7 @@
-"""Recall for the server: what the last message needs and the cache has evicted, as on the screen.
+"""Recall for the server, as on the screen: evicted text that the last message needs is read again.
 
-Clients send all that was said. Where each message lies is kept with the memory after an answer, so that it
-is known of each whether it is held (docs/RECALL.md).
+Clients send the whole conversation. Positions of its messages are stored with the memory after an answer, so
+that it is known which of them are still held (docs/RECALL.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,41 +17,42 @@ if TYPE_CHECKING:
     from h2o_chat.engine.saved_cache import RowSnapshot
 
 LOOKED_AT_CHARACTERS = 400_000
-"""Of the newest messages, about 100,000 tokens: half a second. What was said before is not looked up."""
+"""Newest characters that are searched, about 100,000 tokens: half a second."""
 Said = Sequence[tuple[str, str]]
 """(role, text) of each message."""
 
 
 @dataclass
-class Places:
-    """Where the messages of a conversation lie."""
+class MessagePositions:
+    """Positions of the messages of a conversation."""
 
     ends: list[int] = field(default_factory=list)
-    """Of each that was read the position behind its tokens."""
+    """Per read message: the position behind its tokens."""
     again: dict[int, tuple[Recalled, ...]] = field(default_factory=dict)
-    """Recalled pieces, by the place of the message that they were recalled for."""
+    """Recalled pieces, by index of the message that they were recalled for."""
 
     def to_json(self) -> Any:
-        """To be kept with the memory."""
+        """The positions as JSON, to be stored with the memory."""
         return [
             self.ends,
             [[at, one.index, one.words] for at, pieces in self.again.items() for one in pieces],
         ]
 
 
-def with_places(state: "RowSnapshot", places: Places | None) -> "RowSnapshot":
-    """The memory after an answer, with where its messages lie; `places` knows all but the answer."""
+def with_positions(state: "RowSnapshot", places: MessagePositions | None) -> "RowSnapshot":
+    """The memory after an answer with the positions of its messages; adds the answer to `places`."""
     if places is None:
         return state
     places.ends.append(state.cache.fed + len(state.pending))
     return replace(state, about=places.to_json())
 
 
-def places_of(kept: Any, messages: int, fed: int) -> Places | None:
-    """What `to_json` gave, perhaps from a file: checked; None where it does not tell of so many messages.
+def positions_of_json(kept: Any, messages: int, fed: int) -> MessagePositions | None:
+    """Positions from the output of `to_json`, perhaps of a file; None if it is malformed.
 
     Args:
-        fed: tokens read, with those that wait to be.
+        messages: expected number of messages.
+        fed: tokens read, pending ones included.
     """
     match kept:
         case [[*ends], [*again]] if len(ends) == messages and all(type(end) is int for end in ends):
@@ -60,7 +61,7 @@ def places_of(kept: Any, messages: int, fed: int) -> Places | None:
             return None
     if ends != sorted(ends) or not 0 <= ends[0] <= ends[-1] <= fed:
         return None
-    found = Places(ends)
+    found = MessagePositions(ends)
     for one in again:
         match one:
             case [int(at), int(index), str(words)] if 0 <= index <= at < messages:
@@ -71,13 +72,13 @@ def places_of(kept: Any, messages: int, fed: int) -> Places | None:
 
 
 @dataclass(frozen=True)
-class Holding:
-    """What is held when the last message is read."""
+class HeldTokens:
+    """Tells what the cache will hold when the last message is read."""
 
     state: "RowSnapshot | None"
-    """The memory that the conversation goes on from; None: all of it is to be read first."""
+    """The memory that the conversation continues; None: all of it is read first."""
     newest: int
-    """What is still to be read is held from this position on."""
+    """Position from which on unread tokens will be held."""
 
     def held(self, positions: range) -> float:
         """Share of the tokens at these positions that the KV heads hold: 0 to 1."""
@@ -88,11 +89,11 @@ class Holding:
         return share_held([part.states["positions"][:, 0] for part in self.state.cache.parts], positions)
 
 
-class Known:
-    """The conversation that was looked at last: the words of its messages are taken in once.
+class LastConversation:
+    """Caches the index of the last conversation, so that its messages are indexed once.
 
     Args:
-        count: how many tokens a text has.
+        count: number of tokens of a text.
     """
 
     def __init__(self, count: Callable[[str], int] = len) -> None:
@@ -102,27 +103,32 @@ class Known:
         self._messages: list[Message] = []
 
     def messages(self, said: Said) -> list[Message]:
-        """Of a conversation; the same objects where it is that one, by which `recall` knows it again."""
+        """The messages of a conversation; the same objects as before if it is the last one."""
         known = len(self._messages)
         if [(one.role, one.text) for one in self._messages] != list(said[:known]):
             self._messages, known = [], 0
         self._messages += [Message(role, text) for role, text in said[known:]]
-        for message in self._messages:  # where they lie may be told otherwise this time
+        for message in self._messages:  # their positions may differ this time
             message.first, message.last, message.recalled = -1, -1, ()
         return self._messages
 
 
 def retold(
-    messages: Said, places: Places, holding: Holding, settings: Settings, known: Known, budget: int | None
+    messages: Said,
+    places: MessagePositions,
+    holding: HeldTokens,
+    settings: Settings,
+    known: LastConversation,
+    budget: int | None,
 ) -> tuple[str, list[Note]]:
-    """The last message as the model is fed it, and what is said of that; noted in `places`.
+    """The last message with recalled pieces in front, and notes about them; adds them to `places`.
 
     Args:
-        messages: all of a conversation; of a first one `places` knows nothing yet.
-        known: of the conversation before, which may be the same.
+        messages: the whole conversation.
+        known: index of the last conversation, perhaps the same one.
     """
     if sum(len(text) for _, text in messages[:-1]) > LOOKED_AT_CHARACTERS:
-        known = Known(known.count)  # of the one before more may be known than is looked at
+        known = LastConversation(known.count)  # a smaller index may not be extended
     spans = zip([0, *places.ends], places.ends, strict=False)
     before = known.messages(messages[:-1])
     for at, (message, (first, end)) in enumerate(zip(before, spans, strict=False)):

@@ -18,7 +18,7 @@ from h2o_chat import H2OCache
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, arena, state
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine import saved_cache
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token

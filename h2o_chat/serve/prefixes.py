@@ -62,19 +62,19 @@ class Memory:
     """The memory after an answer."""
 
     chain: bytes
-    """The hash after it."""
+    """Hash of the conversation up to the answer."""
     marked: bool
-    """The answer ended in the template's marker: it was fed already."""
+    """Whether the answer ended in the template's marker, which is fed already."""
     tokens: int
-    """Fed so far; 0 until its file was read."""
+    """Tokens fed; 0 until its file is read."""
     state: "RowSnapshot | None"
-    """None: it is in its file alone."""
+    """None: it is only in its file."""
     file: Path | None = None
-    """Where it stands too."""
+    """Its file, if it is saved."""
     gone_on: int = 0
-    """So often a conversation went on from here."""
+    """Times reused."""
     tag: str = ""
-    """Of the key that made it, see `tag_of`."""
+    """`tag_of` the owner."""
 
     @property
     def held_bytes(self) -> int:

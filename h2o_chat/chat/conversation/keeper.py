@@ -359,6 +359,6 @@ def _check_model(store: Store, conversation: str, session: Session) -> None:
     if before != session.model:
         raise UsageError(
             f"Conversation {conversation} was held with {before}, and this is {session.model}.",
-            f"{program_name()} --resume {conversation}{data_flag(store.folder)} goes on with that model. Or export"
-            " the conversation and import it as a new one.",
+            f"{program_name()} --resume {conversation}{data_flag(store.folder)} goes on with that model."
+            " Or export the conversation and import it as a new one.",
         )

@@ -10,7 +10,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.fits import estimate, require
-from h2o_chat.models.resolve import Weights
+from h2o_chat.models.resolve import StoredWeights
 from h2o_chat.models.sizes import sizes_of
 
 QUANTISE_ABOVE_BYTES = 2 * 2**30
@@ -38,7 +38,7 @@ class Choice:
         return ", ".join(map(str, self.devices))
 
 
-def choose(name: str, settings: Settings, config: Any, weights: Weights) -> Choice:
+def choose(name: str, settings: Settings, config: Any, weights: StoredWeights) -> Choice:
     """Chooses what the settings leave open, by the stored weights and this machine.
 
     Raises:
@@ -92,7 +92,7 @@ def choose_devices(
     name: str,
     settings: Settings,
     config: Any,
-    weights: Weights,
+    weights: StoredWeights,
     quantization: str,
     dtype: str,
     device: torch.device,
@@ -125,7 +125,7 @@ def choose_devices(
     return devices
 
 
-def choose_quantization(settings: Settings, weights: Weights, stored: str | None) -> str:
+def choose_quantization(settings: Settings, weights: StoredWeights, stored: str | None) -> str:
     """The quantisation; `auto` is nf4 if 16-bit weights would be large. Stored quantisation is kept.
 
     Raises:
@@ -149,7 +149,7 @@ def choose_quantization(settings: Settings, weights: Weights, stored: str | None
     return wanted
 
 
-def choose_dtype(settings: Settings, weights: Weights, device: torch.device, quantization: str) -> str:
+def choose_dtype(settings: Settings, weights: StoredWeights, device: torch.device, quantization: str) -> str:
     """The precision; `auto` is the checkpoint's own on a GPU, and float32 for small models on a CPU.
 
     A CPU multiplies bf16 at a third of the rate at which it reads memory, and fp16 can overflow there. Large

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.models.aliases import ALIASES, NF4_BYTES
-from h2o_chat.models.resolve import Weights
+from h2o_chat.models.resolve import StoredWeights
 from h2o_chat.models.sizes import Sizes
 
 HEADROOM_BYTES = 256 * 2**20
@@ -38,7 +38,7 @@ class Need:
 
 def estimate(
     sizes: Sizes,
-    weights: Weights,
+    weights: StoredWeights,
     quantization: str,
     itemsize: int,
     budget: int,

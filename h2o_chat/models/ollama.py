@@ -38,7 +38,7 @@ _AT_ONCE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
-class Layer:
+class ManifestLayer:
     """A layer of a manifest."""
 
     kind: str
@@ -54,7 +54,7 @@ class OllamaModel:
 
     name: str
     """Its name for `--model`: `ollama:llama3.2:1b`."""
-    layers: tuple[Layer, ...]
+    layers: tuple[ManifestLayer, ...]
     wrong: str = ""
     """Why its manifest cannot be read; `layers` is empty then."""
 
@@ -247,7 +247,7 @@ def _shown(parts: tuple[str, ...]) -> str:
     return f"{PREFIX}{where}{model}" + ("" if tag == _TAG else f":{tag}")
 
 
-def _layers(manifest: Path) -> tuple[Layer, ...]:
+def _layers(manifest: Path) -> tuple[ManifestLayer, ...]:
     """
     Raises:
         ModelError: it cannot be read, or is no manifest.
@@ -266,7 +266,7 @@ def _layers(manifest: Path) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def _layer(data: Any) -> Layer:
+def _layer(data: Any) -> ManifestLayer:
     """
     Raises:
         ValueError, TypeError, KeyError: this describes none.
@@ -274,4 +274,4 @@ def _layer(data: Any) -> Layer:
     kind, digest, size = data["mediaType"], _DIGEST.fullmatch(data["digest"]), data["size"]
     if not isinstance(kind, str) or digest is None or type(size) is not int or not 0 <= size < 2**50:
         raise ValueError("a layer without type, digest or size")
-    return Layer(kind.removeprefix(_LAYER)[:60], digest[1], size)
+    return ManifestLayer(kind.removeprefix(_LAYER)[:60], digest[1], size)

@@ -167,7 +167,7 @@ def _check_layers(config: dict[str, Any], file: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Weights:
+class StoredWeights:
     """A summary of the headers of the weight files."""
 
     parameters: int
@@ -179,7 +179,7 @@ class Weights:
     """Bits, 4 or 8, in which the quantised weights of a GGUF file are packed by default."""
 
 
-def check_weights(folder: Path) -> Weights:
+def check_weights(folder: Path) -> StoredWeights:
     """Reads the headers of all safetensors files, or of a GGUF file.
 
     Raises:
@@ -200,7 +200,7 @@ def check_weights(folder: Path) -> Weights:
     if not by_dtype:
         raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
     most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
-    return Weights(sum(by_dtype.values()), most, stored, bits)
+    return StoredWeights(sum(by_dtype.values()), most, stored, bits)
 
 
 def _bundled() -> LocalModel:

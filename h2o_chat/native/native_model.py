@@ -20,7 +20,7 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, quiet, require_quantizable
 from h2o_chat.models.load_tokenizer import load_tokenizer
-from h2o_chat.models.resolve import Weights, check_weights, find, read_config
+from h2o_chat.models.resolve import StoredWeights, check_weights, find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
@@ -158,7 +158,7 @@ def _frame_of(config: str) -> Frame | str:
         return frame_of(transformers.AutoConfig.for_model(**fields))
 
 
-def bits_of(settings: Settings, weights: Weights) -> int:
+def bits_of(settings: Settings, weights: StoredWeights) -> int:
     """Bits of the layers' weights, 4 or 8."""
     if settings.quantize in ("int4", "int8"):
         return int(settings.quantize.removeprefix("int"))
@@ -193,7 +193,7 @@ def require_asked(name: str, settings: Settings, why: str) -> None:
         )
 
 
-def needs_of(settings: Settings, sizes: Sizes, weights: Weights) -> dict[str, Need]:
+def needs_of(settings: Settings, sizes: Sizes, weights: StoredWeights) -> dict[str, Need]:
     """Memory that a model needs in packed weights, by quantization."""
     slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
     tables = (1 if sizes.tied else 2) * sizes.vocabulary * sizes.hidden
@@ -204,7 +204,7 @@ def needs_of(settings: Settings, sizes: Sizes, weights: Weights) -> dict[str, Ne
     }
 
 
-def require_room(name: str, settings: Settings, sizes: Sizes, weights: Weights) -> None:
+def require_room(name: str, settings: Settings, sizes: Sizes, weights: StoredWeights) -> None:
     """Checks that packed weights and slots fit into memory.
 
     Raises:

@@ -17,12 +17,12 @@ from h2o_chat.native import layout
 from h2o_chat.native.layout import GROUP, TILE, Place
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed_folder import is_checked, note_checked
-from h2o_chat.native.packed_header import Header, PackedError, damaged, header_in
+from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, header_in
 from h2o_chat.native.tiles import untiled, untiled_scales
 
 
 @dataclass(frozen=True)
-class Matrix:
+class MatrixAddress:
     """The place of a matrix in memory, in tiles (`layout.py`)."""
 
     weights: int
@@ -39,7 +39,7 @@ class Matrix:
 class Packed:
     """An open packed file. Addresses are valid while this object exists."""
 
-    def __init__(self, path: Path, header: Header, data: Tensor, note: str = "") -> None:
+    def __init__(self, path: Path, header: PackedHeader, data: Tensor, note: str = "") -> None:
         self.path, self.header = path, header
         self.note = note
         """Why it was packed again, for the user; usually empty."""
@@ -61,7 +61,7 @@ class Packed:
         """Names of all matrices and vectors, in the order in which a token reads them."""
         return tuple(self._parts)
 
-    def matrix(self, name: str) -> Matrix:
+    def matrix(self, name: str) -> MatrixAddress:
         """The place of a matrix.
 
         Args:
@@ -71,7 +71,7 @@ class Packed:
         part = self._parts[name]
         assert isinstance(part, layout.Matrix)
         weights, scales = self._address(f"{name}.weights"), self._address(f"{name}.scales")
-        return Matrix(weights, scales, part.padded_rows, part.padded_columns, part.bits)
+        return MatrixAddress(weights, scales, part.padded_rows, part.padded_columns, part.bits)
 
     def vector(self, name: str) -> int:
         """Address of a vector in fp32.

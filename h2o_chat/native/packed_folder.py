@@ -11,7 +11,7 @@ import platformdirs
 
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.native.layout import VERSION
-from h2o_chat.native.packed_header import Header, PackedError, read_whole_header
+from h2o_chat.native.packed_header import PackedError, PackedHeader, read_whole_header
 
 SUFFIX = ".h2o"
 _NAME = re.compile(r"(weights-[0-9a-f]{12})-int([48])-(\d{1,9})\.h2o", re.ASCII)
@@ -42,7 +42,7 @@ class PackedFile:
     fingerprint: str
     bits: int
     version: int
-    header: Header | None
+    header: PackedHeader | None
     """None: of another version, or damaged (`wrong`)."""
     wrong: str = ""
 

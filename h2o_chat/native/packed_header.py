@@ -31,7 +31,7 @@ class PackedError(H2OChatError):
 
 
 @dataclass(frozen=True)
-class Header:
+class PackedHeader:
     """The header of a packed file."""
 
     fingerprint: str
@@ -54,7 +54,7 @@ class Header:
         return raw.ljust(padded(len(raw), ALIGNED), b"\0")
 
 
-def read_header(path: Path, raw: bytes, size: int) -> tuple[Header, int]:
+def read_header(path: Path, raw: bytes, size: int) -> tuple[PackedHeader, int]:
     """The header of a file that begins with `raw`, and the offset of its tensors.
 
     Args:
@@ -79,7 +79,7 @@ def read_header(path: Path, raw: bytes, size: int) -> tuple[Header, int]:
         if not isinstance(about["fingerprint"], str) or not isinstance(about["model"], str):
             raise ValueError("it names no model")
         checks = tuple(int(one[3], 16) for one in about["tensors"])
-        header = Header(about["fingerprint"], about["model"], frame, checks)
+        header = PackedHeader(about["fingerprint"], about["model"], frame, checks)
         if start + data_bytes(frame) != size:
             raise ValueError(f"{size:,} bytes, and its frame takes {start + data_bytes(frame):,}")
         if zero or header.encoded() != raw[:start]:
@@ -89,7 +89,7 @@ def read_header(path: Path, raw: bytes, size: int) -> tuple[Header, int]:
     return header, start
 
 
-def read_whole_header(path: Path) -> Header:
+def read_whole_header(path: Path) -> PackedHeader:
     """The header of a file.
 
     Raises:
@@ -100,7 +100,7 @@ def read_whole_header(path: Path) -> Header:
         return header_in(path, file.fileno())[0]
 
 
-def header_in(path: Path, descriptor: int) -> tuple[Header, int]:
+def header_in(path: Path, descriptor: int) -> tuple[PackedHeader, int]:
     """The header of an open file, and the offset of its tensors."""
     size = os.fstat(descriptor).st_size
     length = header_bytes(path, read_at(descriptor, _FIXED.size, 0))

@@ -23,7 +23,7 @@ from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, pa
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packed_folder import home_of, packed_files_of, place_of, remove
-from h2o_chat.native.packed_header import Header, PackedError
+from h2o_chat.native.packed_header import PackedError, PackedHeader
 from h2o_chat.native.probing import HEAD_BITS, frame_of
 from h2o_chat.native.sources import GgufSources, Sources
 from h2o_chat.native.threads import one_torch_thread
@@ -134,7 +134,7 @@ def _write(
     file: BinaryIO, sources: AnySources, frame: Frame, print_: str, home: str, progress: Progress
 ) -> None:
     """Writes the whole file; the header comes last, since it has the checksums."""
-    header = Header(print_, home, frame, (0,) * len(layout(frame))).encoded()
+    header = PackedHeader(print_, home, frame, (0,) * len(layout(frame))).encoded()
     total, done = data_bytes(frame), 0
     if hasattr(os, "posix_fallocate"):  # a full disk raises now, not after a minute
         os.posix_fallocate(file.fileno(), 0, len(header) + total)
@@ -162,7 +162,7 @@ def _write(
         else:
             put(sources.rows(one.name, (one.rows,), 0, one.rows) for one in part.sources)
     file.seek(0)
-    file.write(Header(print_, home, frame, tuple(checks)).encoded())
+    file.write(PackedHeader(print_, home, frame, tuple(checks)).encoded())
 
 
 def _tiles(matrix: Matrix, sources: AnySources, scales: list[Tensor]) -> Iterator[Tensor]:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 
-class Share:
+class FairShare:
     """A limited resource. A key gets more only while more is free than it has.
 
     One of several keys therefore gets at most half. A single key may take all.

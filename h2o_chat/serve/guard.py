@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.api_keys import Keys
-from h2o_chat.serve.fair_share import Share
+from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.reply import refuse
 from h2o_chat.serve.request_bodies import Bodies
 
@@ -39,7 +39,7 @@ class Guard:
         keys: Keys,
         loopback: bool,
         scheme: str,
-        requests: Share,
+        requests: FairShare,
         bodies: Bodies,
         statuses: Counter[int],
     ) -> None:

@@ -5,7 +5,7 @@ import asyncio
 from starlette.requests import Request
 
 from h2o_chat.serve.api_errors import ApiError, busy
-from h2o_chat.serve.fair_share import Share
+from h2o_chat.serve.fair_share import FairShare
 
 BODY_BYTES = 16 << 20
 """Largest body of one request."""
@@ -23,7 +23,7 @@ class Bodies:
     """
 
     def __init__(self, keys: int) -> None:
-        self.bytes = Share(BODIES_BYTES, keys)
+        self.bytes = FairShare(BODIES_BYTES, keys)
         self._coming: dict[asyncio.Timeout, tuple[bytes, bytearray]] = {}
         """Incomplete bodies, the oldest first: (key, bytes so far)."""
 

@@ -87,7 +87,7 @@ class Routes:
         except BaseException:
             free()
             raise
-        return _Held(Reply(service, ticket, self.model), free)
+        return _Releasing(Reply(service, ticket, self.model), free)
 
     def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
         """Parses a request."""
@@ -136,7 +136,7 @@ class Routes:
         )
 
 
-class _Held(Response):
+class _Releasing(Response):
     """A reply that calls `after` at its end."""
 
     def __init__(self, reply: Reply, after: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ import uvicorn
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.system import ENDING
 from h2o_chat.serve.api_keys import Keys
-from h2o_chat.serve.fair_share import Share
+from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.guard import Guard
 from h2o_chat.serve.malloc import trim
 from h2o_chat.serve.protocol import ACCEPTED_AT_ONCE, CONNECTIONS, Connection, connections_at_most
@@ -68,7 +68,7 @@ class Server(uvicorn.Server):
     ) -> None:
         most, bodies = _connections(), Bodies(len(keys))
         # The other connections are for /health, for refusals, and for incomplete requests.
-        requests = Share(most // 2, len(keys))
+        requests = FairShare(most // 2, len(keys))
         app = Routes(service, saved, bodies)
         guard = Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
         config = uvicorn.Config(

@@ -19,7 +19,7 @@ from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import ChatRequest
-from h2o_chat.serve.fair_share import Share
+from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.prefixes import Memory, Prefixes, tag_of
 from h2o_chat.serve.request_queue import Limits, Ticket
 from h2o_chat.serve.saved_memories import Saved
@@ -168,14 +168,14 @@ async def test_what_is_tokenised_for_one_key_holds_up_no_other(loaded: Loaded) -
 
 
 def test_a_key_takes_more_only_while_more_is_free_than_it_has() -> None:
-    share = Share(8, keys=3)
+    share = FairShare(8, keys=3)
     for owner, most in ((ONE, 4), (OTHER, 2), (b"third", 1)):
         while share.has_room(owner):
             share.held[owner] += 1
         assert share.held[owner] == most
     share.give_back(ONE, 4)
     assert share.has_room(OTHER)
-    alone = Share(8, keys=1)
+    alone = FairShare(8, keys=1)
     alone.held[ONE] = 7
     assert alone.has_room(ONE)
     assert not alone.has_room(ONE, 2)

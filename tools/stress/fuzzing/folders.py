@@ -162,13 +162,13 @@ class _Family:
         from h2o_chat.models.choices import stored_quantization
         from h2o_chat.models.fits import estimate
         from h2o_chat.models.load import check_family
-        from h2o_chat.models.resolve import Weights
+        from h2o_chat.models.resolve import StoredWeights
         from h2o_chat.models.sizes import sizes_of
 
         (self.folder / "config.json").write_bytes(raw)
         config = check_family(self.folder)
         stored_quantization(config)
-        estimate(sizes_of(config), Weights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
+        estimate(sizes_of(config), StoredWeights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
 
 
 class _Tokenizer:

@@ -66,7 +66,6 @@ class Pass:
 
     @property
     def tokens(self) -> int:
-        """Columns."""
         return self.end - self.start
 
     @property

@@ -34,7 +34,6 @@ class Choice:
 
     @property
     def where(self) -> str:
-        """The devices, for people."""
         return ", ".join(map(str, self.devices))
 
 

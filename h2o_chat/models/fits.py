@@ -32,7 +32,6 @@ class Need:
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
         return self.weights + self.slots + self.headroom
 
 
@@ -139,5 +138,4 @@ def _gb(count: int) -> str:
 
 
 def mb(count: int) -> str:
-    """A size for people, in MB."""
     return f"{count / 1e6:,.0f} MB"

@@ -342,5 +342,4 @@ def library() -> Any:
 
 
 def damaged(path: Path, what: str) -> ModelError:
-    """The error for a damaged file."""
     return ModelError(f"{path} is damaged: {what}.", "Fetch the file again.")

@@ -220,7 +220,6 @@ def _shape(header: Header, name: str, dimensions: int) -> tuple[int, ...]:
 
 
 def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
-    """`rope_parameters`."""
     turned = header.whole(f"{kind}.rope.dimension_count", head_size)
     if turned != head_size:
         raise damaged(header.path, f"{turned} of the {head_size} numbers of a head are turned")

@@ -97,7 +97,6 @@ def ask(repository: str, agree: Agree) -> None:
 
 
 def _root(repository: str) -> Path:
-    """A repository's folder in the cache."""
     return cache_folder() / f"models--{repository.replace('/', '--')}"
 
 

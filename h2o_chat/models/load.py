@@ -66,7 +66,6 @@ class Loaded:
 
     @property
     def parameters(self) -> int:
-        """Number of weights."""
         return int(self.model.num_parameters())
 
     @property

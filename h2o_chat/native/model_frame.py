@@ -58,7 +58,6 @@ class Frame:
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
-    """A frame as a JSON object."""
     return asdict(frame)
 
 

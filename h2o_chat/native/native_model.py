@@ -46,12 +46,10 @@ class LoadedNative(Loaded):
 
     @property
     def precision(self) -> torch.dtype:
-        """Precision of logits, keys and values."""
         return torch.float32
 
     @property
     def parameters(self) -> int:
-        """Number of weights."""
         return sum(part.numbers for part in parts(self.packed.frame))
 
 

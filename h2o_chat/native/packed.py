@@ -53,7 +53,6 @@ class Packed:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes of all tensors."""
         return self._data.nbytes
 
     @property

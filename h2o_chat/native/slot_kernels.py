@@ -32,7 +32,6 @@ class SlotKernels:
 
     @property
     def kernels(self) -> Kernels:
-        """The kernels, for `Step.kernels`."""
         return Kernels(self.compare, self.change, self.attend)
 
     def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:

@@ -236,7 +236,6 @@ def _matrix_of(packed: Packed, name: str) -> c.Matrix:
 
 
 def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
-    """The addresses of one layer's slots."""
     states = arena.slots.states
 
     def where(name: str) -> int:

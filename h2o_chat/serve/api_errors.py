@@ -46,7 +46,6 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """The JSON body of the response."""
         kind = "invalid_request_error" if self.status < 500 and self.status != 429 else "server_error"
         if self.status == 429:
             kind = "rate_limit_error"

@@ -81,7 +81,6 @@ def _read(file: Path) -> str:
 
 
 def _checked(key: str, where: str) -> str:
-    """Checks the form of a key."""
     if len(key) < SHORTEST_CHARACTERS or not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(f"{where} is no key.", _HINT)
     return key

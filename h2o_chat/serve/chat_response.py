@@ -34,7 +34,6 @@ class Head:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def chunk(self, delta: dict[str, str], tells_usage: bool, finish: str | None = None) -> dict[str, Any]:
-        """A chunk of an answer."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return self._about("chat.completion.chunk", [choice]) | ({"usage": None} if tells_usage else {})
 
@@ -47,7 +46,6 @@ class Head:
         return sent(chunk) + sent(counted) + DONE
 
     def whole(self, ended: Ended) -> dict[str, Any]:
-        """A whole answer."""
         message = {"role": "assistant", "content": ended.turn.text, "refusal": None}
         choice = {
             "index": 0,

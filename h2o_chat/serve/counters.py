@@ -24,7 +24,6 @@ class Counts:
     """Streams that were cut because their clients did not read."""
 
     def turn(self, turn: Turn, cached_tokens: int, prompt_ms: float) -> None:
-        """Counts a completed request."""
         self.answers[turn.finish] += 1
         self.prompt_tokens += turn.prompt_tokens
         self.cached_tokens += cached_tokens

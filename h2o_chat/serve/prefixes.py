@@ -124,7 +124,6 @@ class Prefixes:
                 del self._kept[next(hashed for hashed, kept in self._kept.items() if of[kept.tag] == most)]
 
     def drop(self, one: Memory) -> None:
-        """Removes a memory."""
         with self._lock:
             if self._kept.get(one.chain) is one:
                 del self._kept[one.chain]

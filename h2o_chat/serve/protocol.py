@@ -52,7 +52,6 @@ class Connection(H11Protocol):
         self._most = most
 
     def connection_made(self, transport: Any) -> None:
-        """Called for a new connection."""
         super().connection_made(transport)
         self._wait_for_a_head()
         if len(self.connections) > self._most:
@@ -68,7 +67,6 @@ class Connection(H11Protocol):
 
     @property
     def address(self) -> str:
-        """The client's address."""
         return self.client[0] if self.client else ""
 
     @property
@@ -77,7 +75,6 @@ class Connection(H11Protocol):
         return self._head.when() if self._head else 0.0
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called when the connection is closed."""
         for timer in (self._head, self._reader):
             if timer is not None:
                 timer.cancel()
@@ -101,7 +98,6 @@ class Connection(H11Protocol):
         self._reader = self.loop.call_later(READ_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Called when the client has read."""
         super().resume_writing()
         if self._reader is not None:
             self._reader.cancel()

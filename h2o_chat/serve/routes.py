@@ -90,7 +90,6 @@ class Routes:
         return _Releasing(Reply(service, ticket, self.model), free)
 
     def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
-        """Parses a request."""
         service = self.service
         asked = asked_for(raw, self.model, service.sampling, service.settings.system)
         return service.ticket(asked, owner)

@@ -93,7 +93,6 @@ class Server(uvicorn.Server):
         self._cut = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts listening."""
         await super().startup(sockets)
         for at in sockets or ():
             at.listen(BACKLOG)

@@ -139,7 +139,6 @@ class Store:
         return found[0]
 
     def settings(self, conversation: str) -> dict[str, Any]:
-        """The settings of a conversation."""
         try:
             settings: dict[str, Any] = json.loads(self._one("settings", conversation))
         except (ValueError, TypeError, RecursionError) as error:

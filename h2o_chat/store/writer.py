@@ -246,7 +246,6 @@ class Writer:
         self._set("UPDATE conversations SET settings = ? WHERE id = ?", json.dumps(settings))
 
     def title(self, text: str) -> None:
-        """Names the conversation."""
         self._set("UPDATE conversations SET title = ? WHERE id = ?", clean(text))
 
     def settle(self) -> None:

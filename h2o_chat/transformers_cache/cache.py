@@ -206,7 +206,6 @@ class H2OCache(Cache):
         return some
 
     def reset(self) -> None:
-        """Empties the cache."""
         for layer in self.layers:
             layer.reset()
         self.clocks, self.arenas_in_step, self.step = [], [], None

@@ -25,7 +25,6 @@ class H2OLayer(CacheLayerMixin):
         """Columns fed, padding included: transformers' sequence length."""
 
     def move_to(self, arena: Arena, at: int) -> None:
-        """Sets the place of its slots."""
         self.arena, self.at, self.is_initialized = arena, at, True
 
     @property

@@ -31,10 +31,10 @@ LENGTHS = [(16, 150), *sweep(*((budget, STEPS) for budget in (16, 64, 128)))]
 """Slots, and tokens of the first turn."""
 TINY = ["llama", "opt", "gpt_neox"]
 ATOL = {"cpu": 1e-5, "cuda": 5e-5}
-"""Of logits. On CUDA the kernels sum in another order: up to 1.7e-5 was seen on an H200, with nothing evicted
-too; the tokens that are kept are the same."""
+"""Tolerance of logits. On CUDA the kernels sum in another order: differences of up to 1.7e-5 were seen on an
+H200, even with nothing evicted; the kept tokens are equal."""
 Pair = tuple[Any, Any]
-"""The same weights twice: with the oracle's attention, on the CPU, and with ours, on the device."""
+"""Two models of equal weights: with the oracle's attention on the CPU, and with ours on the device."""
 
 
 @pytest.fixture(scope="module", params=TINY)
@@ -66,7 +66,7 @@ def noise(count: int, seed: int) -> list[int]:
 
 
 def kept(cache: H2OCache) -> list[list[list[list[int]]]]:
-    """What `OracleCache.kept` says, of ours: [layers][R][H][...], oldest first."""
+    """`OracleCache.kept` for our cache: [layers][R][H][...], oldest first."""
     return [
         [[sorted(p for p in head if p >= 0) for head in row] for row in cache.kept(layer).tolist()]
         for layer in range(len(cache.layers))
@@ -133,7 +133,7 @@ class HeavyOrNovelHead(OracleHead):
             vars(token).update(distinctness=-float(unit @ mean / mean.norm()), novelty=-max([0.0, *others]))
 
     def known(self, name: str) -> list[float]:
-        """Of each token; of those not compared yet the mean of the others."""
+        """A number per token; tokens not compared yet get the mean of the others."""
         old = [vars(token)[name] for token in self.held if token.position < self.compared]
         usual = sum(old) / max(1, len(old))
         return [vars(t)[name] if t.position < self.compared else usual for t in self.held]
@@ -253,7 +253,7 @@ def test_the_default_policy_is_what_it_says(
 
 
 COLUMNS = ["strided", "strided-h2"]
-"""Of 40 slots 10 hold columns, which reach 320 tokens back: in 400 steps the oldest of them go too. Those of
+"""10 of 40 slots hold columns, which reach 320 tokens back: in 400 steps the oldest of them go too. Those of
 `fixed` reach 64 back."""
 
 

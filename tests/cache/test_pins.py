@@ -51,7 +51,7 @@ def holders(cache: H2OCache, position: int) -> int:
 
 
 CACHES = 6
-"""Of the tiny llama: 3 layers x 2 KV heads."""
+"""Caches of the tiny llama: 3 layers x 2 KV heads."""
 
 
 @pytest.mark.parametrize("family", ["llama", "opt"])

@@ -104,7 +104,7 @@ PINS = {7, 30}
 def test_every_key_stands_where_its_distance_says(policy: str, chunk: int, chats: bool) -> None:
     """In layer 0 a key depends on its token alone, so the stored ones can be checked against fresh ones.
 
-    What is pinned is protected at first, then not, then what is left of it again; it comes nearer in a chat.
+    Pinned tokens are protected at first, then not, then what is left of it again; it comes nearer in a chat.
     """
     model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
     positions = probe(model, chats)

@@ -117,7 +117,7 @@ LOOKS: dict[str, Callable[[H2OCache], Any]] = {
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_who_stays_is_chosen_before_anybody_looks(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits until then (`H2OCache.arenas`) is what is absorbed at once, layer by layer."""
+    """Absorbing later (`H2OCache.arenas`) gives the same result as absorbing at once, layer by layer."""
     found = []
     for most_bytes in (1 << 40, -1):  # all waits; nothing does
         monkeypatch.setattr(absorb, "WAITING_BYTES", most_bytes)

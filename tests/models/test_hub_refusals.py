@@ -1,4 +1,4 @@
-"""What the hub refuses, and what arrives otherwise than it was listed; asked on the loopback."""
+"""Refusals of the hub, and files that differ from their listing; on the loopback."""
 
 import errno
 import json

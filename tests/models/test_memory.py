@@ -1,4 +1,4 @@
-"""What a model is estimated to need, and what is said of one that does not fit."""
+"""The estimate of a model's memory, and the error for one that does not fit."""
 
 import pytest
 

@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def model_in(folder: Path) -> Path:
-    """As little as makes a folder a model."""
+    """A folder with the least files of a model."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     return folder

@@ -1,4 +1,4 @@
-"""What the library computes for a decoded token is the formula, bit for bit: logits, slots and scores."""
+"""A decoded token's logits, slots and scores equal the formula bit for bit."""
 
 from pathlib import Path
 

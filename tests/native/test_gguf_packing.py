@@ -127,7 +127,7 @@ def by_step(packed: Packed, ids: list[int], more: int, form: str = "") -> tuple[
 
 @torch.inference_mode()
 def greedily(model: Any, ids: list[int], more: int) -> list[int]:
-    """The same in torch, without a cache."""
+    """Greedy tokens in torch, without a cache."""
     found = list(ids)
     for _ in range(more):
         found.append(int(model(torch.tensor([found])).logits[0, -1].argmax()))

@@ -1,4 +1,4 @@
-"""What a configuration is to the native step: probed, never looked up."""
+"""The frame of a configuration is probed, never looked up."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What a packed file tells of its model is what transformers says of it."""
+"""Properties of a packed model equal those of transformers."""
 
 import json
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_ends_that_no_file_names(family: str, tmp_path: Path) -> None:
 
 
 def ends_of_transformers(folder: Path) -> Any:
-    """As a model loaded from a folder has them."""
+    """The end tokens of a model loaded from a folder."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
     if (folder / "generation_config.json").is_file():
@@ -67,7 +67,7 @@ def ends_of_transformers(folder: Path) -> Any:
 
 @pytest.mark.usefixtures("compiled")
 def test_the_second_start_loads_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is otherwise like the first."""
+    """It is otherwise like the first."""
     settings = Settings(quantize="int8", threads=1)
     first = native_model.open_model(settings, silent)
     monkeypatch.setattr(native_model, "check_family", lambda _: pytest.fail("the configuration was loaded"))

@@ -46,7 +46,7 @@ def start_of_data(raw: bytes) -> int:
 
 
 def with_text(raw: bytes, text: bytes) -> bytes:
-    """The same file with another header, whose length and checksum are right."""
+    """A file with another header of right length and checksum."""
     fixed = struct.pack("<8sIIII", MAGIC, 1, len(text), zlib.crc32(text), 0)
     head = fixed + text
     return head.ljust(-(-len(head) // ALIGNED) * ALIGNED, b"\0") + raw[start_of_data(raw) :]

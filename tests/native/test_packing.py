@@ -65,7 +65,7 @@ def weights_of(folder: Path) -> dict[str, Tensor]:
 
 
 def assert_holds(packed: Packed, own: dict[str, Tensor]) -> None:
-    """The same numbers, as far as they were rounded, in the right order."""
+    """The packed file has the model's rounded numbers in the right order."""
     for part in parts(packed.frame):
         expected = torch.cat([own[source.name] for source in part.sources])
         found = packed.weight(part.name)

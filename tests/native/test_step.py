@@ -40,7 +40,7 @@ def by(step: NativeStep) -> Compute:
 
 
 def by_layers(step: NativeStep) -> Compute:
-    """The same products, with torch's attention and bookkeeping."""
+    """The library's products, with torch's attention and scores."""
     return lambda cache, ids: step._layer_by_layer(cache, ids, all_columns=False)[:, -1]
 
 

@@ -82,7 +82,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a request."""
+    """The answer to a request."""
 
     status: int
     headers: dict[str, str]
@@ -173,6 +173,6 @@ def said(messages: Any) -> Any:
 
 
 def text_of(events: list[Any]) -> str:
-    """What a stream has said."""
+    """The text of a stream's events."""
     chunks = [event for event in events if isinstance(event, dict) and "choices" in event]
     return "".join(choice["delta"].get("content", "") for chunk in chunks for choice in chunk["choices"])

@@ -39,7 +39,7 @@ def loaded() -> Loaded:
 
 
 def alone(loaded: Loaded, *texts: str, **sampling: Any) -> list[Turn]:
-    """The same conversation in an engine of its own."""
+    """The conversation in a separate engine."""
     chat = Chat(Engine(loaded, SETTINGS), SETTINGS)
     drawn = Sampling(**{"max_tokens": 40, **sampling})
     return [event for text in texts for event in chat.send(text, drawn) if isinstance(event, Turn)]

@@ -227,7 +227,7 @@ def test_whose_a_snapshot_is_stays_known_on_disk(loaded: Loaded, tmp_path: Path)
 def test_a_key_has_its_part_of_the_queue(
     keys: int, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the server's flags and keys say."""
+    """Limits follow from the server's flags and keys."""
     file = tmp_path / "keys"
     file.touch(0o600)
     file.write_text("".join(f"the-key-of-client-{number}\n" for number in range(keys)))

@@ -1,4 +1,4 @@
-"""What the server keeps on disk: where it lies, how much of it, and who may put something there."""
+"""Memories that the server keeps on disk: place, amount and permissions."""
 
 import asyncio
 import os

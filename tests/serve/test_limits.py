@@ -1,4 +1,4 @@
-"""What is too much, too slow or wrong is refused, with the status that says so; nobody else feels it."""
+"""Requests that are too large, too slow or wrong are refused with the right status; others go on."""
 
 import asyncio
 import contextlib

@@ -70,7 +70,7 @@ def turns() -> list[Turn]:
 
 
 def history(turns: list[Turn], texts: int, begin: str = "") -> list[dict[str, str]]:
-    """What a client sends to have the last of so many texts answered."""
+    """The messages of a client that wants text number `texts` answered."""
     system = [{"role": "system", "content": begin}] if begin else []
     said = [
         {"role": role, "content": text}

@@ -1,4 +1,4 @@
-"""What was forgotten is recalled on the server as on the screen; where messages lie outlives it."""
+"""Evicted text is recalled on the server as on the screen; positions of messages survive a restart."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -70,7 +70,7 @@ def talked(loaded: Loaded, settings: Settings = SETTINGS) -> tuple[Chat, list[Tu
 
 
 def history(turns: list[Turn], texts: int, system: str | None = None) -> list[tuple[str, str]]:
-    """What a client sends to have the last of so many texts answered."""
+    """The messages of a client that wants text number `texts` answered."""
     said = [] if system is None else [("system", system)]
     for text, turn in zip(TEXTS[:texts], turns, strict=False):
         said += [("user", text), ("assistant", turn.text)]

@@ -231,7 +231,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
 async def test_first_words_are_sent_before_the_next_step(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else who sends them may wait for a processor until the system's next tick. Later ones nobody awaits."""
+    """Without that wait the event loop may get no processor until the system's next tick."""
     steps, step = list[Batch](), Batch.step
 
     def counted(batch: Batch) -> Any:

@@ -272,7 +272,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
-    """What could not be written follows when there is space again."""
+    """Changes that could not be written are written when there is space again."""
     conversation = store.create("m", {})
     out = ended(start(FILL_THE_DISK, folder, conversation)).splitlines()
     assert len(out) == 3
@@ -283,7 +283,7 @@ def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
 
 
 def test_a_database_that_may_not_grow(store: Store) -> None:
-    """What does not fit waits, and so does what was said behind it: in order, until there is room."""
+    """Changes that do not fit wait in order, with all later ones, until there is room."""
     conversation = store.create("m", {})
     with store.claim(conversation) as writer:
         writer.said("user", "before")

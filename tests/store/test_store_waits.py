@@ -21,7 +21,7 @@ MESSAGES = 40_000
 WORD = "kweluzebra"
 PROGRAM = [sys.executable, "-m", "h2o_chat"]
 PATIENCE_S = 100.0
-"""Of a test, with a machine that is busy."""
+"""Seconds that a test waits, on a busy machine."""
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ FILE_LIMIT_BYTES = 2**20
 
 SCREEN_TOKENS = 8192
 """Longest answer of a chat by default: a greedy answer may repeat itself without an end. One that begins to
-repeat itself is ended sooner (`chat/repeating.py`)."""
+repeat itself is ended sooner (`chat/conversation/loops.py`)."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class _Commands(PlainGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         unknown = self.get_command(ctx, name) is None and not ctx.resilient_parsing
-        if unknown and not difflib.get_close_matches(name, self.commands):
+        if unknown and not difflib.get_close_matches(name, self.commands, cutoff=0.7):
             said = " ".join(takewhile(lambda word: not word.startswith("-"), args))
             if not said or any(character in '"$`\\!' or not character.isprintable() for character in said):
                 said = "your question"  # without characters that a shell would read

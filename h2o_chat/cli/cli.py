@@ -32,7 +32,7 @@ from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import checked, obtain
-from h2o_chat.models.resolve import Found, find, look_up
+from h2o_chat.models.resolve import LocalModel, find, look_up
 from h2o_chat.store import conversation_ids
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class _Commands(PlainGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         unknown = self.get_command(ctx, name) is None and not ctx.resilient_parsing
-        if unknown and not difflib.get_close_matches(name, self.commands):
+        if unknown and not difflib.get_close_matches(name, self.commands, cutoff=0.7):
             said = " ".join(takewhile(lambda word: not word.startswith("-"), args))
             if not said or any(character in '"$`\\!' or not character.isprintable() for character in said):
                 said = "your question"  # without characters that a shell would read
@@ -197,7 +197,7 @@ def screen(
                 'Without one: h2o-chat --plain, or h2o-chat run "your question".',
             )
         model = look_up(settings.model)  # an error about a name or files belongs into the shell
-        if isinstance(model, Found):
+        if isinstance(model, LocalModel):
             checked(model)
         else:
             ask(model.repository, asking(yes))

@@ -50,7 +50,7 @@ class Engine(Row):
         cancel: Callable[[], bool],
         tick: Callable[[int], None] = unheard,
     ) -> bool:
-        """Feeds a message again, see `reread.reliving`; False if it was cancelled.
+        """Feeds a message again, see `feeding_again`; False if it was cancelled.
 
         Args:
             tick: told now and then how many tokens were fed.

@@ -1,9 +1,9 @@
 """Row capacity: how many conversations fit into memory, computed before any of them begins."""
 
+from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.plan import GROW
 from h2o_chat.engine.runner import Runner
-from h2o_chat.models.choices import free_bytes
 from h2o_chat.models.fits import HEADROOM_BYTES, slot_bytes
 
 ROWS = 16

@@ -28,7 +28,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.resolve import find
-from h2o_chat.tui import leaving, palette
+from h2o_chat.tui import palette
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.key_routing import KeyRouting
 from h2o_chat.tui.pane import reports
@@ -119,6 +119,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._kept_theme, self._keep_theme, self._open_chat = theme, keep_theme, open_chat
         self.theme = theme if theme in self.available_themes else H2O_DARK.name
         self.exit_code, self.deadline = ExitCode.OK, cast(Deadline | None, None)
+        self.take_signals: Callable[[], None] = lambda: None
         self._memory = CacheView()
         jobs = Jobs(recorder)
         self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, PromptHistory(folder), opener_of)
@@ -168,8 +169,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.notify(f"There is no theme {self._kept_theme!r}.", severity="warning", markup=False)
         self.pane.opening(self._first)
         self.set_timer(LOOK_S, self._drain)
-        if self.deadline:
-            leaving.take_signals(self, self.deadline)
+        self.take_signals()
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # fg
         self.jobs.start(lambda: self.jobs.load(self._open_chat))
 

@@ -13,12 +13,12 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.system import ENDING
-from h2o_chat.tui.pane.jobs import Jobs
+from h2o_chat.tui.chat_app import ChatApp
 
 if sys.platform != "win32":
     import termios
@@ -31,26 +31,15 @@ _SHOWN_AGAIN = (
 """The escape sequences with which Textual ends, for an end that it does not reach."""
 
 
-class Leavable(Protocol):
-    """The part of `ChatApp` that leaving needs."""
-
-    exit_code: ExitCode
-    deadline: Deadline | None
-
-    @property
-    def jobs(self) -> Jobs: ...
-    def run(self) -> object: ...
-    def exit(self) -> None: ...
-
-
-def run(screen: Leavable) -> None:
+def run(screen: ChatApp) -> None:
     """Runs the screen until somebody has left it and nothing runs in its thread.
 
     Then the conversation has still to be let go (`Chat.close`). It may wait for the store, so no deadline
     counts any more.
     """
     terminal = _Terminal()
-    screen.deadline = Deadline(terminal.restore)
+    screen.deadline = deadline = Deadline(terminal.restore)
+    screen.take_signals = lambda: take_signals(screen, deadline)
     before = {number: signal.getsignal(number) for number in ENDING}
     try:
         screen.run()
@@ -66,7 +55,7 @@ def run(screen: Leavable) -> None:
             signal.signal(number, handler)
 
 
-def take_signals(screen: Leavable, deadline: Deadline) -> None:
+def take_signals(screen: ChatApp, deadline: Deadline) -> None:
     """Makes SIGINT, SIGTERM and SIGHUP leave the screen; a second SIGINT or SIGTERM waits for nothing.
 
     Python calls the handler also where the loop of the screen is stuck, in which asyncio would call its own.

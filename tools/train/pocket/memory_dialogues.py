@@ -37,7 +37,7 @@ WRONG_REMINDERS = 0.25
 
 
 def with_reminder(words: str, question: str) -> str:
-    """A question with earlier words told again in front of it, as the program does it (chat/message.py)."""
+    """A question with earlier words told again in front of it, like `chat/conversation/message.py`."""
     return f"I said before: {words}{'.' if words[-1:].isalnum() else ''} {question}"
 
 

@@ -35,7 +35,7 @@ IMPORTED = (
     "h2o_chat.chat.conversation.opening", "h2o_chat.chat.recall.recall", "h2o_chat.cli.run_batch",
     "h2o_chat.cli.cli",
     "h2o_chat.cli.doctor", "h2o_chat.cli.plain", "h2o_chat.cli.run", "h2o_chat.engine.batch",
-    "h2o_chat.engine.saved_cache", "h2o_chat.native.loading", "h2o_chat.remote.engine_apart",
+    "h2o_chat.engine.saved_cache", "h2o_chat.native.native_model", "h2o_chat.remote.engine_apart",
     "h2o_chat.tui.chat_app", "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 LATE = (
@@ -310,7 +310,7 @@ def _main() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     with suppress(ImportError):  # its extra is not installed: its tests are skipped
-        importlib.import_module("h2o_chat.serve.app")
+        importlib.import_module("h2o_chat.serve.routes")
     assert len(os.listdir("/proc/self/task")) == 1, "only one thread would be forked"
     gc.collect()
     gc.freeze()  # what is looked at for garbage would be copied in each fork

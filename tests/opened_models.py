@@ -12,7 +12,7 @@ _OPENED: dict[Any, Any] = {}
 
 def loaded(settings: Settings, progress: Progress = lambda *_: None) -> Any:
     """The model of the settings: for the native step, where that was compiled and is not ruled out."""
-    from h2o_chat.native.loading import open_model
+    from h2o_chat.native.native_model import open_model
 
     asked = (settings.model, settings.engine, settings.quantize, settings.dtype, settings.device)
     if asked not in _OPENED:

@@ -12,7 +12,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 from h2o_chat.store import Store
 
 

@@ -1,4 +1,4 @@
-"""Every setting there is, with its default and its check. Nothing heavy: usage errors must come at once."""
+"""All settings, with their defaults and checks. Imports nothing slow: usage errors must come at once."""
 
 import os
 import re
@@ -41,7 +41,7 @@ TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICIES: tuple[str, ...] = get_args(PolicyName)
 CHOSEN = ("h2o", "h2o-paper", "window", "streaming", "full")
-"""Policies that a person would choose; menus and help list these, all others are there to compare with."""
+"""Policies that a user would choose: menus and help list them. The others are there for comparison."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
 ENGINES: tuple[str, ...] = get_args(EngineName)
@@ -51,12 +51,12 @@ RECALLS: tuple[str, ...] = get_args(RecallName)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
 
 FILE_LIMIT_BYTES = 2**20
-"""Of a configuration: a larger file is something else."""
+"""A larger file is no configuration file."""
 
 
 SCREEN_TOKENS = 8192
-"""The longest answer of a chat where nobody says otherwise: a greedy one may repeat itself without an end.
-One that begins to say the same over and over is ended sooner (`chat/conversation/loops.py`)."""
+"""Longest answer of a chat by default: a greedy answer may repeat itself without an end. One that begins to
+repeat itself is ended sooner (`chat/conversation/loops.py`)."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Sampling:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     max_tokens: int | None = 512
-    """None generates until the model ends or somebody stops it."""
+    """None generates until the model ends the answer or the user stops it."""
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
 
@@ -93,27 +93,27 @@ class Sampling:
 
 
 BY_THE_MAKERS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-"""Fields of `Sampling` that the makers of a model recommend; they hold where a person names none."""
+"""Fields of `Sampling` for which the makers of a model recommend values; used where the user names none."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the screen looks. No flag: it is chosen on the screen, which remembers it."""
+    """Appearance of the screen. It has no flag: it is chosen on the screen, which remembers it."""
 
     theme: str = "h2o-dark"
-    """h2o-dark, h2o-light, h2o-ansi, or any that Textual has."""
+    """h2o-dark, h2o-light, h2o-ansi, or any theme of Textual."""
 
 
 @dataclass(frozen=True)
 class Disk:
-    """Limits of what lies on the disk. No flag: it is the same for all conversations.
+    """Limits on disk use. They have no flag: they are the same for all conversations.
 
     Raises:
         UsageError: a value outside its range.
     """
 
     saved_memories_bytes: int = 2 << 30
-    """Most bytes of all saved memories together; the oldest give way, and are rebuilt on resuming."""
+    """Most bytes of all saved memories together; the oldest are removed, and rebuilt on resuming."""
 
     def __post_init__(self) -> None:
         _within("--saved-memories-bytes", self.saved_memories_bytes, 0, 2**63 - 1)
@@ -121,7 +121,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Settings:
-    """What to load and how to remember; one field per shared flag of the command line.
+    """The model to load and the memory to give it; one field per shared flag of the command line.
 
     Raises:
         UsageError: a value outside its range; names the flag, the value and the range.
@@ -138,13 +138,14 @@ class Settings:
     chunk: int | None = None
     """Prompt tokens read at once; None takes budget // 4, at least 8."""
     prefill: Prefill = "chunked"
-    """full: a whole prompt attends to itself before anything is forgotten; memory grows with the prompt."""
+    """full: a whole prompt attends to itself before anything is evicted; memory grows with the prompt."""
     kv_dtype: KvDtype = "auto"
-    """How slots hold keys and values; auto: as the model computes them."""
+    """Precision of keys and values in the slots; auto: the model's own."""
     recall: RecallName = "auto"
-    """auto: what a question asks for and is gone from the cache, or pinned, is said to the model again."""
+    """auto: evicted or pinned text that a question asks for is read again with it."""
     engine: EngineName = "auto"
-    """The step that computes; auto: native on a CPU, graph on a GPU, where model and settings allow it."""
+    """Implementation of the step; auto: native on a CPU, graph on a GPU, where model and settings allow
+    it."""
     quantize: Quantize = "auto"
     dtype: Dtype = "auto"
     device: str = "auto"
@@ -152,7 +153,7 @@ class Settings:
     template: TemplateName = "auto"
     system: str | None = None
     seed: int | None = None
-    """None draws one; it is printed either way."""
+    """None draws one at random; it is printed in both cases."""
     events_every: int = 16
     """Generated tokens between two `cache` events; 0 for none."""
 
@@ -186,10 +187,10 @@ class Settings:
 
 
 def data_folder(flag: Path | None) -> Path:
-    """Where conversations are kept: `--data`, else H2O_CHAT_DATA, else the platform's folder.
+    """The folder of conversations: `--data`, else H2O_CHAT_DATA, else the platform's folder.
 
     Raises:
-        UsageError: it begins with the home of somebody who is not known here.
+        UsageError: it begins with the home of an unknown user (`~nobody`).
     """
     named = flag or os.environ.get("H2O_CHAT_DATA")
     if not named:
@@ -201,12 +202,12 @@ def data_folder(flag: Path | None) -> Path:
 
 
 def config_file() -> Path:
-    """Where the user's configuration stands, if there is one."""
+    """Path of the user's configuration file, which need not exist."""
     return platformdirs.user_config_path("h2o-chat") / "config.toml"
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """A configuration file as it stands; empty if there is none.
+    """The tables of a configuration file, unchecked; empty if there is no file.
 
     Raises:
         UsageError: it cannot be read, is too large, or is not TOML in UTF-8.

@@ -1,7 +1,6 @@
-"""The end of a process that somebody leaves comes within a deadline, whatever in it is stuck.
+"""A process that the user leaves ends within a deadline, even if something in it is stuck.
 
-What was delivered is on disk by then: what a person typed before the model saw it, a token before it was
-shown.
+Nothing that was shown is lost: typed text is on disk before the model sees it, a token before it is shown.
 """
 
 import os
@@ -13,26 +12,26 @@ from contextlib import suppress
 from h2o_chat.base.system import KILL
 
 STEP_S = 2.0
-"""What goes on has so long to come to its next step, and to end in order."""
+"""Seconds for a running step to finish and for the process to end in order."""
 KILLED_S = 0.75
-"""And so long once the processes of ours that it may wait for are killed."""
+"""Seconds left after the child processes, which it may wait for, were killed."""
 LAST_S = 0.2
-"""And so long has what must be done at the very last."""
+"""Seconds left for the final callback."""
 LOOK_S = 0.01
 
 
 def _nothing() -> None:
-    """Nothing is left to do."""
+    """The final callback where there is none."""
 
 
 class Deadline:
     """Ends this process, unless it is called off in time.
 
-    Its threads are there from the beginning, asleep: where memory is short at the end Python can start none
-    (and would wait for ever for one that it has tried to start).
+    Its threads are started at once and sleep: when memory is short at the end, Python cannot start one (and
+    waits forever for one that it tried to start).
 
     Args:
-        last: done just before the process ends; may be stuck itself.
+        last: called just before the process ends; may hang itself.
     """
 
     def __init__(self, last: Callable[[], None] = _nothing) -> None:
@@ -43,7 +42,7 @@ class Deadline:
         self._code = 0
         self._begun = self._now = self._over = False
         self._asleep = threading.Lock()
-        """Held until it begins."""
+        """Held until `begin`: the threads wait for it."""
         self._asleep.acquire()
         for work in (self._end, self._end_anyway):
             threading.Thread(target=work, name="deadline", daemon=True).start()
@@ -53,28 +52,28 @@ class Deadline:
         return self._begun
 
     def begin(self, code: int) -> None:
-        """From here on it counts, unless it does so already; then the process ends with `code`."""
+        """Starts the countdown, if it has not started; at its end the process exits with `code`."""
         if not self._begun:
             self._begun, self._code = True, code
             self._asleep.release()
 
     def hurry(self, code: int) -> None:
-        """Somebody has asked once more: nothing is waited for any longer."""
+        """Ends the process without any further wait: the user asked a second time."""
         self.begin(code)
         self._now, self._code = True, code
 
     def call_off(self) -> None:
-        """Everything has ended in order.
+        """Stops the countdown: everything has ended in order.
 
-        What was to be done at the very last goes here, with all that it holds: a thread that lets go of
-        tensors while Python ends aborts the process.
+        The final callback is dropped here, with all that it references: a thread that frees tensors while
+        Python shuts down aborts the process.
         """
         self._over = True
         self._last = _nothing
         self.begin(self._code)
 
     def _end(self) -> None:
-        """Kills what belongs to it and may be waited for, then ends the process."""
+        """Kills the child processes, then ends this one."""
         with self._asleep:
             pass
         if self._called_off(STEP_S):
@@ -89,7 +88,7 @@ class Deadline:
         os._exit(self._code)
 
     def _end_anyway(self) -> None:
-        """Ends the process where the other thread is stuck, or had no memory for what it does."""
+        """Ends the process if the other thread hangs or runs out of memory."""
         with self._asleep:
             pass
         if not self._called_off(STEP_S + KILLED_S):
@@ -97,7 +96,7 @@ class Deadline:
             os._exit(self._code)
 
     def _called_off(self, longest_s: float) -> bool:
-        """Asked again and again: a thread that is woken needs memory."""
+        """Polls until it is called off or the time is over: waking a thread would need memory."""
         end = time.monotonic() + longest_s
         while not self._over and not self._now and time.monotonic() < end:
             time.sleep(LOOK_S)

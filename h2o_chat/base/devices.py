@@ -1,4 +1,4 @@
-"""What the program asks of a device: when a value may be read there, and what is free."""
+"""Properties of devices: whether they compute asynchronously, and their free memory."""
 
 from typing import TYPE_CHECKING
 
@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     import torch
 
 
-def reads_free(device: "torch.device") -> bool:
-    """Whether to read a value means to wait for nothing: on a CPU all that was asked before is done."""
-    return device.type == "cpu"
-
-
 def free_bytes(device: "torch.device") -> int:
-    """Bytes that are free on a GPU, with those that torch keeps to use again; else those of the system."""
+    """Free bytes of a CPU's or GPU's memory."""
     if device.type != "cuda":
         return int(psutil.virtual_memory().available)
     import torch
 
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + kept
+    return torch.cuda.mem_get_info(device)[0] + kept  # memory that torch has reserved but not used
+
+
+def reads_free(device: "torch.device") -> bool:
+    """True where reading a tensor does not synchronise: on a CPU everything before is already computed."""
+    return device.type == "cpu"

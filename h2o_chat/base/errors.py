@@ -1,9 +1,9 @@
-"""What can go wrong, and the exit code it ends with.
+"""All errors, and the exit code that each ends with.
 
 Every error that a user can cause or meet says what was wrong, the value seen and, in `hint`, what to do.
 Anything else that escapes is our own bug and ends with `ExitCode.BUG` and a traceback.
 
-Errors quote names and files of strangers, and end on terminals: no character of theirs is obeyed.
+Errors quote names and files of strangers and are printed on terminals: control characters are escaped.
 """
 
 import os
@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
 
 
 LONGEST_CHARACTERS = 1200
-"""Of a message, and of a hint."""
+"""Longest message, and longest hint; the middle of a longer one is left out."""
 
 _OBEYED = (
     *range(9),
@@ -44,7 +44,7 @@ _OBEYED = (
     0x200F,
     *range(0x2028, 0x202F),
     *range(0x2066, 0x206A),
-    *range(0xD800, 0xE000),  # half a character: a name that is not UTF-8, which no stream takes
+    *range(0xD800, 0xE000),  # surrogates: from a name that is not UTF-8; no stream takes them
 )
 _WRITTEN_OUT = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _OBEYED}
 
@@ -68,17 +68,17 @@ class H2OChatError(Exception):
 
 
 def written_out(text: str) -> str:
-    r"""Text of a stranger as a terminal may be given it: what would be obeyed stands there as `\x1b`."""
+    r"""Escapes control characters, so that a terminal does not obey them: ESC becomes `\x1b`."""
     return text.translate(_WRITTEN_OUT)
 
 
 def name_of(text: object) -> str:
-    """The name of a file, a model or a conversation, or a path, on one line; nothing of it is obeyed."""
+    """A name or a path on one line, with control characters escaped."""
     return written_out(str(text)).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def refusal(error: Exception) -> str:
-    """Why something cannot be had, in words; the file or the address stands before it, a full stop behind."""
+    """Why a file or an address cannot be used: the end of a sentence, without the full stop."""
     if isinstance(error, H2OChatError):
         return error.message.removesuffix(".")
     if isinstance(error, OSError) and error.errno is not None:
@@ -88,7 +88,7 @@ def refusal(error: Exception) -> str:
 
 
 def _shown(text: str) -> str:
-    """What may be quoted: one line, nothing that is obeyed, the middle left out of what nobody would read."""
+    """`text` on one line, escaped and cut in the middle to LONGEST_CHARACTERS."""
     if len(text) > LONGEST_CHARACTERS:
         text = f"{text[: LONGEST_CHARACTERS // 2]} … {text[-LONGEST_CHARACTERS // 2 :]}"
     return name_of(text)
@@ -109,7 +109,7 @@ class ModelError(H2OChatError):
 
 
 class BudgetError(H2OChatError, ValueError):
-    """A budget that cannot hold what was asked of it."""
+    """A budget that is too small for the policy or the prompt."""
 
     code = "budget"
     exit_code = ExitCode.MEMORY
@@ -129,7 +129,7 @@ class GenerationError(H2OChatError):
 
 
 class EngineError(H2OChatError):
-    """The process in which the engine ran has ended: it was killed, or has crashed."""
+    """The process of the engine was killed or has crashed."""
 
     code = "engine"
 
@@ -147,11 +147,11 @@ class StoreError(H2OChatError):
 
 
 class StoreBusyError(StoreError):
-    """Another process is writing to the store: that passes."""
+    """Another process is writing to the store; try again."""
 
 
 class DiskError(StoreError):
-    """The disk is full, cannot be written, or failed: that may pass."""
+    """The disk is full, cannot be written, or failed; a later try may succeed."""
 
 
 class StoreLostError(StoreError):
@@ -165,6 +165,6 @@ class BusyError(StoreError):
 
 
 class SavedCacheError(H2OChatError):
-    """A saved cache that is not there, damaged, or of another model or memory; it can be rebuilt."""
+    """A saved cache is missing, damaged, or of another model or settings; it can be rebuilt."""
 
     code = "saved-cache"

@@ -71,7 +71,7 @@ def number(value: float) -> str:
 
 
 MARKS = {"H": "█", "R": "▓", "S": "░", "·": "·"}
-"""What is held, by kind; `NAMES` says what they mean."""
+"""A block for each kind of held token; see `NAMES`."""
 NAMES = {"H": "important", "R": "newest", "S": "pinned", "·": "forgotten"}
 
 

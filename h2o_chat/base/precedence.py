@@ -1,6 +1,6 @@
-"""Where a setting's value comes from: built in < `config.toml` < environment < command line. No torch.
+"""Sources of a setting's value: built in < `config.toml` < environment < command line. No torch.
 
-The names are those of the shared flags: `top_p` is `--top-p`, `H2O_CHAT_TOP_P`, and `top_p` in `[defaults]`.
+Names are those of the shared flags: `top_p` is `--top-p`, `H2O_CHAT_TOP_P`, and `top_p` in `[defaults]`.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from h2o_chat.base.config import BY_THE_MAKERS, Disk, Look, Sampling, Settings, 
 from h2o_chat.base.errors import UsageError
 
 TABLES = ("aliases", "defaults")
-"""What a configuration file may hold."""
+"""Tables that a configuration file may have."""
 
 Source = Literal["default", "config.toml", "environment"]
 
@@ -25,7 +25,7 @@ _OWNER: dict[str, tuple[Callable[..., object], Field[Any]]] = {
     field.name: (owner, field)
     for owner in (Settings, Sampling, Look, Disk)
     for field in fields(owner)
-    if field.name != "events_every"  # of `run` alone
+    if field.name != "events_every"  # a flag of `run` only
 }
 _HINTS = {
     name: hint for owner in (Settings, Sampling, Look, Disk) for name, hint in get_type_hints(owner).items()
@@ -40,21 +40,21 @@ _WANTED = {
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 NAMES = tuple(_OWNER)
-"""Every setting that has a variable and a place in the file; those of `Look` and `Disk` have no flag."""
+"""All settings that the environment and the file can set; those of `Look` and `Disk` have no flag."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting as it holds where no flag says otherwise."""
+    """The value of one setting if no flag is given."""
 
     name: str
     value: Any
-    """None where it is not set: the model, or its makers' recommendation, decides."""
+    """None if it is not set: then the model or its makers' recommendation decides."""
     source: Source
 
 
 def settings() -> list[Setting]:
-    """All of them, in the order of the flags' fields.
+    """All settings, in the order of their fields.
 
     Raises:
         UsageError: the file or a variable cannot be used.
@@ -71,7 +71,7 @@ def settings() -> list[Setting]:
 
 
 def theme() -> str:
-    """The colours to begin with.
+    """The name of the colour theme.
 
     Raises:
         UsageError: the file or a variable cannot be used.
@@ -89,10 +89,10 @@ def saved_memories_bytes() -> int:
 
 
 def below_flags() -> dict[str, Any]:
-    """What `config.toml` and the environment set.
+    """Settings of `config.toml` and the environment, by name.
 
     Raises:
-        UsageError: one of them cannot be used; says where, the value and what is allowed.
+        UsageError: a value cannot be used; names the place, the value and what is allowed.
     """
     return from_file(config_file()) | from_environment()
 
@@ -101,7 +101,7 @@ def from_file(path: Path) -> dict[str, Any]:
     """The checked `[defaults]` of a configuration file.
 
     Raises:
-        UsageError: the first thing that is wrong in it.
+        UsageError: the first fault in it.
     """
     values, wrong = check_file(path)
     if wrong:
@@ -110,10 +110,10 @@ def from_file(path: Path) -> dict[str, Any]:
 
 
 def check_file(path: Path) -> tuple[dict[str, Any], list[UsageError]]:
-    """What can be used of `[defaults]`, and all that is wrong in the file.
+    """The valid settings of `[defaults]`, and all faults of the file.
 
     Raises:
-        UsageError: it cannot be read at all.
+        UsageError: the file cannot be read at all.
     """
     tables = read_tables(path)
     wrong = [_stray(key, path) for key in tables if key not in TABLES]
@@ -139,7 +139,7 @@ def check_file(path: Path) -> tuple[dict[str, Any], list[UsageError]]:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """The checked variables; an empty one counts as not set.
+    """The checked environment variables, by name of the setting; an empty one counts as not set.
 
     Raises:
         UsageError: names the variable, its value and what is allowed.
@@ -152,34 +152,34 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> dict[str, A
 
 
 def variable(name: str) -> str:
-    """What a setting is called in the environment."""
+    """Name of the environment variable of a setting."""
     return _PREFIX + name.upper()
 
 
 def known(name: str, where: str) -> None:
-    """Lets the name of a setting through.
+    """Checks that a setting exists.
 
     Raises:
-        UsageError: there is no such setting; begins with `where`, and names the nearest.
+        UsageError: it does not; begins with `where` and names the nearest setting.
     """
     if name not in NAMES:
         raise UsageError(f"{where} {_cut(name)!r} is not known.", _nearest(name, NAMES))
 
 
 def parse(name: str, text: str, where: str) -> Any:
-    """A value written as text: in a variable or on the command line.
+    """The value of a setting from text of a variable or the command line.
 
     Raises:
-        UsageError: it is no such value; begins with `where`.
+        UsageError: the value is not allowed; begins with `where`.
     """
     return check(name, _value(_kind(name), typed(text, where)), where)
 
 
 def typed(text: str, where: str) -> str:
-    """Text of the command line or of a variable: UTF-8, also where Python took it for ASCII (LC_ALL=C).
+    """Decodes text of the command line or a variable as UTF-8, also if Python took it for ASCII (LC_ALL=C).
 
     Raises:
-        UsageError: it is not; begins with `where`.
+        UsageError: it is not UTF-8; begins with `where`.
     """
     if not any("\ud800" <= one <= "\udfff" for one in text):
         return text
@@ -190,10 +190,10 @@ def typed(text: str, where: str) -> str:
 
 
 def check(name: str, value: Any, where: str) -> Any:
-    """A value as TOML reads it, if the setting may have it.
+    """Checks a value that TOML or `parse` gave, and returns it in the type of its setting.
 
     Raises:
-        UsageError: it may not; begins with `where`.
+        UsageError: the value is not allowed; begins with `where`.
     """
     kind = _kind(name)
     if type(value) is int and not -(2**63) <= value < 2**63:  # also: Python refuses to print the largest
@@ -213,7 +213,7 @@ def check(name: str, value: Any, where: str) -> Any:
 
 
 def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[UsageError]:
-    """Variables that look like settings and are not: probably misspelt, but they may be another program's."""
+    """Errors for variables that are probably misspelt settings; they may also be another program's."""
     return [
         UsageError(f"{name} is not a setting.", f"Did you mean {near[0]}?")
         for name in environment
@@ -223,7 +223,7 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[Usage
 
 
 def _kind(name: str) -> type:
-    """bool, int, float, str or tuple: a field's type, without None and with texts for choices."""
+    """Type of a setting's value: bool, int, float, str (also for choices) or tuple."""
     hint = _HINTS[name]
     if get_origin(hint) is UnionType:
         hint = next(one for one in get_args(hint) if one is not NoneType)
@@ -232,7 +232,7 @@ def _kind(name: str) -> type:
 
 
 def _value(kind: type, text: str) -> Any:
-    """The text as such a value; as text where it is none, which `check` then says."""
+    """Converts text to `kind`; returns it unchanged if that fails, and `check` raises."""
     if kind is bool:
         word = text.strip().lower()
         return True if word in _YES else False if word in _NO else text
@@ -251,7 +251,7 @@ def _value(kind: type, text: str) -> Any:
 
 
 def _stray(key: str, path: Path) -> UsageError:
-    """What is said of a key that is no table of ours."""
+    """The error for an unknown key outside of all tables."""
     plain = key.replace("-", "_")
     if plain in NAMES:
         return UsageError(f"{path}: {plain} stands outside of [defaults].", "Move it below that line.")
@@ -265,7 +265,7 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 
 def _seen(value: Any) -> str:
-    """A value for an error: cut, and never obeyed by a terminal."""
+    """A value for an error message: cut, and on one line."""
     if isinstance(value, str):
         return repr(_cut(value))
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""How far something is, on stderr: a bar, or where that is no terminal a line now and then.
+"""Progress on stderr: a bar on a terminal, otherwise a line now and then.
 
-What takes long asks now and then whether it was cancelled, and tells its share; `never` and `unheard` are
-for who does neither.
+Long work calls back to ask whether it was cancelled and to report its share. `never` and `unheard` are the
+defaults for callers that neither cancel nor show progress.
 """
 
 import sys
@@ -11,33 +11,33 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[str, float | None], None]
-"""(what is being done, after a colon how far that is; share done 0..1 or None while nobody can tell)"""
+"""(stage, after a colon a detail of it; share done from 0 to 1, or None while it is not known)"""
 
 Tick = Callable[[float], None]
-"""(share of the work that is done, 0..1)"""
+"""(share of the work that is done, 0 to 1)"""
 
 REPEATED_S = 10.0
-"""Seconds between two lines of what can tell no share, and is known to take long."""
+"""Seconds between two lines of a long stage whose share is not known."""
 PLAIN_EVERY_S = 30
-"""Seconds between two lines where there is no bar; what is done sooner says nothing."""
+"""Seconds between two lines where there is no bar; shorter work prints nothing."""
 
 
 TELL_S = 0.125
-"""Seconds between two words about what is read: eight a second move, and cost nothing."""
+"""Seconds between two reports of a reading: eight a second look smooth and cost nothing."""
 
 
 class Seldom:
-    """Lets something be told at most every `TELL_S`.
+    """Allows a report at most every `TELL_S` seconds.
 
     Args:
-        at_once: the first time, too; else `TELL_S` after this was made.
+        at_once: the first one is allowed at once, not after `TELL_S`.
     """
 
     def __init__(self, *, at_once: bool = False) -> None:
         self._told = float("-inf") if at_once else time.perf_counter()
 
     def due(self) -> bool:
-        """Whether it may be told now; then not again so soon."""
+        """Whether a report is allowed now; if so, the next one after `TELL_S`."""
         now = time.perf_counter()
         if now - self._told < TELL_S:
             return False
@@ -46,16 +46,16 @@ class Seldom:
 
 
 def never() -> bool:
-    """Nobody cancels."""
+    """The default for `cancelled`: it never was."""
     return False
 
 
 def unheard(so_far: object) -> None:
-    """Nobody asks how far it is."""
+    """The default for a progress callback: ignores it."""
 
 
 def part(tick: Tick, number: int, of: int) -> Tick:
-    """For the work `number` (from 0) of so many equally long ones: tells its share as a share of all."""
+    """Returns a tick for part `number` (from 0) of `of` equally long parts, scaled to all of them."""
     return lambda share: tick((number + share) / of)
 
 
@@ -85,7 +85,7 @@ class _Plain:
     """Lines on stderr.
 
     Attributes:
-        over: Set when there is nothing more to tell.
+        over: set at the end of the work.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class _Plain:
         self._repeating = False
 
     def report(self, stage: str, share: float | None) -> None:
-        """See `Progress`. What tells no share but why it takes long is told at once, and again."""
+        """See `Progress`. A stage with a detail but no share is printed at once and every REPEATED_S."""
         what, _, why = stage.partition(":")
         if what != self._doing:  # it has only begun, however long the one before took
             self._doing, self._told = what, time.monotonic()

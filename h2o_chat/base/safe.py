@@ -1,4 +1,4 @@
-"""Untrusted text made safe to draw: what a model or a person wrote is shown, never obeyed."""
+"""Makes untrusted text safe to draw: control characters of a model or a person are shown, never obeyed."""
 
 import re
 
@@ -26,12 +26,12 @@ def safe_text(text: str) -> str:
 
 
 def raw_text(text: str) -> str:
-    """The same character for character: each has its place, so tabs are pictures too."""
+    """`text` with a visible character for each control character, newlines and tabs included: same length."""
     return text.translate(_RAW)
 
 
 def token_label(text: str) -> str:
-    """One token on one line: outer blanks cut, and a token of nothing but blanks made visible."""
+    """One token on one line, stripped; a token that is only whitespace is made visible."""
     shown = safe_text(text)
     if not shown.strip():
         return "".join(_WHITESPACE.get(character, character) for character in shown) or "∅"

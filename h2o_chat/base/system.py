@@ -1,7 +1,7 @@
-"""What Windows does in another way: signals, files that are open, locks, reading at a place.
+"""Differences between Windows and other systems: signals, open files, locks, reads at an offset.
 
-What is done for Windows follows Python's documentation, and has never run there: a test takes away what
-Windows lacks (tests/cli/test_windows.py).
+The code for Windows follows Python's documentation and was never run there; a test removes the functions
+that Windows lacks (tests/cli/test_windows.py).
 """
 
 import os
@@ -21,22 +21,23 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 """Ends a process at once; on Windows `os.kill` does so with any signal."""
 
 SAFELY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
-"""For `os.open`: follows no link, nothing for children, bytes as they are; each where the system has it."""
+"""Flags of `os.open`, where the system has them: follow no link, close in children, no text mode."""
 
 NO_WAITING = getattr(os, "O_NONBLOCK", 0)
-"""For `os.open`: a pipe that nobody writes to does not stop the program."""
+"""Flag of `os.open`: opening a pipe that nobody writes to does not block."""
 
 MOVES_OPEN_FILES = sys.platform != "win32"
 """Whether a file that is open or mapped can be renamed, replaced and removed."""
 
 PASSES_SOCKETS = sys.platform != "win32"
-"""Whether a child can be given an open socket (`pass_fds`). Else the engine is in the screen's process."""
+"""Whether a child can inherit an open socket (`pass_fds`). If not, the engine runs in the screen's
+process."""
 
 HAS_OWNERS = hasattr(os, "geteuid")
 """Whether a file's mode says who may write it. On Windows it does not."""
 
 _FAR_BYTE = 2**31 - 2
-"""Windows keeps others from reading what is locked, so a byte is locked that no file has."""
+"""Windows forbids others to read locked bytes: a byte far behind the end of any file is locked instead."""
 
 
 def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> None:
@@ -71,7 +72,7 @@ def _lock_far_byte(descriptor: int, wait: bool) -> None:
 
 
 def read_at(descriptor: int, count: int, offset: int) -> bytes:
-    """Up to so many bytes from there on; where the file is read next may change."""
+    """Reads up to `count` bytes at `offset`; may move the file's own position."""
     if hasattr(os, "pread"):
         return os.pread(descriptor, count, offset)
     os.lseek(descriptor, offset, os.SEEK_SET)

@@ -1,9 +1,9 @@
-"""A prompt chunk comes in: if all fits it is written into empty slots, else it is chosen who stays.
+"""Writes a prompt chunk into empty slots and, if not all fits, evicts tokens (`settle.choose`).
 
-Layer by layer, or a few layers together; `settle.choose` says who. No slot is moved: who goes leaves
-it empty, and new tokens that stay are written there. What the last chunk of a prompt brings waits until
-somebody looks at the slots (`H2OCache.arenas`): the first token of an answer is told before that.
-Shapes: L layers of the arena, l of them that come together, R rows, H KV heads, G query heads per KV head,
+Layers are absorbed one by one or a few together. No slot is moved: evicted tokens leave empty slots, into
+which new tokens are written. The last chunk of a prompt waits until the slots are read (`H2OCache.arenas`),
+so that the first token of the answer comes earlier.
+Shapes: L layers of the arena, l of them absorbed together, R rows, H KV heads, G query heads per KV head,
 S slots, T of them in use at most, N new tokens, D head size.
 """
 
@@ -14,25 +14,25 @@ from torch import Tensor
 
 from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.arena import Arena, New, along, give_up, in_use_first
+from h2o_chat.cache.arena import Arena, New, along, evict, in_use_first
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.settle import Due, Kernels, choose, rows_due
 from h2o_chat.cache.state import STATES
-from h2o_chat.cache.step import Step
 from h2o_chat.policies.policies import Slots
 
 TOGETHER_BYTES = 8 << 20
-"""Of keys and values, of slots and chunk: as many layers are absorbed together as hold so much. A call of
-torch takes as long for one small layer as for a few. Larger copies bring little, and take memory."""
+"""Layers are grouped up to this size of keys and values (slots and chunk): fewer torch calls. Larger groups
+gain little and take memory."""
 WAITING_BYTES = 16 << 20
-"""So many bytes may wait for the end of a step; more is absorbed in its middle ..."""
+"""Most bytes that wait for the end of a step on a CPU; more is absorbed during the step."""
 WAITING_BYTES_GPU = 8 << 30
-"""... or so much on a GPU, but at most a quarter of what is free there: who stays of a long prompt that was
-read in one pass is chosen after the first token of the answer."""
+"""The limit on a GPU, but at most a quarter of its free memory: a long prompt read in one pass is absorbed
+after the first token of the answer."""
 
 
 def wait(arena: Arena, at: int, step: Step, new: New) -> None:
-    """What the last pass of a step has brought to a layer is absorbed later, all layers after each other."""
+    """Queues the last pass of a step for one layer, to be absorbed later with the other layers."""
     arena.waiting.append(new)
     layer_bytes = sum(tensor.untyped_storage().nbytes() for tensor in (new.keys, new.values))
     if len(arena.waiting) * layer_bytes > _most_waiting(arena):
@@ -46,10 +46,10 @@ def _most_waiting(arena: Arena) -> int:
 
 
 def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
-    """These arenas; what waits in them since the last step is absorbed.
+    """Absorbs what waits since the last step, and returns the arenas.
 
     Raises:
-        UsageError: that was tried before, and has failed in the middle.
+        UsageError: an earlier call failed midway.
     """
     if step is None:
         return arenas
@@ -68,7 +68,7 @@ def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
 
 
 def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
-    """Absorbs what waits for the layers before `end`, as many of them together as TOGETHER_BYTES hold."""
+    """Absorbs what waits for the layers before `end`, in groups of TOGETHER_BYTES."""
     step.lasting = True
     while arena.waiting:
         first = arena.waiting[0]
@@ -81,10 +81,11 @@ def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
 
 @torch.no_grad()
 def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> None:
-    """After a chunk (`now`) attended to the slots and to itself: chooses who of all of them stays.
+    """Takes in a chunk that has attended to the slots and to itself: adds scores, evicts, writes.
 
     Args:
-        at: the first of the layers that `new` is for; the others follow it.
+        at: first layer; `new` has one entry for it and each following layer.
+        now: the pass of the chunk.
     """
     layers = slice(at, at + len(new))
     slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, step.of_prompt)
@@ -100,7 +101,7 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
         chunk.states[name] = mine
     if now.even and not now.settles:
         start, end = now.in_use[0], now.in_use[0] + now.tokens
-        in_order = now.first == now.in_use  # nothing was given up yet: a copy instead of a scatter
+        in_order = now.first == now.in_use  # nothing was evicted yet: a copy instead of a scatter
         where = None if in_order else arena.order[layers, ..., start:end].long()
         for name, coming in chunk.states.items():
             state = slots.states[name]
@@ -117,19 +118,19 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
 
 
 def _chunk(arena: Arena, layers: slice, now: Pass, new: Sequence[New], prompt: bool) -> Slots:
-    """What is known of the chunk's tokens, [l, R, H, N, ...]; else they are as empty slots."""
+    """States of the chunk's tokens, [l, R, H, N, ...]; unknown ones have the values of empty slots."""
     keys, values = torch.stack([one.keys for one in new]), torch.stack([one.values for one in new])
     size, coming = keys.shape[:4], arena.coming(now, prompt)
     states = {name: state.expand(size) for name, state in coming.items()}
     states["keys"], states["values"] = arena.to_store(keys, values, coming["positions"])
-    if now.settles:  # then it is ranked beside the slots
+    if now.settles:  # the chunk is ranked together with the slots
         ranked = {"clamped", *arena.plan.policy.looks_at} - states.keys()
         states |= {state.name: arena.empty(state, size) for state in STATES if state.name in ranked}
     return Slots(arena.plan.budget, arena.layers[layers], **states)
 
 
 def _stay(arena: Arena, slots: Slots, used: int, chunk: Slots, due: Due, kernels: Kernels) -> Tensor:
-    """Which tokens of the chunk stay in some rows; slots that do not are given up. [l, r, H, N] bool"""
+    """Evicts in the rows of `due`; returns which tokens of the chunk stay. [l, r, H, N] bool"""
     names = {*Slots.RANKED_BY, *arena.plan.policy.looks_at, "protected"}
     names |= {"lately"} if arena.plan.observe else set()
     held = {name: slots.states[name][:, due.rows, :, :used] for name in names}
@@ -139,24 +140,24 @@ def _stay(arena: Arena, slots: Slots, used: int, chunk: Slots, due: Due, kernels
     )
     count = both.positions.shape[3] - arena.plan.budget
     _, going = choose(arena, both, due, count, kernels)
-    # For those of the chunk an empty slot is emptied: there is one, as there is one more than the budget.
+    # For evicted tokens of the chunk, an empty slot is emptied again: there is one, since S = budget + 1.
     slots = slots.cut(rows=due.rows)
-    give_up(slots, torch.where(going < used, going, slots.positions.argmin(3, keepdim=True)))
+    evict(slots, torch.where(going < used, going, slots.positions.argmin(3, keepdim=True)))
     return torch.ones_like(both.protected).scatter_(3, going, False)[..., used:]
 
 
 def _write(slots: Slots, chunk: Slots, stays: Tensor) -> None:
     """Writes the tokens of a chunk that stay, `stays` [l, R, H, N], into empty slots, in their order.
 
-    One slot is still empty then, as there is one more than the budget: the other tokens are written there,
-    all of them, and it is emptied. To write all takes one copy of each state, to leave some out four.
+    One slot stays empty, since S = budget + 1: all other tokens are written there, and it is emptied. Writing
+    all takes one copy of each state; leaving some out would take four.
     """
     order, count = in_use_first(slots.positions).long(), slots.positions.shape[3]
     in_use = (slots.positions >= 0).sum(-1, keepdim=True)
     where = order.gather(3, torch.where(stays, in_use + stays.cumsum(-1) - 1, count - 1))
-    first = torch.arange(0, slots.positions.numel(), count, device=stays.device)  # of each head's slots
+    first = torch.arange(0, slots.positions.numel(), count, device=stays.device)  # first slot of each head
     into = (where.flatten(0, 2) + first[:, None]).flatten()
     for name, new in chunk.states.items():
         trailing = new.shape[4:]
         slots.states[name].view(-1, *trailing).index_copy_(0, into, new.reshape(-1, *trailing))
-    give_up(slots, order[..., -1:])
+    evict(slots, order[..., -1:])

@@ -1,9 +1,9 @@
 """The slots of all layers of one shape: one tensor per state, [L, R, H, S, ...]; a layer is a view of it.
 
 Slots are allocated once, S = budget + 1 per layer, row and KV head. A decoded token is written into an empty
-one (`place`, `write`), attends, and its probabilities are added to the scores (`finish`). When its last empty
-slot has been written a row settles (`settle.py`). A prompt chunk needs no slots of its own while it attends;
-then it is chosen who of slots and chunk stays (`absorb.py`). No slot is moved or allocated per token.
+one (`place`, `write`), attends, and its probabilities are added to the scores (`finish`). When the last empty
+slot of a row is written, the row evicts (`settle.py`). A prompt chunk attends outside of the slots; then
+tokens of slots and chunk are evicted together (`absorb.py`). No slot is moved or allocated per token.
 
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new tokens, D head size.
 """
@@ -25,35 +25,35 @@ from h2o_chat.cache.state import STATES, State, state_bytes
 from h2o_chat.policies.policies import Slots
 
 PerRow = Sequence[int] | Tensor
-"""A number of each row, as the host has them, or as [R, 1, 1] int32 on the device."""
+"""One number per row: on the host, or [R, 1, 1] int32 on the device."""
 
 ORDERED_SLOTS = 1 << 18
-"""Of so many at once the order is found; what that needs meanwhile is some 8 MiB."""
+"""Slots sorted at a time, so that scratch memory stays near 8 MiB."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What layers of one arena have in common."""
+    """Sizes and types that the layers of one arena have in common."""
 
     rows: int
     heads: int  # KV heads
     groups: int  # query heads per KV head
     key: int  # components of a key, D
     value: int  # components of a value
-    dtype: torch.dtype  # of keys and values as the model computes them
+    dtype: torch.dtype  # the model's precision of keys and values
     device: torch.device
 
     @property
     def exact(self) -> torch.dtype:
-        """Of scores: fp32, or fp64."""
+        """Precision of scores: fp32, or fp64 if the model computes in it."""
         return torch.promote_types(self.dtype, torch.float32)
 
     def kind(self, state: State, width: int, bits: int | None) -> tuple[tuple[int, ...], torch.dtype]:
-        """What follows [L, R, H, S] in the shape of a state, and its type.
+        """(trailing shape after [L, R, H, S], dtype) of a state.
 
         Args:
             width: numbers of a score.
-            bits: of a number in keys and values; None: as the model computes them.
+            bits: bits of a number in keys and values; None: the model's precision.
         """
         trailing = {"": (), "key": (self.key,), "value": (self.value,), "group": (width,)}[state.trailing]
         if state.dtype == "kv" and bits is not None:
@@ -62,13 +62,14 @@ class Shape:
         return trailing, kinds[state.dtype]
 
     def require_room(self, layers: int, slots: int) -> None:
-        """Asks for the memory of some layers' slots before the system is asked, which lends more than it has:
-        `zeros` of a terabyte may succeed, and the process is killed later.
+        """Checks that the slots of some layers fit into free memory.
+
+        The system overcommits: `zeros` of a terabyte may succeed, and the process is killed later.
 
         Raises:
-            BudgetError: there is no memory for so many slots; says what they need and what is free.
+            BudgetError: they do not fit; names the needed and the free memory.
         """
-        # Quantised slots hold as many keys as they come, for a moment.
+        # Quantised slots are counted unquantised: a layer is dequantised at a time.
         kv_bytes = (self.key + self.value) * self.dtype.itemsize
         slot_bytes = self.rows * self.heads * (kv_bytes + state_bytes(self.groups))
         if self.device.type not in ("cpu", "cuda"):
@@ -86,7 +87,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Part:
-    """What is saved of one arena."""
+    """The saved state of one arena."""
 
     layers: tuple[int, ...]
     shape: Shape
@@ -94,30 +95,30 @@ class Part:
     lost: Tensor  # [R]
 
     def changed(self, rows: int, change: Callable[[Tensor], Tensor]) -> "Part":
-        """With `change` made to each tensor [L, R, ...], which then has so many rows."""
+        """A copy with `change` applied to each tensor [L, R, ...], which then has `rows` rows."""
         states = {name: change(state) for name, state in self.states.items()}
         return Part(self.layers, replace(self.shape, rows=rows), states, change(self.lost[None])[0])
 
 
 @dataclass(frozen=True)
 class New:
-    """What a pass of a prompt brings to one layer."""
+    """Keys, values and score gains of a prompt's pass in one layer."""
 
     keys: Tensor  # [R, H, N, D]
     values: Tensor  # [R, H, N, D]
     gains: Mapping[str, Tensor]
-    """What its queries add to slots and tokens, by state of `Plan.grows`: [R, H, T + N, ...], where the first
-    T slots are in use at most."""
+    """Sums that its queries add to slots and tokens, by state of `Plan.grows`: [R, H, T + N, ...], with at
+    most the first T slots in use."""
 
 
 class Arena:
-    """The slots of some layers, which turn their keys alike.
+    """The slots of some layers with the same rotation.
 
     Args:
-        slots: S, empty ones; or what they hold, by state.
+        slots: S, the number of empty slots; or their states.
     """
 
-    @torch.inference_mode(False)  # else it could be written to in inference mode alone
+    @torch.inference_mode(False)  # tensors made in inference mode can only be written in it
     def __init__(
         self,
         plan: Plan,
@@ -129,19 +130,19 @@ class Arena:
         self.plan, self.layers, self.rope, self.layer_shape = plan, tuple(layers), rope, shape
         self.device = shape.device
         self.windows: list[int | None] = [None] * len(self.layers)
-        """Of each layer: positions that a query sees, itself included; None: all before it."""
+        """Per layer: positions that a query sees, itself included; None: all before it."""
         self.base = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
-        """[R] positions whose rotation index is 0."""
+        """[R] position whose rotation index is 0."""
         self.lost = torch.zeros(shape.rows, dtype=torch.float64, device=self.device)
-        """[R] shares of attention that evicted tokens had been receiving, summed over layers and heads."""
+        """[R] share of attention that evicted tokens had been receiving, summed over layers and heads."""
         self.clamps = False
-        """Some key may be clamped."""
+        """Whether some key may be clamped."""
         self.slot: Tensor | None = None
-        """[L, R, H, 1] where the token under way is, which was placed and not finished."""
+        """[L, R, H, 1] slot of the current token, from `place` to `finish`."""
         self._coming: tuple[Pass, dict[str, Tensor]] | None = None
-        """The last pass that `coming` was asked for, and what it answered."""
+        """The last call of `coming`: its pass and its result."""
         self.waiting: list[New] = []
-        """What the last pass of a prompt has brought to the layers just before (`absorb.wait`)."""
+        """The last pass of a prompt in the layers that are not absorbed yet (`absorb.wait`)."""
         if isinstance(slots, int):
             size = (len(self.layers), shape.rows, shape.heads, slots)
             slots = {state.name: self.empty(state, size) for state in STATES}
@@ -149,21 +150,21 @@ class Arena:
 
     @torch.inference_mode(False)
     def hold(self, states: dict[str, Tensor]) -> None:
-        """Has these states from now on, of other layers, rows or slots, and what follows from them."""
+        """Replaces the states, perhaps with another number of layers, rows or slots."""
         self.slots = Slots(self.plan.budget, self.layers, **states)
         self.order = torch.empty_like(self.slots.positions)
         """[L, R, H, S] slots in use, then the empty ones in the order in which they will be written."""
-        most = max(1, ORDERED_SLOTS // max(1, self.slots.positions[:1].numel()))  # there may be little memory
+        most = max(1, ORDERED_SLOTS // max(1, self.slots.positions[:1].numel()))  # layers at a time
         for first in range(0, len(self.layers), most):
             some = slice(first, first + most)
             self.order[some] = in_use_first(self.slots.positions[some])
         self.ranked: dict[int, tuple[int, Tensor]] = {}
-        """By row, at its last settle, for whoever looks right after it: tokens fed to it then, and what the
-        policy ranked its slots by, [L, H, S]."""
+        """By row, of its last eviction, for observers: tokens fed to it by then, and the policy's ranking of
+        its slots, [L, H, S]."""
         self._probabilities: Tensor | None = None
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
-        """Empty slots of a state: [*shape, ...]."""
+        """A state of empty slots: [*shape, ...]."""
         width = self.plan.policy.scores.width(self.layer_shape.groups)
         trailing, dtype = self.layer_shape.kind(state, width, self.plan.bits)
         return torch.full((*shape, *trailing), state.empty, dtype=dtype, device=self.device)
@@ -177,24 +178,24 @@ class Arena:
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of keys and values, and of their scales; empty slots included."""
+        """Bytes of keys, values and their scales; empty slots included."""
         return self.slots.keys.nbytes + self.slots.values.nbytes
 
     @property
     def plain_slot_bytes(self) -> int:
-        """Bytes of one slot's key and value in all layers, rows and heads, as the model computes them."""
+        """Bytes of one slot's key and value in all layers, rows and heads, in the model's precision."""
         layers, rows, heads, _ = self.shape
         of = self.layer_shape
         return layers * rows * heads * (of.key + of.value) * of.dtype.itemsize
 
     def leading(self, now: Pass, more: int = 0) -> int:
-        """So many slots, from the first on, may be in use when `more` tokens of each row have been written
-        since the pass began; all, once something was evicted."""
+        """Number of leading slots that may be in use after `more` tokens per row were written since the pass
+        began; all, once something was evicted."""
         return self.shape[3] if now.used is None else now.used + more
 
     @torch.inference_mode(False)
     def grow(self, tokens: int) -> None:
-        """Makes room for so many tokens of a row, in blocks; a budget already has its slots."""
+        """Makes room for `tokens` tokens per row, in blocks of GROW; does nothing if there is a budget."""
         missing = min(tokens, self.plan.budget) - (self.shape[3] - 1)
         if missing > 0:
             more = (*self.shape[:3], -(-missing // GROW) * GROW)
@@ -203,9 +204,9 @@ class Arena:
             )
 
     def empty_row(self, row: int, base: int) -> None:
-        """Forgets all of a row; whoever then writes slots says their `order` too."""
+        """Empties a row; the caller sets its `order`."""
         self.base[row], self.lost[row] = base, 0
-        self._probabilities = None  # those of slots that are empty now would be added for ever
+        self._probabilities = None  # old ones of emptied slots would be added forever
         self.waiting.clear()
         self.ranked.pop(row, None)
         for state in STATES:
@@ -219,22 +220,23 @@ class Arena:
         return stored if bits is None else dequantise(stored, bits, self.layer_shape.dtype)
 
     def held_keys(self, at: int) -> Tensor:
-        """One layer's keys as queries meet them, turned to their rotation index. [R, H, S, D]"""
+        """One layer's keys, turned to their rotation index. [R, H, S, D]"""
         keys = self.numbers(self.slots.keys[at])
         if self.plan.bits is None or self.rope is None:
             return keys
         return self.rope.rotate(keys, self.held_indices(self.slots.cut(slice(at, at + 1)))[0])
 
     def held_indices(self, part: Slots, rows: slice = slice(None)) -> Tensor:
-        """Rotation index of every key of some slots [l, r, H, s], which are of these rows. [l, r, H, s]"""
+        """Rotation index of the keys of some slots [l, r, H, s] of these rows. [l, r, H, s]"""
         near, distance = indices(part.positions, self.base[rows]), self.plan.distance
         if distance is None or not self.clamps:
             return near
         return torch.where(part.clamped, distance.clamped_indices(part.protected, part.positions), near)
 
     def edge_angles(self, at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
-        """What turns queries at positions `at` [R, N] to index `Distance.edge` (`Rope.turn`), from where they
-        meet clamped keys. [R, 1, 1, N, D] each; None: no key is clamped.
+        """Angles that turn queries at positions `at` [R, N] to `Distance.edge`. [R, 1, 1, N, D] each
+
+        None: no key is clamped.
         """
         if not self.clamps:
             return None
@@ -244,11 +246,11 @@ class Arena:
         return self.rope.angles(by[:, None, None], dtype)
 
     def held_values(self, at: int) -> Tensor:
-        """One layer's values as the model computes with them. [R, H, S, D]"""
+        """One layer's values in the model's precision. [R, H, S, D]"""
         return self.numbers(self.slots.values[at])
 
     def to_store(self, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """New keys and values [..., R, H, N, D] at `positions` [R, 1 or H, N] as slots hold them."""
+        """New keys and values [..., R, H, N, D] at `positions` [R, 1 or H, N] in stored form."""
         if self.plan.bits is None:
             return keys, values
         if self.rope is not None:
@@ -258,14 +260,11 @@ class Arena:
     # -- new tokens ------------------------------------------------------------------------------------
 
     def coming(self, now: Pass, prompt: bool) -> dict[str, Tensor]:
-        """What is known of the tokens of a pass before they attend, by state. [R, 1, N]
-
-        Once for all layers: they ask one after the other.
-        """
+        """States of a pass's tokens before they attend, [R, 1, N] each; computed once for all layers."""
         if self._coming is not None and self._coming[0] is now:
             return self._coming[1]
         column = torch.arange(now.tokens, device=self.device, dtype=torch.int32)
-        positions = self.per_row(now.first) + column  # real tokens stand in front
+        positions = self.per_row(now.first) + column  # real tokens stand first
         protected = torch.zeros(len(now.count), 1, now.tokens, dtype=torch.bool)
         for row, columns in enumerate(now.protected):
             if columns:
@@ -279,14 +278,14 @@ class Arena:
         return states
 
     def receive(self, slots: Slots, gains: Mapping[str, Tensor], now: Pass) -> None:
-        """Adds what the queries of a pass gave to slots, by state: [l, R, H, S, ...]."""
+        """Adds the gains of a pass to the slots' states, [l, R, H, S, ...] each."""
         for name, grows in self.plan.grows.items():
             state = slots.states[name]
             state.copy_(grows.add(self.plan.forget, state, gains[name], now.first, now.count))
 
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:
-        """Gives the next token of every row its empty slot, in all layers; `write` brings the rest."""
+        """Assigns an empty slot to the next token of each row; `write` stores its keys and values."""
         held = self.per_row(now.in_use).long().expand(*self.shape[:3], 1)
         self.slot = self.order.gather(3, held).long()
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
@@ -296,7 +295,7 @@ class Arena:
             self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
         self.empty_slots = self.slots.positions[..., : self.used] < 0  # [L, R, H, T]
         rooms = torch.arange(self.slot[0].numel(), device=self.device) * self.shape[3]
-        self._into = rooms + self.slot.flatten(1)  # [L, R * H] where that is among all slots of a layer
+        self._into = rooms + self.slot.flatten(1)  # [L, R * H] index among all slots of a layer
         if self._probabilities is None:
             layers, rows, heads, slots = self.shape
             size = (layers, rows, heads, self.layer_shape.groups, slots)
@@ -304,7 +303,7 @@ class Arena:
                 self._probabilities = torch.zeros(size, dtype=self.layer_shape.exact, device=self.device)
 
     def write(self, at: int, keys: Tensor, values: Tensor) -> None:
-        """One layer's keys and values [R, H, 1, D] of the tokens that were placed."""
+        """Stores one layer's keys and values [R, H, 1, D] of the placed tokens."""
         assert self.slot is not None
         keys, values = self.to_store(keys, values, self.when[:, None])
         for stored, new in ((self.slots.keys, keys), (self.slots.values, values)):
@@ -312,13 +311,13 @@ class Arena:
             stored[at].view(-1, one).index_copy_(0, self._into[at], new.reshape(-1, one))
 
     def probabilities(self, at: int) -> Tensor:
-        """Where one layer's probabilities go: [R, H, G, T], T slots in use at most."""
+        """The buffer of one layer's probabilities: [R, H, G, T], with at most T slots in use."""
         assert self._probabilities is not None
         return self._probabilities[at, ..., : self.used]
 
     @torch.no_grad()
     def finish(self, now: Pass) -> None:
-        """After all layers attended: adds what each slot received."""
+        """Adds the attention that each slot received, after all layers attended."""
         assert self._probabilities is not None
         self.slot = None
         given, forget = self._probabilities, self.plan.forget
@@ -335,7 +334,7 @@ class Arena:
 
 @torch.inference_mode(False)
 def joined(arenas: Sequence[Arena]) -> list[Arena]:
-    """The layers of all these in as few arenas as they fit."""
+    """Merges arenas of equal shape and rotation."""
     groups: dict[tuple[int, Shape, int], list[Arena]] = {}
     for arena in arenas:
         groups.setdefault((id(arena.rope), arena.layer_shape, arena.shape[3]), []).append(arena)
@@ -350,18 +349,18 @@ def joined(arenas: Sequence[Arena]) -> list[Arena]:
     return [group[0] for group in groups.values()]
 
 
-def give_up(slots: Slots, going: Tensor) -> None:
+def evict(slots: Slots, going: Tensor) -> None:
     """Empties slots, `going` [l, R, H, N]."""
     for state in STATES:
-        if state.dtype != "kv":  # what lies there is masked, and overwritten by the next token
+        if state.dtype != "kv":  # keys and values of empty slots are masked, and overwritten later
             mine = slots.states[state.name]
             mine.scatter_(3, along(going, mine), state.empty)
 
 
 def in_use_first(positions: Tensor) -> Tensor:
-    """Slots in use first, then the empty ones, each as they lie. [..., S] int32"""
+    """Indices of slots in use, then of the empty ones, each in ascending order. [..., S] int32"""
     empty = positions < 0
-    before = empty.cumsum(-1, dtype=torch.int32)  # empty ones up to each slot
+    before = empty.cumsum(-1, dtype=torch.int32)  # number of empty slots up to each one
     slot = torch.arange(positions.shape[-1], dtype=torch.int32, device=positions.device)
     place = torch.where(empty, before + (len(slot) - 1 - before[..., -1:]), slot - before)
     return torch.empty_like(before).scatter_(-1, place.long(), slot.expand_as(before))

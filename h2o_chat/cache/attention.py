@@ -1,4 +1,4 @@
-"""Attention to the slots, one layer at a time: mask by position, attend, tell the arena.
+"""Attention to the slots, one layer at a time: mask by position, attend, add to the scores.
 
 Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, B of them in a block, S slots, D head
 size.
@@ -13,27 +13,27 @@ from torch import Tensor
 from h2o_chat.cache.absorb import absorb, wait
 from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.forward_call import Cancelled, Step
 from h2o_chat.cache.settle import settle
-from h2o_chat.cache.step import Cancelled, Step
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and signed sines, for `Rope.turn`."""
 
 BLOCK = 256
-"""Queries of one pass that attend at once."""
+"""Queries of one pass that attend together."""
 
 Attended = tuple[Tensor, New]
-"""What the queries of one pass got, [R, H, G, N, D], and what the pass brings."""
+"""Output of the queries of one pass, [R, H, G, N, D], and its keys, values and gains."""
 Attend = Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]
-"""`LayerStep.attended`, or what computes the same."""
+"""The type of `LayerStep.attended`."""
 
 
 @dataclass(frozen=True)
 class LayerStep:
-    """One layer at work: where its slots are, and how it makes and masks its logits."""
+    """Attention of one layer to its slots."""
 
     arena: Arena
-    at: int  # which of the arena's layers it is
+    at: int  # index of the layer in the arena
     scaling: float
     softcap: float | None
 
@@ -48,9 +48,9 @@ class LayerStep:
         """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T keys are of slots.
 
         Args:
-            empty: [R, H, T] slots that hold nothing.
+            empty: [R, H, T] which slots are empty.
             when: [R, N] positions of the queries.
-            edge: where some keys are clamped, what turns the queries to the index at which they meet those.
+            edge: angles that turn the queries to `Distance.edge`, if some keys are clamped.
         """
         logits, used = self.products(queries, keys), empty.shape[2]
         if not used:
@@ -68,7 +68,7 @@ class LayerStep:
 
     def products(self, queries: Tensor, keys: Tensor) -> Tensor:
         """[R, H, G, N, D], [R, H, S, D] -> [R, H, G, N, S] in fp32 (fp64 for fp64)."""
-        overflows = queries.dtype == torch.float16  # up to 65,504: scaled before the product, not after it
+        overflows = queries.dtype == torch.float16  # its maximum is 65,504: scale before the product
         if overflows:
             queries = queries * self.scaling
         logits = queries.flatten(2, 3) @ keys.transpose(-1, -2)
@@ -80,7 +80,7 @@ class LayerStep:
         return logits.view(*queries.shape[:-1], -1)
 
     def decode(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One token per row: into its empty slot, then it attends to all slots. -> [R, H, G, 1, D]"""
+        """Writes one token per row into an empty slot and attends to all slots. -> [R, H, G, 1, D]"""
         arena, now = self.arena, step.passes[0]
         if self.at == 0:
             arena.place(now, step.of_prompt)
@@ -89,7 +89,7 @@ class LayerStep:
         logits = self.logits(queries, held, arena.empty_slots[self.at], arena.when, arena.edge)
         probabilities = arena.probabilities(self.at)  # [R, H, G, T]
         torch.softmax(logits.squeeze(3), -1, out=probabilities)
-        if 0 in now.count:  # padding is no query, and may have seen nothing at all
+        if 0 in now.count:  # padding is no query; its row may be all masked (NaN)
             padding = torch.tensor([count == 0 for count in now.count], device=probabilities.device)
             probabilities.masked_fill_(padding[:, None, None, None], 0)
         output = probabilities.to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
@@ -100,10 +100,10 @@ class LayerStep:
         return output.view(*queries.shape[:-1], -1)
 
     def prefill(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """A prompt in passes: each attends to the slots and itself, then it is chosen who stays.
+        """Reads a prompt in passes, each of which attends and is absorbed. -> [R, H, G, N, D]
 
         Chunks count from each row's first real token, so that a padded row equals the same row alone: real
-        tokens are moved to the front, and the output is moved back. -> [R, H, G, N, D]
+        tokens are moved to the front, and the output is moved back.
 
         Raises:
             Cancelled: the step was cancelled.
@@ -125,20 +125,20 @@ class LayerStep:
             outputs.append(output)
             if now is step.passes[-1]:
                 wait(self.arena, self.at, step, new)
-            else:  # the next pass attends to who stays
+            else:  # the next pass attends to the tokens that stay
                 step.lasting = True
                 absorb(self.arena, self.at, step, now, [new])
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 
     def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        """Queries go through in blocks, and what they gave is summed by column: no N x N matrix is held."""
+        """One pass of a prompt in blocks of queries; gains are summed by column, without an N x N matrix."""
         arena, forget, device = self.arena, self.arena.plan.forget, keys.device
         tokens = now.tokens
         place = torch.arange(tokens, device=device, dtype=torch.int32)
         count = arena.per_row(now.count)[:, 0]  # [R, 1]
         when = arena.per_row(now.first)[:, 0] + place  # [R, N]
-        later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
+        later = (count - 1 - place).clamp_min(0)  # [R, N] number of queries after each one in its row
         used = arena.leading(now)
         empty = arena.slots.positions[self.at, ..., :used] < 0
         edge = arena.edge_angles(when, queries.dtype)
@@ -167,7 +167,7 @@ class LayerStep:
 
             for name, grows in arena.plan.grows.items():
                 more = grows.gained(forget, probabilities, when[:, cut], later[:, cut])
-                rest = (0, 0) * (more.ndim - 3) + (0, tokens - end)  # of keys that they do not see: 0
+                rest = (0, 0) * (more.ndim - 3) + (0, tokens - end)  # 0 for keys that they cannot see
                 more = torch.nn.functional.pad(more, rest)  # [R, H, T + N, ...]
                 gains[name] = grows.together(gains[name], more) if name in gains else more
         return torch.cat(outputs, 3), New(keys, values, gains)

@@ -1,7 +1,7 @@
-"""What is due and when, as plain integers of the host: nothing here reads the device, nothing imports torch.
+"""Schedules evictions with plain integers on the host: no torch, no reads from the device.
 
-One `Clock` per row. Before a step `decode_pass` or `prompt_passes` counts its tokens, and says which attend
-together and which rows give up tokens afterwards; all layers then do the same.
+One `Clock` per row. Before a step, `decode_pass` or `prompt_passes` counts its tokens and decides which
+attend together and which rows evict afterwards; all layers do the same.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Clock:
-    """One row's counts."""
+    """Counters of one row."""
 
     seen: int = 0  # real tokens fed
     in_use: int = 0  # slots in use in the fullest KV head
@@ -20,13 +20,13 @@ class Clock:
     pins: frozenset[int] = frozenset()  # positions not fed yet that are protected as they are fed
 
     def protects(self, tokens: int) -> tuple[int, ...]:
-        """Which of the next so many tokens are protected as they are fed: 0 for the next one, and so on."""
+        """Indices of those among the next `tokens` tokens that are protected; 0 is the next one."""
         end = self.seen + tokens
         safe = {*range(self.seen, min(end, self.protect_below)), *self.pins}
         return tuple(sorted(position - self.seen for position in safe if position < end))
 
     def advance(self, tokens: int, budget: int, leaves: int) -> bool:
-        """Counts tokens fed; whether the row is over its budget: then it gives tokens up, `leaves` stay."""
+        """Counts tokens fed; returns whether the row is over its budget: then it evicts and `leaves` stay."""
         self.seen += tokens
         self.in_use += tokens
         if self.pins:
@@ -39,47 +39,45 @@ class Clock:
 
 @dataclass(frozen=True)
 class Pass:
-    """Tokens that attend at once. Afterwards the rows that are over their budget give tokens up."""
+    """Tokens that attend together. Afterwards the rows over their budget evict."""
 
     start: int
     end: int  # columns of the call, padding included
-    first: tuple[int, ...]  # of each row: the position of its first real token here
-    count: tuple[int, ...]  # of each row: its real tokens here
-    in_use: tuple[int, ...]  # of each row: slots in use before
-    protected: tuple[tuple[int, ...], ...]  # of each row: which of its tokens are, see `Clock.protects`
-    settles: tuple[int, ...]  # rows that give up tokens afterwards
+    first: tuple[int, ...]  # per row: position of its first real token in this pass
+    count: tuple[int, ...]  # per row: its real tokens in this pass
+    in_use: tuple[int, ...]  # per row: slots in use before
+    protected: tuple[tuple[int, ...], ...]  # per row: its protected tokens, see `Clock.protects`
+    settles: tuple[int, ...]  # rows that evict afterwards
 
     @property
     def tokens(self) -> int:
-        """Columns."""
         return self.end - self.start
 
     @property
     def seen(self) -> tuple[int, ...]:
-        """Of each row: tokens fed to it afterwards."""
+        """Per row: tokens fed after this pass."""
         return tuple(first + count for first, count in zip(self.first, self.count, strict=True))
 
     @property
     def used(self) -> int | None:
-        """Leading slots that may be in use before: they are written from the first on, until something is
-        evicted; None: any slot."""
+        """Leading slots that may be in use before this pass; None: any slot, since something was evicted."""
         return max(self.in_use) if self.first == self.in_use else None
 
     @property
     def even(self) -> bool:
-        """All rows are of one age and have no padding."""
+        """Whether all rows have the same age and no padding."""
         return len(set(self.first)) == len(set(self.in_use)) == 1 and set(self.count) == {self.tokens}
 
 
 def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int, stride: int) -> Pass:
-    """One token a row, written into an empty slot; a row settles when that was the last one.
+    """A pass of one token per row, written into an empty slot; a row settles when no slot is left empty.
 
     Advances the clocks.
 
     Args:
-        count: 1, or 0 for padding, of each row.
+        count: per row: 1, or 0 for padding.
         budget: slots that may be in use.
-        stride: slots that are given up at once.
+        stride: slots that are evicted together.
     """
     return _pass(clocks, 0, 1, count, budget, leaves=budget + 1 - stride)
 
@@ -87,16 +85,17 @@ def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int, stri
 def prompt_passes(
     clocks: Sequence[Clock], columns: int, count: Sequence[int], budget: int, chunk: int
 ) -> list[Pass]:
-    """The passes of a prompt, `chunk` columns each; chunks between which no row gives anything up are one
-    pass: the same numbers for fewer products. Advances the clocks.
+    """The passes of a prompt, `chunk` columns each. Advances the clocks.
+
+    Chunks between which no row evicts are merged into one pass: the same result with fewer products.
 
     Args:
-        columns: of the call.
-        count: real tokens of each row, at its front.
+        columns: columns of the call, padding included.
+        count: per row: its real tokens, which stand first.
     """
 
     def real(end: int) -> list[int]:
-        """Real tokens of each row from `start` to `end`."""
+        """Per row: its real tokens from `start` to `end`."""
         return [max(0, min(mine, end) - start) for mine in count]
 
     passes = []
@@ -116,7 +115,7 @@ def prompt_passes(
 def _pass(
     clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int, leaves: int
 ) -> Pass:
-    """The pass of these columns, `count` real tokens of each row; `leaves` stay in a row that settles."""
+    """The pass of columns [start, end); `leaves` slots stay in use in a row that settles."""
     first, in_use = tuple(clock.seen for clock in clocks), tuple(clock.in_use for clock in clocks)
     rows = list(zip(clocks, count, strict=True))
     protected = tuple(clock.protects(more) for clock, more in rows)

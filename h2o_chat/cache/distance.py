@@ -1,15 +1,15 @@
-"""Where a kept key stands (RoPE, arXiv 2104.09864): the rules; `turning.py` turns the keys.
+"""Rotation indices of kept keys (RoPE, arXiv 2104.09864): the rules; `turning.py` turns the keys.
 
-Attention sees differences of rotation indices only. So that no index grows with the conversation, and no
-distance leaves the window that the model was trained for:
+Attention sees only differences of rotation indices. Two rules keep indices and distances inside the window
+that the model was trained for:
 
 - A key's index is its position - base. When the next index would reach the window, base moves up to the next
   token and all keys are turned back with it (rebase).
-- A key whose distance would pass `reach` - 1 is clamped: it is turned once to index 0, and every query meets
-  it from index `reach` - 1. Pinned keys and a system prompt are turned to `nearer` instead.
+- A key whose distance would pass `reach` - 1 is clamped: it is turned once to index 0, and every query is
+  turned to index `reach` - 1 to meet it. Pinned keys and a system prompt are turned to `nearer` instead.
 
-Keys are clamped in blocks of window / 32 tokens, so a distance is exact up to reach - window / 32 at least.
-Keys in bytes (`quantized.py`) are stored unturned and turned as they are read.
+Keys are clamped in blocks of window / 32 tokens: distances are exact up to reach - window / 32 at least.
+Quantised keys (`quantized.py`) are stored unturned and turned when they are read.
 """
 
 from collections.abc import Sequence
@@ -28,21 +28,21 @@ from h2o_chat.policies.shares import Shares
 class Distance:
     """The numbers of one model under one policy."""
 
-    window: int  # tokens that the model was trained to look back
-    reach: int  # no key is met farther away than reach - 1 tokens
+    window: int  # longest context of the model's training, in tokens
+    reach: int  # the largest distance of a key is reach - 1 tokens
     nearer: int  # tokens subtracted from the clamped distance of pinned and system-prompt keys
-    sinks: int  # first tokens, which are met at reach - 1 though they are protected
-    learned: bool  # positions are added to the embedding (OPT, GPT-2): nothing can be turned
-    rebases: bool  # indices are ours to choose; False in plain transformers, which feeds true positions
+    sinks: int  # first tokens, whose clamped distance is reach - 1 although they are protected
+    learned: bool  # positions are added to the embedding (OPT, GPT-2): keys cannot be turned
+    rebases: bool  # we choose the indices; False in plain transformers, which feeds true positions
 
     @property
     def edge(self) -> int:
-        """Rotation index from which queries meet clamped keys: those at index 0 as at distance reach - 1."""
+        """Rotation index of queries for clamped keys: those at index 0 have the distance reach - 1."""
         return self.reach - 1
 
     @property
     def nearer_from(self) -> int:
-        """Protected keys at positions before this are met at reach - 1: sinks, or the first token."""
+        """Protected keys before this position (sinks, or the first token) have distance reach - 1."""
         return max(1, self.sinks)
 
     @property
@@ -51,17 +51,17 @@ class Distance:
         return max(1, self.window // 32)
 
     def clamped_indices(self, protected: Tensor, positions: Tensor) -> Tensor:
-        """Index that a clamped key is turned to: 0; `nearer` if it is pinned or of a system prompt. [..., S]
+        """Rotation index of a clamped key: 0; `nearer` if it is pinned or of a system prompt. [..., S]
 
-        Sinks stay at 0, and so does the first token where a policy has no sinks: models need them far away.
+        Sinks stay at 0, also the first token if a policy has no sinks: models need them far away.
         """
         return self.nearer * (protected & (positions >= self.nearer_from))
 
     def fed_indices(self, index: Tensor) -> Tensor:
-        """What to feed for tokens at an index, for ever below the window.
+        """Positions to feed for tokens at an index, always below the window.
 
-        Learned positions run to the end of the window and then again and again through its second half. At
-        each return older tokens seem to come after newer ones until they are evicted.
+        Learned positions run to the end of the window and then repeatedly through its second half. After each
+        return, older tokens seem to come after newer ones until they are evicted.
         """
         if not self.learned:
             return index
@@ -71,10 +71,10 @@ class Distance:
 
 
 def distance_of(trained: Positions, policy: Policy, shares: Shares, rebases: bool) -> Distance:
-    """`Policy.reach` of the window, and at least the budget: distances are true until something is evicted.
+    """The distances of a model: the reach is `Policy.reach` of the window, but at least the budget.
 
-    Only models that chat meet pinned keys nearer: a model that continues text takes what is near for what it
-    has just read (docs/POLICY.md).
+    Distances are therefore true until something is evicted. Only chat models get pinned keys nearer: a base
+    model takes near text for text that it has just read (docs/POLICY.md).
     """
     window = trained.window
     reach = max(int(window * policy.reach), min(shares.budget, window))
@@ -84,10 +84,10 @@ def distance_of(trained: Positions, policy: Policy, shares: Shares, rebases: boo
 
 
 def turns_due(distance: Distance, clocks: Sequence[Clock], count: Sequence[int]) -> tuple[bool, bool]:
-    """Whether to clamp, and to rebase, before so many tokens of each row. Advances `near_from`, `base`."""
+    """Whether to (clamp, rebase) before `count` tokens per row are fed. Advances `near_from` and `base`."""
     clamps = rebases = False
     for clock, more in zip(clocks, count, strict=True):
-        # Clamped is what is far from the first new token, or out of the last one's window.
+        # Keys far from the first new token, or outside the last one's window, are clamped.
         leaving = clock.seen + max(1 - distance.reach, more - distance.window)
         near_from = -(-leaving // distance.block) * distance.block
         if leaving > 0 and near_from > clock.near_from:
@@ -101,6 +101,6 @@ def indices(positions: Tensor, base: Tensor) -> Tensor:
     """Rotation index of new or unclamped keys at `positions` [..., R, H, N]; 0 for padding and empty slots.
 
     Args:
-        base: [R] the position whose index is 0.
+        base: [R] positions whose index is 0.
     """
     return (positions - base[:, None, None]).masked_fill(positions < 0, 0)

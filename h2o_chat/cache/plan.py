@@ -1,4 +1,4 @@
-"""What all layers of one cache share, chosen once."""
+"""Settings that all layers of one cache share, chosen once."""
 
 from dataclasses import dataclass
 
@@ -10,21 +10,21 @@ from h2o_chat.policies.scores import LATELY, Received
 from h2o_chat.policies.shares import Shares
 
 GROW = 256
-"""Slots that are added at a time where nothing is given up."""
+"""Slots that are added at a time if nothing is evicted."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the slots of a cache are used."""
+    """Settings of a cache."""
 
     policy: Policy
     shares: Shares
     asked: tuple[int | None, int | None]  # sinks and recent tokens as the caller gave them
-    chunk: int  # prompt tokens that attend before the next eviction, where prefill is chunked
+    chunk: int  # prompt tokens that attend before the next eviction, if prefill is chunked
     prefill: Prefill  # full: all tokens of one call attend to each other before any is evicted
-    observe: bool  # keep what `lost` is made of
-    bits: int | None  # of a number in the slots (`quantized.py`); None: keys and values as the model has them
-    distance: Distance | None  # None leaves positions to the caller
+    observe: bool  # keep the account that `lost` needs
+    bits: int | None  # bits of a number in the slots (`quantized.py`); None: the model's own precision
+    distance: Distance | None  # None: the caller is responsible for positions
 
     @property
     def budget(self) -> int:
@@ -33,7 +33,7 @@ class Plan:
 
     @property
     def stride(self) -> int:
-        """Slots given up at once while decoding."""
+        """Slots evicted together while decoding."""
         return self.shares.stride(self.policy)
 
     @property
@@ -43,13 +43,13 @@ class Plan:
 
     @property
     def grows(self) -> dict[str, Received]:
-        """States that queries add to, and how."""
+        """States that queries add to, with the rule of adding."""
         return (
             {"score": self.policy.scores} | ({"lately": LATELY} if self.observe else {}) | self.policy.grows
         )
 
     def clock(self) -> Clock:
-        """Of a row that nothing was fed to."""
+        """The clock of an empty row."""
         return Clock(protect_below=self.shares.sinks)
 
     @property

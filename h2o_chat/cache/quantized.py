@@ -1,7 +1,7 @@
-"""Keys and values in 8 or 4 bits: one row of bytes for each token and KV head, its own scale at the end.
+"""Keys and values in 8 or 4 bits: one row of bytes for each token and KV head, with its scale at the end.
 
-A row is written once and never rounded again, so keys are stored as they are before RoPE and turned as they
-are read. One scale per token, as in FlexGen (arXiv 2303.06865), which H2O's 4-bit figures use.
+A row is rounded only once: keys are stored before RoPE and turned when they are read. One scale per token, as
+in FlexGen (arXiv 2303.06865), which H2O's 4-bit figures use.
 Shapes: any leading ones, D components, B bytes.
 """
 
@@ -11,22 +11,23 @@ import torch
 from torch import Tensor
 
 BITS: Mapping[str, int] = {"int8": 8, "int4": 4}
-"""What --kv-dtype can be beside auto, and bits per component."""
+"""Bits per component by `--kv-dtype`."""
 
 SCALE_BYTES = 4
-"""Lowest value and step, in fp16."""
+"""Bytes of the lowest value and the step, in fp16."""
 
 
 def row_bytes(size: int, bits: int) -> int:
-    """B, the bytes of `size` components, with their scale; `size` (D) is even."""
+    """B, the bytes of `size` components and their scale; `size` (D) is even."""
     return size * bits // 8 + SCALE_BYTES
 
 
 def quantise(x: Tensor, bits: int) -> Tensor:
-    """Each row of x [..., D], D even, on a grid from its own lowest to its highest value. [..., B] uint8
+    """Rounds each row of x [..., D], D even, to a grid from its lowest to its highest value. [..., B] uint8
 
-    The error of a component is at most half a step, `(highest - lowest) / (2^bits - 1) / 2`, and what fp16
-    rounds of lowest and step: less than 2^-10 of the largest component. Past 65,504 they become infinite.
+    The error of a component is at most half a step, `(highest - lowest) / (2^bits - 1) / 2`, plus the
+    rounding of lowest and step to fp16: less than 2^-10 of the largest component. Past 65,504 they become
+    infinite.
     """
     exact = x.to(torch.promote_types(x.dtype, torch.float32))
     most = 2**bits - 1
@@ -41,7 +42,7 @@ def quantise(x: Tensor, bits: int) -> Tensor:
 
 
 def dequantise(rows: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
-    """What `quantise` was given, rounded. [..., B] uint8 -> [..., D] in `dtype`; zeros from zeros"""
+    """The inverse of `quantise`. [..., B] uint8 -> [..., D] in `dtype`; zero bytes give zeros"""
     exact = torch.promote_types(dtype, torch.float32)
     levels, scale = rows[..., :-SCALE_BYTES], rows[..., -SCALE_BYTES:]
     low, step = scale.clone(memory_format=torch.contiguous_format).view(torch.float16).to(exact).chunk(2, -1)

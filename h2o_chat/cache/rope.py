@@ -1,12 +1,12 @@
 """Rotary positions of any family, so that kept keys can be moved.
 
 RoPE (arXiv 2104.09864) turns pairs of a key's components by `position * frequency`. Attention sees only
-differences of positions, so a kept key may be turned later: so a conversation of millions of tokens stays
+differences of positions, so a kept key can be turned later, and a conversation of millions of tokens stays
 inside the window that the model was trained for (`distance.py`).
 
-Families differ in the frequencies (several thetas, scaled, none in some layers), in how much of the head is
-turned, and in which components pair up. Which of it a layer does is found out by asking the model
-(`transformers_cache/probe.py`).
+Families differ in the frequencies (several thetas, scaled, none in some layers), in the share of the head
+that is turned, and in the pairing of components. `transformers_cache/probe.py` finds out what each layer
+does.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rope:
-    """How one layer turns its keys: `inv_freq` [P] radians per position, of the first 2P components."""
+    """The rotation of one layer: `inv_freq` [P] radians per position, for the first 2P components."""
 
     inv_freq: Tensor
     interleaved: bool
@@ -33,7 +33,7 @@ class Rope:
     def angles(self, by: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines [..., D] of `by` positions, in fp32 (fp64 for fp64).
 
-        With `H2OCache.position_ids` `by` stays below the window: fp32 would not do for growing angles.
+        With `H2OCache.position_ids`, `by` stays below the window: fp32 would be too coarse for larger angles.
         """
         exact = torch.float64 if dtype == torch.float64 else torch.float32
         frequencies, signs, _ = self._per_component
@@ -41,7 +41,7 @@ class Rope:
         return angle.cos(), angle.sin() * signs.to(by.device, exact)
 
     def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x [..., D] turned by angles [..., D]: every component with its partner, in three operations."""
+        """x [..., D] turned by angles [..., D], in three operations."""
         exact = x.to(cos.dtype)
         partners = exact.index_select(-1, self._per_component[2].to(x.device))
         return torch.addcmul(exact * cos, partners, sin).to(x.dtype)
@@ -63,9 +63,9 @@ class Rope:
 
 @dataclass(frozen=True)
 class Positions:
-    """What a model was trained to see."""
+    """Positions that a model was trained on."""
 
-    window: int  # tokens; the largest position index fed stays below it
-    ropes: tuple[Rope | None, ...]  # per layer; None where a layer uses no rotary positions
-    learned: bool  # positions are added to the embedding (OPT, GPT-2): a kept key cannot be moved
-    chats: bool = False  # it was trained on conversations
+    window: int  # tokens; position indices stay below it
+    ropes: tuple[Rope | None, ...]  # per layer; None if it uses no rotary positions
+    learned: bool  # positions are added to the embedding (OPT, GPT-2): keys cannot be moved
+    chats: bool = False  # the model was trained on conversations

@@ -1,7 +1,7 @@
-"""What is known of every slot, in one table. No torch.
+"""The states of every slot, in one table. No torch.
 
-Allocation, emptying, snapshots, saved files and their checks, the choice of rows and byte counts all follow
-from it. Who writes a new state: docs/ARCHITECTURE.md, "To add".
+Allocation, emptying, snapshots, saved files and their checks, the selection of rows and byte counts follow
+from it. To add a state: docs/ARCHITECTURE.md, "To add".
 """
 
 from dataclasses import dataclass
@@ -10,34 +10,34 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class State:
-    """One number, flag or row of numbers that every slot has: a tensor [L, R, H, S, ...]."""
+    """One number, flag or vector of every slot: a tensor [L, R, H, S, ...]."""
 
     name: str
     trailing: Literal["", "key", "value", "group"]  # after [L, R, H, S]: D of keys or values, G query heads
-    dtype: Literal["kv", "exact", "int32", "bool"]  # kv: as the model's, or bytes; exact: fp32, or fp64 as it
-    empty: float = 0  # what an empty slot holds
+    dtype: Literal["kv", "exact", "int32", "bool"]  # kv: the model's, or bytes; exact: fp32, or fp64
+    empty: float = 0  # its value in an empty slot
 
 
 STATES = (
-    # Keys are turned to their rotation index (`distance.py`); in bytes they are not turned.
+    # Keys are turned to their rotation index (`distance.py`); quantised ones are not turned.
     State("keys", "key", "kv"),
     State("values", "value", "kv"),
-    # In the conversation; -1 = empty.
+    # Position in the conversation; -1 = empty.
     State("positions", "", "int32", empty=-1),
-    # Attention received from each query head, forgotten at the policy's rate.
+    # Attention received from each query head, decayed at the policy's rate.
     State("score", "group", "exact"),
-    # Share of its KV head's attention lately: a mean over about the last 32 queries; kept with `observe`.
+    # Share of its KV head's attention, a mean over about the last 32 queries; kept with `observe`.
     State("lately", "", "exact"),
-    # Read in a prompt, not generated.
+    # A prompt token, not a generated one.
     State("prompt", "", "bool"),
     # Sink, system prompt or pinned.
     State("protected", "", "bool"),
-    # Every query meets its key at one fixed distance (`distance.py`).
+    # Its key has a fixed distance to every query (`distance.py`).
     State("clamped", "", "bool"),
 )
 
 ORDER_BYTES = 4
-"""Of each slot's place in the order of writing."""
+"""Bytes of a slot's entry in `Arena.order`."""
 
 
 def state_bytes(groups: int) -> int:

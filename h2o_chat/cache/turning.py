@@ -1,4 +1,4 @@
-"""Keys that were written are turned to another rotation index: clamped, rebased, pinned (`distance.py`).
+"""Turns stored keys to another rotation index: clamping, rebasing, pinning (`distance.py`).
 
 Shapes: L layers, R rows, H KV heads, S slots, D head size.
 """
@@ -33,7 +33,7 @@ def rebase(arena: Arena, base: Sequence[int]) -> None:
 
 
 def protect(arena: Arena, protected: Tensor) -> None:
-    """Says anew which slots are protected, [L, R, H, S] bool; clamped keys that come nearer are turned."""
+    """Sets which slots are protected, [L, R, H, S] bool, and turns clamped keys whose distance changes."""
     slots, distance = arena.slots, arena.plan.distance
     if distance is not None:
         was, to = (distance.clamped_indices(p, slots.positions) for p in (slots.protected, protected))
@@ -42,7 +42,7 @@ def protect(arena: Arena, protected: Tensor) -> None:
 
 
 def _turn(arena: Arena, which: Tensor, by: Tensor) -> None:
-    """Turns the keys of some slots, [L, R, H, S] bool, by so many positions, [L, R, H, S]."""
+    """Turns the keys of the slots in `which`, [L, R, H, S] bool, by positions `by`, [L, R, H, S]."""
     if arena.rope is None or arena.plan.bits is not None:
         return
     keys = arena.slots.keys
@@ -53,10 +53,10 @@ def _turn(arena: Arena, which: Tensor, by: Tensor) -> None:
 
 
 def before_rope(arena: Arena, keys: Tensor, index: Tensor) -> Tensor:
-    """Keys [..., D] as numbers at rotation index [...] as they are before RoPE, of length 1. [..., D]
+    """Keys [..., D] at rotation `index` [...], turned back to index 0 and normalised. [..., D]
 
-    Where nobody said how a layer turns its keys (`H2OCache` without a model) they are taken as they are, and
-    distance counts too.
+    If the rotation of a layer is not known (`H2OCache` without a model), keys are not turned back, and their
+    distance influences the comparison.
     """
     if arena.plan.bits is None and arena.rope is not None:
         keys = arena.rope.rotate(keys, -index)

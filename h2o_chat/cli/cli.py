@@ -32,7 +32,7 @@ from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import checked, obtain
-from h2o_chat.models.resolve import Found, find, look_up
+from h2o_chat.models.resolve import LocalModel, find, look_up
 from h2o_chat.store import conversation_ids
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def screen(
                 'Without one: h2o-chat --plain, or h2o-chat run "your question".',
             )
         model = look_up(settings.model)  # an error about a name or files belongs into the shell
-        if isinstance(model, Found):
+        if isinstance(model, LocalModel):
             checked(model)
         else:
             ask(model.repository, asking(yes))

@@ -26,9 +26,9 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import Settings, config_file, data_folder
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.models.aliases import ALIASES, fits
-from h2o_chat.models.cached import cache_folder
 from h2o_chat.models.hub import SPARE_BYTES, is_offline
-from h2o_chat.models.resolve import Found, Known, check_weights, look_up
+from h2o_chat.models.hub_cache import cache_folder
+from h2o_chat.models.resolve import HubModel, LocalModel, check_weights, look_up
 from h2o_chat.native import build, library
 from h2o_chat.store import saved_caches_bytes
 
@@ -287,7 +287,7 @@ def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, A
             settings, what = choose_unnamed(settings, data_folder(None))
             rows["asked_for"] = f"none: {what}"
         model = look_up(settings.model)
-        if isinstance(model, Known):
+        if isinstance(model, HubModel):
             return rows | _not_here(model, report)
         rows |= {"name": model.name, "folder": str(model.folder)}
         weights = check_weights(model.folder)
@@ -301,7 +301,7 @@ def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, A
     return rows
 
 
-def _not_here(model: Known, report: DoctorReport) -> dict[str, Any]:
+def _not_here(model: HubModel, report: DoctorReport) -> dict[str, Any]:
     what, pull = f"{model.repository} is not on this machine", f"h2o-chat models pull {model.repository}"
     if is_offline():
         report.wrong(UsageError(f"{what}, and HF_HUB_OFFLINE is set.", f"Unset it, then: {pull}"))
@@ -314,7 +314,7 @@ def _not_here(model: Known, report: DoctorReport) -> dict[str, Any]:
     return rows
 
 
-def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -> None:
+def _fits(settings: Settings, model: LocalModel, models: Any, rows: dict[str, Any]) -> None:
     """Makes all checks of a start before weights are read; fills `rows` as far as it comes.
 
     Raises:
@@ -326,7 +326,7 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     from h2o_chat.models import fits as memory
     from h2o_chat.models.load_tokenizer import load_tokenizer
     from h2o_chat.models.sizes import sizes_of
-    from h2o_chat.native import loading
+    from h2o_chat.native import native_model
     from h2o_chat.policies.named import named
     from h2o_chat.policies.shares import divide
 
@@ -334,9 +334,9 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     rows["class"] = type(config).__name__.removesuffix("Config")
     sizes = sizes_of(config)
     load_tokenizer(model.folder, sizes.vocabulary)
-    why = loading.why_not_native(settings, config)
+    why = native_model.why_not_native(settings, config)
     rows["step"] = f"transformers: {why}" if why else f"native, {library.forms()[-1]}"
-    loading.require_asked(model.name, settings, why)
+    native_model.require_asked(model.name, settings, why)
     if not why:
         _fits_native(settings, model, sizes, weights, rows)
         return
@@ -365,21 +365,23 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
         )
 
 
-def _fits_native(settings: Settings, model: Found, sizes: Any, weights: Any, rows: dict[str, Any]) -> None:
+def _fits_native(
+    settings: Settings, model: LocalModel, sizes: Any, weights: Any, rows: dict[str, Any]
+) -> None:
     """The checks for packed weights.
 
     Raises:
         H2OChatError: it would not start.
     """
-    from h2o_chat.native import loading
+    from h2o_chat.native import native_model
     from h2o_chat.policies.named import named
     from h2o_chat.policies.shares import divide
 
-    quantization = f"int{loading.bits_of(settings, weights)}"
-    need = loading.needs_of(settings, sizes, weights)[quantization]
+    quantization = f"int{native_model.bits_of(settings, weights)}"
+    need = native_model.needs_of(settings, sizes, weights)[quantization]
     _needs(rows, need, quantization, "float32", "cpu", settings)
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    loading.require_room(model.name, settings, sizes, weights)
+    native_model.require_room(model.name, settings, sizes, weights)
     rows["fits"] = True
 
 

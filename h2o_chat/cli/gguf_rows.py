@@ -14,7 +14,7 @@ _SHOWN = 60
 
 def ollama_rows() -> list[tuple[str, ...]]:
     """Name, size, licence, and whether it will run, for each model that ollama keeps."""
-    found = ollama.kept()
+    found = ollama.installed()
     header: list[tuple[str, ...]] = [("NAME", "SIZE", "LICENCE", "RUNS")] if found else []
     return header + [(one.name, size(one.bytes), _licence(one), _runs(one)) for one in found]
 
@@ -24,7 +24,7 @@ def gguf_rows(file: Path) -> list[tuple[str, str]]:
     header = header_of(file)
     bits = held_bits(header)
     rows = [("packed as", f"int{bits}" if bits else "int4 or int8, by its size")]
-    for one in ollama.kept():
+    for one in ollama.installed():
         if one.blob("model") == file:
             rows += [("ollama", one.name), ("licence", _licence(one) or "none")]
     return rows
@@ -37,12 +37,12 @@ def template_of(file: Path) -> str:
     return "none: see --template" + (" (ollama's own are not Jinja)" if ollama.is_blob(file) else "")
 
 
-def _licence(model: ollama.Kept) -> str:
+def _licence(model: ollama.OllamaModel) -> str:
     lines = ollama.text_of(model.blob("license")).split("\n")
     return next((name_of(line.strip())[:_SHOWN] for line in lines if line.strip()), "")
 
 
-def _runs(model: ollama.Kept) -> str:
+def _runs(model: ollama.OllamaModel) -> str:
     if model.wrong:
         return f"no: {model.wrong[:_SHOWN]}"
     try:

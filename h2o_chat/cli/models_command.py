@@ -23,20 +23,20 @@ from h2o_chat.cli.packed_files import (
 from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
-from h2o_chat.models.cached import cache_folder, cached, repositories
+from h2o_chat.models.hub_cache import cache_folder, cached, repositories
 from h2o_chat.models.obtain import fetch, fetch_smollm2, size
 from h2o_chat.models.resolve import (
     BUNDLED,
     POCKET,
-    Found,
-    Known,
+    HubModel,
+    LocalModel,
     check_weights,
     find,
     look_up,
     names_starting_with,
     read_config,
 )
-from h2o_chat.native.places import remove
+from h2o_chat.native.packed_folder import remove
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
 
@@ -67,7 +67,7 @@ def pull(name: Name, yes: FetchYes = False) -> None:
             pack_fetched(find(smollm2.NAME))
             return
         model = look_up(name)
-        if isinstance(model, Found):
+        if isinstance(model, LocalModel):
             typer.echo(f"{model.name} is here: {name_of(model.folder)}")
             return
         fetch(model, asking(yes))
@@ -88,7 +88,7 @@ def info(
 
     def work() -> None:
         model = look_up(name)
-        if check and isinstance(model, Found):
+        if check and isinstance(model, LocalModel):
             with progress_bar() as progress:
                 ollama.check(model.folder, progress, again=True)
             check_packed(model)
@@ -103,7 +103,7 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
 
     def work() -> None:
         model = look_up(name)
-        if isinstance(model, Found) and model.folder == smollm2.place():
+        if isinstance(model, LocalModel) and model.folder == smollm2.place():
             packed = packed_of(model.folder)
             more = f", and {in_all(packed)}" if packed else ""
             if not yes and not confirmed(f"Remove {name_of(model.folder)}{more}?"):
@@ -114,7 +114,9 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
             model.folder.unlink()
             typer.echo(f"Removed {model.name}.")
             return
-        if isinstance(model, Found) and model.revision is None:  # its name may be that of a fetched one too
+        if (
+            isinstance(model, LocalModel) and model.revision is None
+        ):  # its name may be that of a fetched one too
             if packed := packed_of(model.folder):
                 remove_packed(model.name, packed, yes, _what(model))
                 return
@@ -125,7 +127,7 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
                 if ollama.is_blob(model.folder)
                 else f"{_what(model).capitalize()}s of your own are yours to delete.",
             )
-        repository = model.repository if isinstance(model, Known) else model.name
+        repository = model.repository if isinstance(model, HubModel) else model.name
         there = cached(repository)
         if there is None:
             raise ModelError(f"{name} is not in {cache_folder()}, so there is nothing to remove.")
@@ -202,13 +204,13 @@ def _table(rows: list[tuple[str, ...]]) -> None:
         typer.echo(line.rstrip()[:most])
 
 
-def _tell(model: Found | Known) -> None:
+def _tell(model: LocalModel | HubModel) -> None:
     """Prints what the files of a present model say, or the table of known models about an absent one."""
-    repository = model.repository if isinstance(model, Known) else model.name
+    repository = model.repository if isinstance(model, HubModel) else model.name
     alias = next((one for one in ALIASES.values() if one.repository == repository), None)
     typer.echo(repository)
     rows: list[tuple[str, ...]] = []
-    if isinstance(model, Found):
+    if isinstance(model, LocalModel):
         config, weights = read_config(model.folder), check_weights(model.folder)
         rows += [
             (_what(model), str(model.folder)),
@@ -240,7 +242,7 @@ def _tell(model: Found | Known) -> None:
     _table(rows)
 
 
-def _what(model: Found) -> str:
+def _what(model: LocalModel) -> str:
     return "file" if model.folder.is_file() else "folder"
 
 

@@ -11,13 +11,13 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.cli.commands import confirmed
 from h2o_chat.models.obtain import size
-from h2o_chat.models.resolve import Found, check_weights
-from h2o_chat.native.places import Kept, home_of, kept_files, kept_of, remove
+from h2o_chat.models.resolve import LocalModel, check_weights
+from h2o_chat.native.packed_folder import PackedFile, home_of, packed_files, packed_files_of, remove
 
 
 def packed_rows(folder: Path) -> list[tuple[str, str]]:
     """Rows of `models info`: packed files, and those of earlier weights."""
-    now, before = kept_of(folder)
+    now, before = packed_files_of(folder)
     rows = [("packed", f"int{one.bits}, {size(one.bytes)}, {_state(one)}: {one.path}") for one in now]
     rows += [
         ("packed before", f"int{one.bits}, {size(one.bytes)}, not used any more: {one.path}")
@@ -26,7 +26,7 @@ def packed_rows(folder: Path) -> list[tuple[str, str]]:
     return rows
 
 
-def _state(kept: Kept) -> str:
+def _state(kept: PackedFile) -> str:
     if kept.header is None:
         return "damaged, made anew at the next start"
     if kept.checked_at is None:
@@ -34,7 +34,7 @@ def _state(kept: Kept) -> str:
     return time.strftime("checked %Y-%m-%d %H:%M", time.localtime(kept.checked_at))
 
 
-def check_packed(model: Found) -> None:
+def check_packed(model: LocalModel) -> None:
     """Verifies every packed file of a model; a damaged one is packed again.
 
     Raises:
@@ -43,14 +43,14 @@ def check_packed(model: Found) -> None:
     """
     from h2o_chat.native.packing import packed_for
 
-    for one in kept_of(model.folder)[0]:
+    for one in packed_files_of(model.folder)[0]:
         with progress_bar() as progress:
             packed = packed_for(model.folder, one.bits, progress, verify=True)
         if packed.note:
             typer.echo(f"h2o-chat: {packed.note}", err=True)
 
 
-def pack_fetched(model: Found) -> None:
+def pack_fetched(model: LocalModel) -> None:
     """Packs a fetched model, where the native step will use it; a failure is only reported."""
     from h2o_chat.native.library import why_not
 
@@ -72,21 +72,21 @@ def pack_fetched(model: Found) -> None:
     typer.echo(f"Packed: int{bits}, {size(packed.path.stat().st_size)}.")
 
 
-def packed_of(folder: Path) -> list[Kept]:
+def packed_of(folder: Path) -> list[PackedFile]:
     """All packed files of a model folder, or of a repository of which only a part was fetched."""
     if folder.is_file() or (folder / "config.json").is_file():
-        now, before = kept_of(folder)
+        now, before = packed_files_of(folder)
         return now + before
-    return [one for one in kept_files() if one.home == home_of(folder)]
+    return [one for one in packed_files() if one.home == home_of(folder)]
 
 
-def in_all(packed: Sequence[Kept]) -> str:
+def in_all(packed: Sequence[PackedFile]) -> str:
     """Their number and size, in words."""
     what = "1 packed file" if len(packed) == 1 else f"{len(packed)} packed files"
     return f"{what} ({size(sum(one.bytes for one in packed))})"
 
 
-def remove_packed(name: str, packed: Sequence[Kept], yes: bool, what: str) -> None:
+def remove_packed(name: str, packed: Sequence[PackedFile], yes: bool, what: str) -> None:
     """Removes the packed files of a folder or file (`what`), after asking; the model itself is its owner's to
     delete."""
     if not yes and not confirmed(f"Remove {in_all(packed)} of {name}? Its {what} stays."):

@@ -33,7 +33,7 @@ from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.progress_line import with_progress
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recorder import Recorder
-from h2o_chat.models.tokenizing import is_panic
+from h2o_chat.models.tokenizer_calls import is_panic
 
 if TYPE_CHECKING:
     from h2o_chat.chat.conversation.opening import Opener

@@ -28,7 +28,7 @@ from h2o_chat.models.obtain import fetch_missing, obtain
 from h2o_chat.remote.engine_here import batch_here
 
 if TYPE_CHECKING:
-    from h2o_chat.serve.line import Limits
+    from h2o_chat.serve.request_queue import Limits
 
 ADDRESS = "127.0.0.1:8080"
 CLOSE_S = 5.0
@@ -110,7 +110,7 @@ def serve(
                 f"A server needs starlette and uvicorn, and {error.name} is not installed.",
                 "pip install 'h2o-chat[serve]'",
             ) from error
-        from h2o_chat.serve.line import Limits
+        from h2o_chat.serve.request_queue import Limits
 
         settings = with_model(settings, given.maps[0], data_folder(data))
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
@@ -136,11 +136,11 @@ def _served(
     limits: "Limits",
     folder: Path | None,
 ) -> ExitCode:
+    from h2o_chat.serve.api_keys import read_keys
     from h2o_chat.serve.guard import is_loopback
-    from h2o_chat.serve.keys import read_keys
     from h2o_chat.serve.malloc import give_back
     from h2o_chat.serve.prefixes import Prefixes
-    from h2o_chat.serve.saved import Saved
+    from h2o_chat.serve.saved_memories import Saved
     from h2o_chat.serve.server import listen, serve
     from h2o_chat.serve.service import Service
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from h2o_chat.models.tokenizing import text_of
+from h2o_chat.models.tokenizer_calls import text_of
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 MOST_TEXTS = 1 << 16

@@ -15,7 +15,7 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.settle import rank
 from h2o_chat.engine.holder_bitmaps import Holders
 from h2o_chat.events.events import CacheState, Gone, Heavy
-from h2o_chat.models.tokenizing import text_of
+from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.transformers_cache.cache import H2OCache
 
 HEAVIEST = 20

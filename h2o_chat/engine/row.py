@@ -13,7 +13,7 @@ from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import never
-from h2o_chat.cache.step import Cancelled
+from h2o_chat.cache.forward_call import Cancelled
 from h2o_chat.engine.observer import Observer
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler

@@ -13,15 +13,15 @@ from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.settle import TORCH
-from h2o_chat.cache.step import Step
 from h2o_chat.engine.undo import drop_half_absorbed, undo
 from h2o_chat.graph.loading import LoadedGraph
 from h2o_chat.models.load import Loaded
-from h2o_chat.models.tokenizing import blamed_on_the_model
-from h2o_chat.native.loading import LoadedNative, positions_of
-from h2o_chat.native.of_slots import knows, of_slots
+from h2o_chat.models.tokenizer_calls import blamed_on_the_model
+from h2o_chat.native.native_model import LoadedNative, positions_of
+from h2o_chat.native.slot_kernels import knows, slot_kernels
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
@@ -77,7 +77,7 @@ class Runner:
         if self.graph is not None:
             self._kernels = self.graph.kernels
         if self.native is None and self.device.type == "cpu" and knows(cache.plan.policy):
-            self._kernels = of_slots(loaded.sizes, self.trained.ropes, loaded.precision)
+            self._kernels = slot_kernels(loaded.sizes, self.trained.ropes, loaded.precision)
         self._keeps_last = (
             self.native is None and "logits_to_keep" in inspect.signature(self.model.forward).parameters
         )

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import torch
 
-from h2o_chat.cache.arena import give_up
+from h2o_chat.cache.arena import evict
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.transformers_cache.cache_like import CacheLike
 
 
@@ -32,7 +32,7 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: 
     prepared = cache.step is step  # otherwise the pending prompt is of the step before
     for arena in cache.arenas_in_step:
         if not step.lasting and arena.slot is not None:
-            give_up(arena.slots, arena.slot)  # empty, like before `Arena.place`
+            evict(arena.slots, arena.slot)  # empty, like before `Arena.place`
         arena.slot = None
         if prepared:
             arena.waiting.clear()

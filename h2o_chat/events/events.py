@@ -1,12 +1,11 @@
 """The one stream that feeds the screen, `--json`, recordings and tests.
 
 An event is a frozen dataclass; on the wire it is one JSON object a line, `{"event": NAME, ...fields}`.
-Readers ignore keys and events that they do not know. Words (seen, kept, hold, lost, kind) mean what README.md
-says. Standard library only: reading a recording must not cost an import of torch.
+Readers ignore unknown keys and events. Standard library only: reading a recording must not import torch.
 
-`session` begins a conversation, the `said` right behind it tell what was said in it before. A turn is `said`
-by the user, `reading` ... where that takes a while, `prompt`, `token` ... with `cache` and `note` between
-them, and `turn`.
+`session` begins a conversation; the `said` events right behind it are its earlier messages. A turn is `said`
+by the user, some `reading` if that takes a while, `prompt`, `token` ... with `cache` and `note` between them,
+and `turn`.
 """
 
 import json
@@ -23,12 +22,12 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True)
 class Session:
-    """What ran: everything needed to read, and to repeat, what follows."""
+    """The model and all settings: everything needed to read, and to repeat, the events that follow."""
 
     event: ClassVar[str] = "session"
     model: str
     revision: str | None
-    """Of the repository it came from; of a folder, its fingerprint."""
+    """Commit of the model's repository, or the fingerprint of its folder."""
     template: str
     policy: str
     budget: int | None
@@ -42,37 +41,37 @@ class Session:
     prefill: str
     """`chunked`, or `full`: a whole prompt attends to itself before anything is evicted."""
     quantization: str
-    """Of the weights."""
+    """Format of the weights."""
     dtype: str
-    """Precision that is computed in."""
+    """Precision of the computation."""
     kv_dtype: str
     """Precision of keys and values in the slots."""
     device: str
     engine: str
-    """What computes a step: `native` or `transformers`."""
+    """Implementation of the step: `native`, `graph` or `transformers`."""
     threads: int
     seed: int
-    """Of the sampling."""
+    """Seed of the sampling."""
     layers: int
-    """Those with attention."""
+    """Layers with attention."""
     kv_heads: int
     window: int
-    """Tokens the model was trained to look back."""
+    """Longest context of the model's training, in tokens."""
     versions: dict[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
     stride: int = 1
-    """Slots given up at once while decoding."""
+    """Slots evicted together while decoding."""
     slot_bytes: int = 0
-    """Of one slot in all layers and KV heads, with what is counted beside its key and value; 0: not known."""
+    """Bytes of one slot in all layers and KV heads: key, value and scores; 0: not known."""
     engine_why: str = ""
-    """Of the native step: which form of it this processor runs. Else why it was not taken."""
+    """Instruction set of the native step, or the reason why another engine runs."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """A message of the conversation: what the user says now, or what was said before the stream began.
+    """A message: the user's new one, or one from before the stream began.
 
-    What stood at its place, and all behind that, is on another branch from here on (a message was edited).
+    If there is a message at its place already, that one and all later ones leave the branch (an edit).
     """
 
     event: ClassVar[str] = "said"
@@ -81,38 +80,38 @@ class Said:
     role: Role
     text: str
     finish: Finish | None = None
-    """How an answer of before ended."""
+    """How an earlier answer ended."""
     hold: float | None = None
-    """Mean hold of its tokens, where it was said before and they were read."""
+    """Mean hold of the tokens of an earlier message; None if they were not read."""
     first: int = -1
-    """Position of its first token, where it was said before; -1 where they were not read."""
+    """Position of the first token of an earlier message; -1 if it was not read."""
     last: int = -1
     texts: list[str] = field(default_factory=list)
-    """The text of each of its tokens, as in `prompt`."""
+    """Text of each of its tokens, as in `prompt`."""
     pinned: bool = False
-    """It was said before, and its tokens are protected from eviction."""
+    """An earlier message whose tokens are protected from eviction."""
     recalled: list[tuple[int, str]] = field(default_factory=list)
-    """(place of a message, words of it) that the model reads once more with this one; place -1: not known."""
+    """(index of a message, words of it) that the model reads once more with this one; index -1: not known."""
 
 
 @dataclass(frozen=True)
 class ReadSoFar:
-    """How far the reading of a prompt is: at most eight a second, none of one that is read sooner than that.
+    """Progress of reading a prompt: at most eight events a second, none for a short prompt.
 
-    The last one, where there is any, comes when all was read; none does where it was stopped.
+    The last one comes when all is read; it is missing if reading was stopped.
     """
 
     event: ClassVar[str] = "reading"
     tokens: int
-    """Read so far."""
+    """Tokens read so far."""
     of: int
-    """To be read in all."""
+    """Tokens of the whole prompt."""
     ms: float
     """Time since it began."""
 
     @property
     def share(self) -> float:
-        """Of the tokens, 0 to 1."""
+        """Share of the tokens that are read, 0 to 1."""
         return self.tokens / max(1, self.of)
 
 
@@ -126,14 +125,14 @@ class Prompt:
     """Position of its first token."""
     last: int
     chunks: int
-    """Calls of the model that it took."""
+    """Forward calls that it took."""
     ms: float
     """Time of reading it."""
     system: int = 0
     """How many of its first tokens are the system prompt."""
     texts: list[str] = field(default_factory=list)
-    """The text of each token from the first on; a character split over tokens is with the last of them.
-    Empty where nobody looks, or they are very many."""
+    """Text of each token from the first on; a character split over tokens is with the last of them. Empty
+    where nothing shows it, or there are very many."""
 
 
 @dataclass(frozen=True)
@@ -146,42 +145,41 @@ class Token:
     text: str
     position: int
     ms: float
-    """Time of this step alone."""
+    """Time of this step."""
 
 
 @dataclass(frozen=True)
 class Heavy:
-    """A token kept outside the recent part, ranked by how many caches hold it; of the protected a few."""
+    """A token kept outside the recent part, ranked by how many caches hold it; only some protected ones."""
 
     position: int
     text: str
     hold: float
     """Share of all (layer, KV head) caches that contain it."""
     score: float
-    """What the policy ranks by, averaged over the caches that hold it."""
+    """The policy's score, averaged over the caches that hold the token."""
     mean: float
-    """`score` / queries that saw the token."""
+    """`score` divided by the number of queries that saw the token."""
     kind: str
     """`S` protected or `H` heavy."""
 
 
 @dataclass(frozen=True)
 class Gone:
-    """A token that left the last of the caches that held it."""
+    """A token that was evicted from the last cache that held it."""
 
     position: int
     text: str
     hold: float
-    """As it was told last; 0 if it went before it was ever told."""
+    """Its hold in the last event; 0 if it was in none."""
     score: float
 
 
 @dataclass(frozen=True)
 class CacheState:
-    """What the cache holds, every few tokens; `changed`, `holders` and `gone` since the last one of these.
+    """Contents of the cache, every few tokens; `changed`, `holders` and `gone` are since the last such event.
 
-    What a screen shows only on its memory panel is empty while nobody looks at that: `heaviest`, `heads` and
-    all fields below them.
+    `heaviest`, `heads` and all fields below them are empty while the memory panel is closed.
     """
 
     event: ClassVar[str] = "cache"
@@ -190,34 +188,36 @@ class CacheState:
     kept: int
     """Slots in use, the maximum over layers and KV heads."""
     bytes: int
-    """Of all keys and values, empty slots included."""
+    """Size of all keys and values, empty slots included."""
     bytes_full: int
-    """What a cache that never evicts would hold."""
+    """Size of a cache that never evicts."""
     lost: float
-    """Attention that the dropped tokens had been receiving, as a share of all, per token (0 to 1)."""
+    """Share of the attention per token that evicted tokens had been receiving (0 to 1)."""
     kinds: dict[str, int]
     """Slots by kind in the fullest cache: `S` protected, `H` heavy, `R` recent."""
     heaviest: list[Heavy]
     changed: list[tuple[int, float, float]]
-    """(position, hold, score) of the tokens whose hold moved since the last such event, or whose score has
-    doubled or halved since it was told."""
+    """(position, hold, score) of the tokens whose hold has changed since the last event, or whose score has
+    doubled or halved since it was reported."""
     heads: list[list[float]]
-    """[layers][KV heads]: mean hold of what each cache keeps outside the recent part (do heads agree?)."""
+    """[layers][KV heads]: mean hold of the tokens that each cache keeps outside the recent part (do heads
+    agree?)."""
     whole: bool = False
-    """Nothing that was told before counts: `changed` and `holders` tell of every token held."""
+    """Earlier events are void: `changed` and `holders` list every token held."""
     protected: list[tuple[int, int]] = field(default_factory=list)
     """(first, last) position of each run of tokens that are protected."""
     holders: list[tuple[int, str]] = field(default_factory=list)
-    """(position, which caches hold it) of the tokens held for which that changed: hexadecimal digits, a bit
-    a cache, layer by layer, the first one highest. Of very many, the most held; the others come later."""
+    """(position, caches that hold it) of tokens for which that changed: hexadecimal digits, a bit a cache,
+    layer by layer, the first one highest. If there are very many, the most held come first, the others
+    later."""
     gone: list[Gone] = field(default_factory=list)
-    """The tokens that went, at most a few: those that were held most."""
+    """Tokens that were evicted from all caches: the few that were held most."""
     gone_tokens: int = 0
-    """How many went."""
+    """How many tokens were evicted from all caches."""
     ranks: list[tuple[int, float]] = field(default_factory=list)
-    """(rank, score) of some tokens held, ranked by score: fewer and fewer towards the last."""
+    """(rank, score) of some tokens held, ranked by score, ever more widely spaced."""
     attended: list[int] = field(default_factory=list)
-    """Positions that lately (about 32 queries) received more than an even share of the attention."""
+    """Positions that received more than an even share of the attention of the last 32 queries or so."""
 
 
 @dataclass(frozen=True)
@@ -229,13 +229,13 @@ class Turn:
     """The whole answer."""
     finish: Finish
     prompt_tokens: int
-    """Tokens read before the answer; 0 where they were not read to their end."""
+    """Tokens read before the answer; 0 if reading was stopped."""
     new_tokens: int
-    """Tokens generated, one that ends the answer included."""
+    """Tokens generated, including the one that ends the answer."""
     ttft_ms: float
-    """Time to the first token: reading the prompt, and choosing it."""
+    """Time to the first token: reading the prompt and sampling."""
     tok_s: float
-    """Tokens per second, those after the first."""
+    """Tokens per second after the first."""
     seen: int
     """Tokens fed since the conversation began."""
     kept: int
@@ -243,14 +243,14 @@ class Turn:
     evicted: int
     """`seen` - `kept`."""
     lost: float
-    """Attention that dropped tokens had been receiving, as a share of all, per token of a turn (0 to 1)."""
+    """Share of the attention per token of the turn that evicted tokens had been receiving (0 to 1)."""
     hold: list[tuple[int, float]] = field(default_factory=list)
-    """(message index, mean hold of its tokens) of the messages of which something is left."""
+    """(message index, mean hold of its tokens) of the messages with tokens left in the cache."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something that a person should know, though nothing failed: the disk is full, a memory was rebuilt."""
+    """A message for the user, though the command goes on: the disk is full, a memory was rebuilt."""
 
     event: ClassVar[str] = "note"
     code: str
@@ -258,7 +258,7 @@ class Note:
     message: str
     hint: str = ""
     about: int | None = None
-    """The place of the message that was just `pinned` or `unpinned`, or whose words were `recalled`."""
+    """Index of the message that was just `pinned` or `unpinned`, or whose words were `recalled`."""
 
 
 @dataclass(frozen=True)
@@ -278,11 +278,11 @@ class End:
     event: ClassVar[str] = "end"
     turns: int
     tokens: int
-    """Generated in all of them."""
+    """Tokens generated in all turns."""
     seconds: float
     """Since the command began."""
     conversation: str | None = None
-    """Its id in the store, where it was stored."""
+    """Its id in the store, if it is stored."""
 
 
 Event = Session | Said | ReadSoFar | Prompt | Token | CacheState | Turn | Note | Error | End
@@ -291,17 +291,13 @@ KINDS: dict[str, type[Any]] = {kind.event: kind for kind in get_args(Event)}
 
 
 def to_json(event: Event) -> str:
-    """One line of JSON, without the newline. Lone surrogates cannot be written and become `?`."""
+    """One line of JSON, without the newline. Lone surrogates become `?`: UTF-8 cannot encode them."""
     line = _ENCODER.encode({"event": event.event} | vars(event))
     return line.encode("utf-8", "replace").decode("utf-8")
 
 
 def _fields(part: Any) -> dict[str, Any]:
-    """Of a dataclass in an event. Unlike `asdict` it copies nothing: a token would wait for it.
-
-    Raises:
-        TypeError: something else, which has no place in an event.
-    """
+    """The fields of a dataclass inside an event. Unlike `asdict` it copies nothing, which takes time."""
     if not is_dataclass(part):
         raise TypeError(f"{type(part).__name__} has no place in an event.")
     return vars(part)
@@ -323,7 +319,7 @@ def object_of(line: str) -> dict[str, Any]:
     """The JSON object of one line.
 
     Raises:
-        ValueError: it is none, or has numbers that are none; says where.
+        ValueError: it is no object, or has NaN or infinity; says where.
     """
     try:
         data = json.loads(line, parse_constant=_no_number)
@@ -335,10 +331,10 @@ def object_of(line: str) -> dict[str, Any]:
 
 
 def event_of(data: dict[str, Any]) -> Event:
-    """The event of one JSON object; keys that it does not know are left alone.
+    """The event of one JSON object; unknown keys are ignored.
 
     Raises:
-        ValueError: it is none of our events, or a field is missing or of the wrong type; says which.
+        ValueError: the event is unknown, or a field is missing or of the wrong type; says which.
     """
     name = data.get("event")
     kind = KINDS.get(name) if isinstance(name, str) else None

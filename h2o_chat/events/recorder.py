@@ -8,7 +8,7 @@ from threading import Lock
 from typing import BinaryIO
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.base.own import stands_at
+from h2o_chat.base.private_files import stands_at
 from h2o_chat.events.events import End, Event, Note, Turn, to_json
 
 _HINT = "Choose another file: a recording is never written over anything."
@@ -50,7 +50,7 @@ class Recorder:
         """Writes one event; when this returns, the end of our process cannot undo it.
 
         Returns:
-            What a person should know, once, when the disk fails. From then on nothing is written.
+            A note when the disk fails, once; from then on nothing is written.
         """
         with self._lock:
             if self._file is None:

@@ -1,7 +1,7 @@
-"""Reads recordings: events as JSON lines, as `recorder` and `run --json` write them, one after the other.
+"""Reads recordings: events as JSON lines, as `recorder` and `run --json` write them.
 
-A file is a stranger's: everything in it has a limit and is checked, and what is wrong is said with its line.
-Standard library only, and never the whole file in memory.
+Files are untrusted: everything in them is checked and has a limit, and errors name the line. Standard library
+only; the file is never in memory as a whole.
 """
 
 import json
@@ -39,10 +39,10 @@ _BITMAP = re.compile("[0-9a-f]*")
 
 
 def read(path: Path) -> Iterator[Event]:
-    """The events of a recording, as they are asked for; it begins with a `Session`.
+    """The events of a recording, read lazily; it begins with a `Session`.
 
     Raises:
-        UsageError: at once, or at the line where it is: it cannot be read, or something in it is wrong.
+        UsageError: the file cannot be read, or a line is wrong (raised when that line is reached).
     """
     try:
         with path.open("rb") as stream:
@@ -54,17 +54,17 @@ def read(path: Path) -> Iterator[Event]:
 
 
 def parse(stream: BinaryIO, name: str) -> Iterator[Event]:
-    """The events of what stands in a file; notes of its own say what was left out.
+    """The events of a stream of lines; a `Note` says if lines were left out.
 
     Args:
-        name: what the file is called in errors.
+        name: of the file, for errors.
 
     Raises:
-        UsageError: something in it is wrong; says where and what.
+        UsageError: a line is wrong; names the line and the fault.
     """
     begun = skipped = False
     messages = 0
-    """The most there can be in this conversation so far."""
+    """Most messages that this conversation can have so far."""
     for number, raw in enumerate(_lines(stream, name), 1):
         where = f"{name} line {number}"
         if not raw.strip():
@@ -100,34 +100,26 @@ def parse(stream: BinaryIO, name: str) -> Iterator[Event]:
             case Said():
                 messages = event.index + 2  # with the answer
             case Turn():
-                messages += 2  # it may be a recording in which nothing is said
+                messages += 2  # some recordings have no `said`
         yield event
     if not begun:
         raise UsageError(f"{name} has no events in it.", _HINT)
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Line by line, each with its newline.
-
-    Raises:
-        UsageError: one is too long, or all together are.
-    """
+    """The lines of a stream, each with its newline."""
     number = total = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number, total = number + 1, total + len(line)
         if len(line) > MAX_LINE_BYTES:
             raise _wrong(f"{name} line {number}", f"is longer than {MAX_LINE_BYTES >> 20} MiB")
-        if total > MAX_BYTES:  # it grows while it is read, or is no file that has a size
+        if total > MAX_BYTES:  # a file that grows, or one without a size, such as a pipe
             raise UsageError(f"{name} is larger than {MAX_BYTES >> 30} GiB.", _HINT)
         yield line
 
 
 def _known(data: dict[str, Any], where: str) -> bool:
-    """Whether this is one of our events.
-
-    Raises:
-        UsageError: a newer program wrote it, and it may mean something else by what follows.
-    """
+    """Whether the event is known here."""
     schema = data.get("schema", SCHEMA)
     if data.get("event") == "session" and type(schema) is int and schema > SCHEMA:
         raise UsageError(
@@ -140,10 +132,10 @@ def _known(data: dict[str, Any], where: str) -> bool:
 
 
 def _check(event: Event, messages: int) -> None:
-    """Types are right; this asks whether the numbers can be, where there are so many messages.
+    """Checks the ranges of an event's numbers; their types are right already.
 
-    Raises:
-        ValueError: one cannot; says which.
+    Args:
+        messages: most messages that the conversation can have.
     """
     match event:
         case Session():
@@ -182,7 +174,7 @@ def _check(event: Event, messages: int) -> None:
 
 
 def _check_panel(event: CacheState) -> None:
-    """What only a memory panel shows."""
+    """Checks the fields that only the memory panel shows."""
     _within("gone_tokens", event.gone_tokens, 0)
     for gone in event.gone:
         _within("hold", gone.hold, 0, 2)
@@ -211,5 +203,5 @@ def _wrong(where: str, what: str) -> UsageError:
 
 
 def _what(error: ValueError) -> str:
-    """What Python says of JSON names a line, which is always the first."""
+    """The error's text; for JSON without the line number, which is always 1."""
     return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)

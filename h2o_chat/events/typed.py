@@ -1,4 +1,4 @@
-"""JSON objects as the dataclasses that they were: whoever wrote them, every field has the right type."""
+"""Reads untrusted JSON objects as dataclasses: every field is checked to have its annotated type."""
 
 import json
 import math
@@ -8,14 +8,14 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 Reader = Callable[[Any, str], Any]
-"""(JSON value, where it stands) -> the value as the dataclass holds it."""
+"""(JSON value, path of the field for errors) -> value of the field."""
 
 
 def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:
-    """A dataclass out of an object, every field checked; keys that it does not know are left alone.
+    """A dataclass from a JSON object; unknown keys are ignored.
 
     Args:
-        where: what stands there, for errors.
+        where: name of the object, for errors.
 
     Raises:
         ValueError: a field is missing or of the wrong type; says which.
@@ -31,7 +31,7 @@ def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:
 
 
 _READERS: dict[type[Any], dict[str, Reader]] = {}
-"""How each field of a dataclass is read; worked out once, since a recording has millions of lines."""
+"""The readers of each dataclass's fields, computed once: a recording has millions of lines."""
 
 
 def _readers(kind: type[Any]) -> dict[str, Reader]:
@@ -42,7 +42,7 @@ def _readers(kind: type[Any]) -> dict[str, Reader]:
 
 
 def _reader(hint: Any) -> Reader:
-    """How a value of this type is read. Knows the types that `events` has, and no others."""
+    """The reader of an annotated type; supports the types that `events.py` uses and no others."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _one_of([_reader(part) for part in parts])
@@ -143,7 +143,7 @@ def _table(reader: Reader) -> Reader:
 
 
 def seen(value: Any) -> str:
-    """A value for an error: short, and never obeyed by a terminal."""
+    """A value for an error message: short, with control characters escaped."""
     if isinstance(value, str):
         return ascii(value if len(value) <= 40 else value[:40] + "...")
     if isinstance(value, dict | list):

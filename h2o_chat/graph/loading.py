@@ -1,4 +1,4 @@
-"""A model opened for the graph step on a GPU; else as `native/loading.py` opens it."""
+"""A model opened for the graph step on a GPU; else as `native/native_model.py` opens it."""
 
 import os
 import shutil
@@ -13,8 +13,8 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.models.choices import choose_device, choose_quantization
 from h2o_chat.models.load import Loaded, check_family, quiet
 from h2o_chat.models.resolve import check_weights, find
-from h2o_chat.native import loading as native
-from h2o_chat.native.frame import Frame
+from h2o_chat.native import native_model as native
+from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.probing import frame_of
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from h2o_chat.graph import attention_kernels as kernels
 from h2o_chat.graph import launches, ranking
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
-from h2o_chat.native.frame import Frame
+from h2o_chat.native.model_frame import Frame
 from h2o_chat.policies import scores
 from h2o_chat.policies.scores import Received
 from h2o_chat.transformers_cache.cache import H2OCache

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from h2o_chat.graph.int4 import Int4, Int4Linear, packed
-from h2o_chat.native.frame import Frame
+from h2o_chat.native.model_frame import Frame
 
 Matrix = Tensor | Int4
 

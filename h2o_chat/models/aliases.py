@@ -1,7 +1,7 @@
-"""Short names of models, and what is known of them before anything is fetched. Standard library only.
+"""Short names of models, with their sizes before anything is fetched. Standard library only.
 
-Only families whose attention goes through transformers' `AttentionInterface` stand here; a test holds every
-row to `models.check_family`. Whether a model is gated is the hub's to say: the column is a warning.
+All families here route attention through transformers' `AttentionInterface`; a test checks every row with
+`check_family`. The column `gated` is a warning: the hub decides.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ NF4_BYTES = 0.5 + 4 / 64
 
 @dataclass(frozen=True)
 class Alias:
-    """A model that can be had by a short name."""
+    """A model with a short name."""
 
     name: str
     repository: str
@@ -20,27 +20,27 @@ class Alias:
     """transformers' model type."""
     parameters: int
     embedding: int
-    """Parameters of the embedding, and of the output layer where it is another one: never quantised."""
+    """Parameters of the embedding, and of the output layer if it is separate: they are not quantised."""
     window: int
-    """Tokens it was trained to look back."""
+    """Longest context of its training, in tokens."""
     gated: bool = False
-    """Somebody's licence has to be accepted on the hub, and a token given."""
+    """Its licence has to be accepted on the hub, which needs a token."""
     chat: bool = True
-    """Its tokenizer has a chat template."""
+    """Whether its tokenizer has a chat template."""
 
     @property
     def bytes_16(self) -> int:
-        """Size of the weights in half precision; about what is downloaded."""
+        """Bytes of the weights in half precision, about the size of the download."""
         return 2 * self.parameters
 
     @property
     def bytes_4(self) -> int:
-        """Size of the weights in nf4."""
+        """Bytes of the weights in nf4."""
         return 2 * self.embedding + int(NF4_BYTES * (self.parameters - self.embedding))
 
 
 def fits(alias: Alias, memory_bytes: int) -> str:
-    """At which precision the weights leave a fifth of the memory free."""
+    """The precision at which the weights leave a fifth of the memory free: "16 bit", "4 bit" or "no"."""
     for name, needed in (("16 bit", alias.bytes_16), ("4 bit", alias.bytes_4)):
         if needed < 0.8 * memory_bytes:
             return name
@@ -48,7 +48,7 @@ def fits(alias: Alias, memory_bytes: int) -> str:
 
 
 def _llama(name: str, repository: str, parameters: int, embedding: int, window: int) -> Alias:
-    """One of Meta's, which are all gated."""
+    """A model of Meta: all are gated."""
     chat = "instruct" in name or "chat" in name
     return Alias(name, f"meta-llama/{repository}", "llama", parameters, embedding, window, True, chat)
 
@@ -59,7 +59,7 @@ def _qwen(name: str, repository: str, parameters: int, embedding: int) -> Alias:
 
 
 def _base(name: str, repository: str, family: str, parameters: int, embedding: int, window: int) -> Alias:
-    """A model that continues text: no chat template."""
+    """A base model, which has no chat template."""
     return Alias(name, repository, family, parameters, embedding, window, chat=False)
 
 

@@ -1,4 +1,4 @@
-"""How and where a model is loaded: precision, quantisation, device; decided before any weight is read."""
+"""Chooses precision, quantisation and device of a model before any weight is read."""
 
 import os
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.fits import estimate, require
-from h2o_chat.models.resolve import Weights
+from h2o_chat.models.resolve import StoredWeights
 from h2o_chat.models.sizes import sizes_of
 
 QUANTISE_ABOVE_BYTES = 2 * 2**30
@@ -18,33 +18,32 @@ QUANTISE_ABOVE_BYTES = 2 * 2**30
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _PACKED = {"U8", "I8"}
-"""What bitsandbytes stores quantised weights as."""
+"""Types in which bitsandbytes stores quantised weights."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a model will be loaded."""
+    """Precision, quantisation and devices of a model that will be loaded."""
 
     quantization: str
     """none | int8 | nf4 | fp4"""
     quantises: bool
-    """Whether that is done as it is loaded; False too where the weights are stored so."""
+    """Whether weights are quantised while loading; False if they are stored quantised."""
     dtype: str
     devices: tuple[torch.device, ...]
 
     @property
     def where(self) -> str:
-        """The devices, for people."""
         return ", ".join(map(str, self.devices))
 
 
-def choose(name: str, settings: Settings, config: Any, weights: Weights) -> Choice:
-    """What the settings leave open is chosen by what the weights are and what this machine has.
+def choose(name: str, settings: Settings, config: Any, weights: StoredWeights) -> Choice:
+    """Chooses what the settings leave open, by the stored weights and this machine.
 
     Raises:
-        UsageError: a device that is not here, or precisions that exclude each other.
-        ModelError: the weights are stored as something that cannot be loaded.
-        OutOfMemoryError: it does not fit; says what would.
+        UsageError: a device that this machine lacks, or precisions that exclude each other.
+        ModelError: the weights are stored in a type that cannot be loaded.
+        OutOfMemoryError: the model does not fit; says what would.
     """
     device = choose_device(settings.device)
     stored = stored_quantization(config)
@@ -55,13 +54,13 @@ def choose(name: str, settings: Settings, config: Any, weights: Weights) -> Choi
 
 
 def default_threads() -> int:
-    """One core is left to the screen: with all of them, decoding beside it is ten times slower."""
+    """All cores but one, which is left to the screen: with all of them, decoding is ten times slower."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     return max(1, cores - 1)
 
 
 def stored_quantization(config: Any) -> str | None:
-    """How the weights were quantised by whoever published them: int8, nf4, fp4, or None."""
+    """The quantisation of the published weights: int8, nf4, fp4, or None."""
     stored = dict(getattr(config, "quantization_config", None) or {})
     if stored.get("load_in_4bit"):
         return str(stored.get("bnb_4bit_quant_type", "fp4"))
@@ -69,10 +68,10 @@ def stored_quantization(config: Any) -> str | None:
 
 
 def choose_device(wanted: str) -> torch.device:
-    """`auto` is a GPU where there is one.
+    """The device; `auto` is a GPU if there is one.
 
     Raises:
-        UsageError: no such device here.
+        UsageError: this machine has no such device.
     """
     gpus = torch.cuda.device_count()
     if wanted == "mps":
@@ -92,12 +91,12 @@ def choose_devices(
     name: str,
     settings: Settings,
     config: Any,
-    weights: Weights,
+    weights: StoredWeights,
     quantization: str,
     dtype: str,
     device: torch.device,
 ) -> list[torch.device]:
-    """Where the layers go: to one device, or to all GPUs where one is too small and none was named.
+    """The devices of the layers: one, or all GPUs if one is too small and none was named.
 
     Raises:
         OutOfMemoryError: the model does not fit; says what would.
@@ -125,11 +124,11 @@ def choose_devices(
     return devices
 
 
-def choose_quantization(settings: Settings, weights: Weights, stored: str | None) -> str:
-    """`auto` is nf4 where 16-bit weights would be large; weights that are stored quantised stay so.
+def choose_quantization(settings: Settings, weights: StoredWeights, stored: str | None) -> str:
+    """The quantisation; `auto` is nf4 if 16-bit weights would be large. Stored quantisation is kept.
 
     Raises:
-        UsageError: a quantised model computes in no such precision, or is quantised in another way.
+        UsageError: the precision cannot be quantised, or the weights are stored in another quantisation.
     """
     wanted = settings.quantize
     if stored:
@@ -149,11 +148,11 @@ def choose_quantization(settings: Settings, weights: Weights, stored: str | None
     return wanted
 
 
-def choose_dtype(settings: Settings, weights: Weights, device: torch.device, quantization: str) -> str:
-    """`auto` is the checkpoint's own on a GPU; on a CPU small models compute in float32.
+def choose_dtype(settings: Settings, weights: StoredWeights, device: torch.device, quantization: str) -> str:
+    """The precision; `auto` is the checkpoint's own on a GPU, and float32 for small models on a CPU.
 
-    A CPU multiplies bf16 at a third of the rate at which it reads memory, and fp16 can overflow there: so
-    fp32, as long as it does not cost gigabytes.
+    A CPU multiplies bf16 at a third of the rate at which it reads memory, and fp16 can overflow there. Large
+    models do without fp32, which would cost gigabytes.
     """
     if settings.dtype != "auto":
         return settings.dtype

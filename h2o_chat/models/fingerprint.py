@@ -1,4 +1,4 @@
-"""Tells the weights in a folder from others that lay there before, as a revision does for a repository."""
+"""A fingerprint of local weights, which stands in for the revision of a repository."""
 
 import hashlib
 from pathlib import Path
@@ -8,14 +8,11 @@ from h2o_chat.models import gguf
 
 SAMPLES = 256
 SAMPLE_BYTES = 64 << 10
-"""So many pieces of this size are read of a large file; a small one is read whole."""
+"""Number and size of the pieces that are read of a large file; a small one is read whole."""
 
 
 def fingerprint(folder: Path) -> str:
-    """`weights-` and 12 digits: a hash of the configuration and of the weights, or samples of them.
-
-    Of a GGUF file: of its whole header, and of the weights behind it.
-    """
+    """`weights-` and 12 digits of a hash of the configuration (or GGUF header) and samples of the weights."""
     if folder.is_file():
         return _of_gguf(folder)
     digest = hashlib.sha256((folder / "config.json").read_bytes())

@@ -1,43 +1,43 @@
-"""Whether a model fits, decided before any weight is read. No torch."""
+"""Decides whether a model fits into memory before any weight is read. No torch."""
 
 from dataclasses import dataclass
 
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.models.aliases import ALIASES, NF4_BYTES
-from h2o_chat.models.resolve import Weights
+from h2o_chat.models.resolve import StoredWeights
 from h2o_chat.models.sizes import Sizes
 
 HEADROOM_BYTES = 256 * 2**20
-"""Beside weights and slots: the activations of a prompt chunk, and what torch keeps for itself."""
+"""Memory beside weights and slots: activations of a prompt chunk, and torch's own."""
 
 QUANTISING_SHARE = 0.1
-"""Of the 16-bit weights: what quantising them needs for a moment, and is not given back."""
+"""Extra memory while quantising, as a share of the 16-bit weights; it is not returned."""
 
 _KV_BYTES = {"int8": (1.0, 4), "int4": (0.5, 4)}
-"""Bytes of a component, and of the scale of its row; see `quantized.py`, which needs torch."""
+"""(bytes of a component, bytes of the scale of its row) by precision; see `quantized.py`, which needs
+torch."""
 
 _PER_WEIGHT = {"int8": 1.0, "nf4": NF4_BYTES}
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a model needs while it talks."""
+    """Bytes that a model needs while it runs."""
 
     weights: int
     slots: int
-    """Keys, values and bookkeeping of the whole budget."""
+    """Keys, values and scores of the whole budget."""
     headroom: int = HEADROOM_BYTES
 
     @property
     def total(self) -> int:
-        """All of it."""
         return self.weights + self.slots + self.headroom
 
 
 def estimate(
     sizes: Sizes,
-    weights: Weights,
+    weights: StoredWeights,
     quantization: str,
     itemsize: int,
     budget: int,
@@ -45,12 +45,12 @@ def estimate(
     as_stored: bool,
     kv: str = "auto",
 ) -> Need:
-    """What a model will need.
+    """The memory that a model will need.
 
     Args:
-        itemsize: bytes of a number in the precision that is computed in.
-        as_stored: the weights were quantised by whoever published them.
-        kv: precision of keys and values in the slots; what is not auto is read a layer at a time.
+        itemsize: bytes of a number in the precision of the computation.
+        as_stored: the published weights are quantised already.
+        kv: precision of keys and values in the slots; other than auto, a layer at a time is converted.
     """
     slots = (budget + 1) * slot_bytes(sizes, itemsize, kv)
     if kv != "auto":
@@ -66,41 +66,41 @@ def estimate(
 
 
 def _quantising(parameters: int) -> int:
-    """Headroom of a model that is quantised as it is loaded."""
+    """Headroom in bytes of a model that is quantised while loading."""
     return HEADROOM_BYTES + int(QUANTISING_SHARE * 2 * parameters)
 
 
 def slot_bytes(sizes: Sizes, itemsize: int, kv: str = "auto") -> int:
-    """One slot in every layer and KV head."""
+    """Bytes of one slot in all layers and KV heads."""
     state = state_bytes(sizes.heads // sizes.kv_heads)
     return sizes.layers * sizes.kv_heads * (2 * _row_bytes(sizes, itemsize, kv) + state)
 
 
 def equal_slots(sizes: Sizes, itemsize: int, kv: str, budget: int) -> int:
-    """The budget in the precision `kv` whose keys and values take as many bytes as `budget` slots take now.
+    """The budget that takes as many bytes in the precision `kv` as `budget` slots take in `auto`.
 
-    As `H2OCache.bytes_held` counts them: scales and the one empty slot included, rounded down.
+    Scales and the one empty slot are included, as in `H2OCache.bytes_held`; rounded down.
     """
     plain, small = (_row_bytes(sizes, itemsize, how) for how in ("auto", kv))
     return (budget + 1) * plain // small - 1
 
 
 def _row_bytes(sizes: Sizes, itemsize: int, kv: str) -> int:
-    """One key, or value, of one KV head, with its scale."""
+    """Bytes of one key, or value, of one KV head, with its scale."""
     component, scale = _KV_BYTES.get(kv, (itemsize, 0))
     return int(sizes.head_size * component) + scale
 
 
 def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need], budget: int) -> None:
-    """Lets a model through that fits.
+    """Checks that a model fits.
 
     Args:
-        free: bytes that are free where it will live.
-        chosen: how its weights will be held: a key of `needs`.
-        needs: of every way to hold them that can be chosen.
+        free: free bytes of its devices.
+        chosen: the chosen quantisation, a key of `needs`.
+        needs: memory by possible quantisation.
 
     Raises:
-        OutOfMemoryError: it does not fit; says the sum, and what would fit.
+        OutOfMemoryError: it does not fit; names the sum, and what would fit.
     """
     need = needs[chosen]
     if need.total <= free:
@@ -138,5 +138,4 @@ def _gb(count: int) -> str:
 
 
 def mb(count: int) -> str:
-    """A size for people, where gigabytes would be 0.0."""
     return f"{count / 1e6:,.0f} MB"

@@ -1,4 +1,4 @@
-"""The header of a GGUF file: what it says of the model, and where each tensor lies. Strict; no torch.
+"""Reads the header of a GGUF file: values about the model, and the place of each tensor. Strict; no torch.
 
 Format (github.com/ggml-org/ggml/blob/master/docs/gguf.md), all little-endian:
 
@@ -7,9 +7,9 @@ Format (github.com/ggml-org/ggml/blob/master/docs/gguf.md), all little-endian:
     tensors: name, u32 dimensions, u64 each (the fastest first), u32 type, u64 offset
     zeros up to `general.alignment`, the tensors' data
 
-The package gguf says which types of tensors there are and reads their numbers. Its reader of headers is not
-used: it makes several objects of every token of the vocabulary (17 s and .7 GB for llama 3's, here .3 s), and
-believes every count that a file claims.
+Types of tensors and their dequantisation come from the package gguf. Its reader of headers is not used: it
+makes several objects for every token of the vocabulary (17 s and .7 GB for llama 3, here .3 s) and trusts
+every count in the file.
 """
 
 import struct
@@ -35,20 +35,20 @@ _MOST_ALIGNMENT = 1 << 16
 _SCALARS = {
     **{0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"},
 }
-"""By their number in the file; 7 is a truth value."""
+"""`struct` formats by type number; 7 is a boolean."""
 _BOOL, _STRING, _ARRAY = 7, 8, 9
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor, as it lies in the file."""
+    """Type, shape and place of a tensor in the file."""
 
     kind: int
     """ggml's number of its type."""
     kind_name: str
     """Q4_0, F16 ..."""
     shape: tuple[int, ...]
-    """As torch has it: rows, columns."""
+    """In torch's order: rows, columns."""
     start: int
     """Bytes from the beginning of the file."""
     bytes: int
@@ -56,15 +56,15 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class Header:
-    """What a file says of itself."""
+    """The header of a file."""
 
     path: Path
     values: Mapping[str, Any]
     tensors: Mapping[str, Stored]
     bytes: int
-    """Of the header: the data begins there."""
+    """Length of the header; the data begins there."""
     size: int
-    """Of the file, in bytes."""
+    """Size of the file in bytes."""
 
     @property
     def architecture(self) -> str:
@@ -72,17 +72,18 @@ class Header:
         return self.text("general.architecture")
 
     def text(self, key: str, default: str | None = None) -> str:
-        """
+        """A value that is text.
+
         Raises:
-            ModelError: it is no text, or it is not there and nothing stands in for it.
+            ModelError: it is no text, or is missing and there is no default.
         """
         return str(self._get(key, default, lambda one: isinstance(one, str), "a text"))
 
     def whole(self, key: str, default: int | None = None) -> int:
-        """A number that counts something: 1 to 2^31.
+        """A value that is a whole number from 1 to 2^31 - 1.
 
         Raises:
-            ModelError: it is none, or it is not there and nothing stands in for it.
+            ModelError: it is none, or is missing and there is no default.
         """
         good = self._get(
             key, default, lambda one: type(one) is int and 0 < one < 2**31, "a whole number above 0"
@@ -90,10 +91,10 @@ class Header:
         return int(good)
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A finite number above 0.
+        """A value that is a finite number above 0.
 
         Raises:
-            ModelError: it is none, or it is not there and nothing stands in for it.
+            ModelError: it is none, or is missing and there is no default.
         """
         good = self._get(
             key,
@@ -104,10 +105,10 @@ class Header:
         return float(good)
 
     def token(self, key: str) -> int | None:
-        """The number of a token, where the file names one.
+        """A value that is a token's id; None if it is missing.
 
         Raises:
-            ModelError: it is no number of a token.
+            ModelError: it is no token's id.
         """
         if key not in self.values:
             return None
@@ -117,18 +118,19 @@ class Header:
         )
 
     def texts(self, key: str) -> list[str]:
-        """
+        """A value that is a list of texts.
+
         Raises:
-            ModelError: it is no list of texts, or not there.
+            ModelError: it is none, or is missing.
         """
         good: list[str] = self._get(key, None, lambda one: isinstance(one, list), "a list of texts")
         return good
 
     def numbers(self, key: str) -> "array[int] | array[float]":
-        """A list of numbers; an empty one where the file has none.
+        """A value that is a list of numbers; empty if it is missing.
 
         Raises:
-            ModelError: it is something else.
+            ModelError: it is no list of numbers.
         """
         good: array[int] = self._get(key, array("i"), lambda one: isinstance(one, array), "a list of numbers")
         return good
@@ -143,9 +145,9 @@ class Header:
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether a file begins as GGUF files do."""
+    """Whether a file begins with GGUF's magic bytes."""
     try:
-        if not path.is_file():  # a pipe would wait for its writer
+        if not path.is_file():  # opening a pipe would block
             return False
         with path.open("rb") as file:
             return file.read(4) == MAGIC
@@ -167,7 +169,7 @@ def header_of(path: Path) -> Header:
 
 
 def forget() -> None:
-    """Lets headers go that were read."""
+    """Drops cached headers."""
     _read.cache_clear()
 
 
@@ -178,7 +180,7 @@ def _read(path: Path, size: int, *_: int) -> Header:
 
 
 class _Reader:
-    """Reads a header from its beginning; every length is compared with what is left before it is believed."""
+    """Reads a header from its beginning; every length is compared with the bytes that are left."""
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self._path, self._file, self._size = path, file, size
@@ -204,7 +206,7 @@ class _Reader:
         return self._whole(found, entries)
 
     def _whole(self, values: dict[str, Any], entries: list[tuple[str, tuple[int, ...], int, int]]) -> Header:
-        """The header, once all of it was read: where the data begins depends on all that is before."""
+        """The header after all of it was read, since offsets of tensors count from its end."""
         alignment = values.get("general.alignment", 32)
         if type(alignment) is not int or alignment not in (1 << bit for bit in range(3, 17)):
             raise damaged(self._path, f"general.alignment is {str(alignment)[:60]}")
@@ -340,5 +342,4 @@ def library() -> Any:
 
 
 def damaged(path: Path, what: str) -> ModelError:
-    """The error for a file that cannot be what it was."""
     return ModelError(f"{path} is damaged: {what}.", "Fetch the file again.")

@@ -1,7 +1,7 @@
-"""What a GGUF file says of its model, in transformers' words: configuration, names and shapes. No torch.
+"""Configuration, names and shapes of a GGUF file's model in transformers' terms. No torch.
 
-transformers reads configurations of GGUF files too, but neither scaled rotations nor, of qwen3, the size of a
-head: the families that stand here are read here, and each weight is compared with what was read.
+transformers also reads configurations of GGUF files, but neither scaled rotations nor the head size of qwen3:
+the families below are read here, and each weight's shape is checked against the configuration.
 """
 
 import math
@@ -20,14 +20,14 @@ FAMILIES = {
     "qwen3": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
 }
-"""Architectures whose weights are known by name here, and their class in transformers. Mistral's is llama."""
+"""Architectures that are read here, and their class in transformers. Mistral's architecture is llama."""
 
 PLAIN = {"F32", "F16", "BF16"}
-"""Types of tensors that are numbers, not blocks."""
+"""Types of tensors that are not quantised."""
 
 _ROPE_FREQS = "rope_freqs.weight"
 _LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-"""How all models of llama 3.1 to 3.3 scale their rotation, beside the factor."""
+"""Parameters of the scaled rotation of llama 3.1 to 3.3, without the factor."""
 _ENDS = (
     "<|eot_id|>",
     "<|im_end|>",
@@ -37,18 +37,18 @@ _ENDS = (
     "<|end_of_text|>",
     "<|eom_id|>",
 )
-"""Control tokens that end an answer, whatever the file calls them (as llama.cpp has it)."""
+"""Control tokens that end an answer even if the file does not name them as such (as in llama.cpp)."""
 _CONTROL = 3
 
 
 @lru_cache(maxsize=2)
 def config_of(header: Header) -> dict[str, Any]:
-    """What config.json and generation_config.json would say; the tensors of `FAMILIES` have its shapes.
+    """The contents of config.json and generation_config.json, with checked shapes of all tensors.
 
-    Of another architecture only `model_type`: transformers reads the rest.
+    For architectures outside `FAMILIES` it has only `model_type`: transformers reads the rest.
 
     Raises:
-        ModelError: a value or a tensor is missing, or is not what it must be.
+        ModelError: a value or a tensor is missing or wrong.
     """
     kind = header.architecture
     _check_layers(header, header.values.get(f"{kind}.block_count"))
@@ -95,13 +95,13 @@ def config_of(header: Header) -> dict[str, Any]:
 
 
 def forget() -> None:
-    """Lets headers go that were read: a large vocabulary takes 30 MB, and is needed only to open a model."""
+    """Drops cached headers: a large vocabulary takes 30 MB, and is only needed to open a model."""
     config_of.cache_clear()
     gguf.forget()
 
 
 def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Each weight of the model, as transformers calls it: its name in the file, and its shape."""
+    """(name in the file, shape) of each weight, by its name in transformers."""
     hidden, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     queries, keys = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
     kind, tokens = config["model_type"], config["vocab_size"]
@@ -141,7 +141,7 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def turned_heads(config: dict[str, Any], name: str) -> int:
-    """Heads of a weight whose rows stand in the pairs that are turned; 0: they stand as in transformers."""
+    """Heads of a weight whose rows are stored in rotation pairs; 0: in transformers' order."""
     if config["model_type"] not in ("llama", "smollm3"):
         return 0
     if ".q_proj." in name:
@@ -150,7 +150,7 @@ def turned_heads(config: dict[str, Any], name: str) -> int:
 
 
 def why_slow(model: Path) -> str:
-    """Why a model takes minutes to open, every time; empty where it does not.
+    """Why a model takes minutes to open every time; empty if it does not.
 
     Raises:
         ModelError: its file is damaged.
@@ -161,9 +161,9 @@ def why_slow(model: Path) -> str:
 
 
 def held_bits(header: Header) -> int | None:
-    """In which the layers' matrices are packed: 4 where all are Q4_0, else 8; None where none is quantised.
+    """Bits in which matrices of layers are packed: 4 if all are Q4_0, otherwise 8; None if none is quantised.
 
-    8 bits hold Q4_0 and Q8_0 as they are, and add little to what other types have lost already.
+    8 bits represent Q4_0 and Q8_0 exactly, and add little error to other types.
     """
     kinds = {
         one.kind_name
@@ -176,20 +176,13 @@ def held_bits(header: Header) -> int | None:
 
 
 def _check_layers(header: Header, layers: Any) -> None:
-    """Before anybody makes a list of them.
-
-    Raises:
-        ModelError: there are more than tensors.
-    """
+    """Checks the number of layers before lists of that length are made."""
     if isinstance(layers, int) and layers > len(header.tensors):
         raise damaged(header.path, f"{layers:,} layers in {len(header.tensors):,} tensors")
 
 
 def _check_tensors(header: Header, config: dict[str, Any]) -> None:
-    """
-    Raises:
-        ModelError: one is missing, has another shape, or is not known.
-    """
+    """Checks all tensors against the configuration."""
     if config["num_attention_heads"] % config["num_key_value_heads"] or config["head_dim"] % 2:
         raise damaged(
             header.path,
@@ -227,11 +220,6 @@ def _shape(header: Header, name: str, dimensions: int) -> tuple[int, ...]:
 
 
 def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
-    """`rope_parameters`.
-
-    Raises:
-        ModelError: keys are turned in a way that is not known here.
-    """
     turned = header.whole(f"{kind}.rope.dimension_count", head_size)
     if turned != head_size:
         raise damaged(header.path, f"{turned} of the {head_size} numbers of a head are turned")
@@ -260,11 +248,7 @@ def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
 
 
 def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
-    """The file has only the factor of each frequency: what they were computed from is found and tried.
-
-    Raises:
-        ModelError: it is not that.
-    """
+    """Llama 3's parameters: the file has only the factor of each frequency, which is compared with them."""
     stored = header.tensors[_ROPE_FREQS]
     if stored.shape != (head_size // 2,) or stored.kind_name != "F32":
         raise damaged(header.path, f"{_ROPE_FREQS} is {stored.kind_name} of the shape {list(stored.shape)}")
@@ -287,7 +271,7 @@ def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
 
 
 def _ends(header: Header) -> list[int]:
-    """Tokens that end an answer: those that the file names so, and control tokens known for it."""
+    """Tokens that end an answer: those that the file names, and the control tokens of `_ENDS`."""
     named = [header.token(f"tokenizer.ggml.{one}_token_id") for one in ("eos", "eot", "eom")]
     ends = [one for one in named if one is not None]
     kinds = header.numbers("tokenizer.ggml.token_type")

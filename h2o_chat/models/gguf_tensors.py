@@ -1,4 +1,4 @@
-"""The tensors of a GGUF file by the names that transformers gives them, some rows at a time."""
+"""Reads tensors of a GGUF file by their names in transformers, some rows at a time."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from torch import Tensor
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.gguf import Stored, damaged, header_of, library
 from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
+from h2o_chat.models.safetensors_header import read_range
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -33,7 +34,7 @@ class GgufTensors:
         """Rows [first, end) of a tensor of this shape, in fp32.
 
         Raises:
-            ModelError: it has another shape, or holds NaN or infinity, or its type is not known.
+            ModelError: it has another shape, contains NaN or infinity, or its type is unknown.
         """
         stored = self.find(name, shape)
         raw = self.stored_rows(name, first, end)
@@ -48,7 +49,7 @@ class GgufTensors:
     def _dequantised(self, name: str, stored: Stored, raw: Tensor) -> Tensor:
         gguf = library()
         try:
-            with numpy.errstate(all="ignore"):  # what is no number is found below
+            with numpy.errstate(all="ignore"):  # NaN and infinity are found in `rows`
                 found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
         except NotImplementedError as error:
             raise ModelError(
@@ -58,7 +59,7 @@ class GgufTensors:
         return torch.from_numpy(found).float()
 
     def stored_rows(self, name: str, first: int, end: int) -> Tensor:
-        """Rows [first, end) as they are stored, in the order of transformers. [R, bytes of a row] uint8"""
+        """Rows [first, end) in their stored format, in transformers' order. [rows, bytes of a row] uint8"""
         stored = self._header.tensors[self._names[name][0]]
         row = stored.bytes // stored.shape[0]
         heads = turned_heads(self._config, name)
@@ -71,19 +72,11 @@ class GgufTensors:
         return by_pairs.reshape(whole.shape)[first - start : end - start]
 
     def _bytes(self, stored: Stored, first: int, end: int, row: int) -> Tensor:
-        raw = bytearray((end - first) * row)
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(stored.start + first * row)
-            view = memoryview(raw)
-            while view:
-                count = file.readinto(view)
-                if not count:
-                    raise ModelError(f"{self.path} was cut short while it was read.", "Fetch it again.")
-                view = view[count:]
+        raw = read_range(self.path, stored.start + first * row, (end - first) * row)
         return torch.frombuffer(raw, dtype=torch.uint8).view(end - first, row)
 
     def find(self, name: str, shape: tuple[int, ...]) -> Stored:
-        """How a tensor of this shape is stored.
+        """Type and place of a tensor of this shape.
 
         Raises:
             ModelError: it has another shape.
@@ -94,12 +87,12 @@ class GgufTensors:
         return self._header.tensors[there]
 
     def all(self) -> dict[str, "LazyTensor"]:
-        """Every tensor by its name, none of them read yet."""
+        """All tensors by name, read lazily."""
         return {name: LazyTensor(self, name, shape) for name, (_, shape) in self._names.items()}
 
 
 class LazyTensor:
-    """Read when transformers asks for it, so that two of them are never held at once."""
+    """A tensor that is read when transformers asks for it, so that only one is in memory."""
 
     def __init__(self, tensors: GgufTensors, name: str, shape: tuple[int, ...]) -> None:
         self._tensors, self._name, self.shape = tensors, name, shape

@@ -16,22 +16,22 @@ from h2o_chat.models.resolve import find
 _BYTE_LEVEL, _PIECES = "gpt2", "llama"
 _SCORES, _MERGES = "tokenizer.ggml.scores", "tokenizer.ggml.merges"
 _LONGEST = 1000
-"""Characters of a token. Pairs that make it are looked for by every cut: longer ones would take hours."""
+"""Longest token in characters: searching the merges of longer ones would take hours."""
 _CONTROL, _WHOLE = 3, 4
-"""Types of tokens: those that mark turns and ends, and words that are never cut (`<think>`)."""
+"""Types of tokens: control tokens, and words that are never split (`<think>`)."""
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 _WORDS = ("gpt-2", "olmo", "default")
-"""`tokenizer.ggml.pre`: words as GPT-2 has them, which is what is built without any other word."""
+"""Values of `tokenizer.ggml.pre` that split words as GPT-2 does."""
 _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
-"""The same, and every digit apart."""
+"""Values that also split off every digit."""
 
 
 def tokenizer_of(header: Header) -> Any:
-    """The tokenizer; it has a chat template where the file has one.
+    """The tokenizer, with the file's chat template if it has one.
 
     Raises:
-        ModelError: the file has none, or one of a kind that is not known here.
+        ModelError: the file has no tokenizer, or one of an unknown kind.
     """
     kind = header.text("tokenizer.ggml.model", "none")
     if kind not in (_BYTE_LEVEL, _PIECES):
@@ -62,9 +62,10 @@ def tokenizer_of(header: Header) -> Any:
 
 
 def require_template(settings: Settings) -> None:
-    """
+    """Checks that a GGUF file has a chat template, unless the settings name one.
+
     Raises:
-        UsageError: a conversation would be put to a GGUF file that does not say how.
+        UsageError: it has none.
         ModelError: no such model, or its file is damaged.
     """
     model = find(settings.model)
@@ -80,7 +81,7 @@ def require_template(settings: Settings) -> None:
 
 
 def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
-    """Not by transformers' GPT2Tokenizer: that adds tokens of its own, which the model has not."""
+    """A byte-level BPE tokenizer. (transformers' GPT2Tokenizer would add tokens that the model lacks.)"""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     before = header.text("tokenizer.ggml.pre", "default")
@@ -104,7 +105,7 @@ def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
 
 
 def _pieces(header: Header, tokens: list[str]) -> Any:
-    """As llama.cpp has it: a space before the text, also where there is one already."""
+    """A sentencepiece tokenizer, with llama.cpp's space before the text even if there is one already."""
     if header.architecture not in FAMILIES:  # gemma's and phi3's differ
         from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer
 
@@ -135,7 +136,7 @@ def _numbered(tokens: list[str]) -> dict[str, int]:
 
 
 def _merges(header: Header) -> list[tuple[str, str]]:
-    """Pairs of tokens that become one, the most important first."""
+    """Pairs of tokens that merge into one, the most important first."""
     if _MERGES not in header.values:
         return []
     pairs = [one.partition(" ") for one in header.texts(_MERGES)]

@@ -1,9 +1,9 @@
-"""Fetching a model from the Hugging Face hub, through huggingface_hub and into its cache.
+"""Fetches a model from the Hugging Face hub, through huggingface_hub and into its cache.
 
-Only safetensors weights, the tokenizer and the configuration are fetched. huggingface_hub 2.4 throws away
-what it has of a file when a download ends early, and writes whatever a server sends. So every file goes
-through one of our own (`blobs/HASH.incomplete`), by plain HTTP (never Xet): a later call goes on there, no
-more is written than was listed, and with the right hash it becomes a blob like any other.
+Only safetensors weights, the tokenizer and the configuration are fetched. huggingface_hub 2.4 discards a file
+whose download ends early, and writes whatever a server sends. Files are therefore downloaded here, by plain
+HTTP (never Xet), into `blobs/HASH.incomplete`: a later call continues, no more is written than the listed
+size, and a file with the right hash becomes a blob of the cache.
 """
 
 import fnmatch
@@ -20,24 +20,24 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.cached import cache_folder, is_commit
-from h2o_chat.models.refusals import explained, gated, offline
+from h2o_chat.models.hub_cache import cache_folder, is_commit
+from h2o_chat.models.hub_errors import explained, gated, offline
 from h2o_chat.models.resolve import check_weights, is_inside
 
 Fetched = Callable[[int, int], None]
-"""(bytes that are here, bytes in all)"""
+"""(bytes fetched, bytes in all)"""
 
 Agree = Callable[[str, int, int], None]
-"""(repository, bytes to fetch, bytes free on the disk): returns, or raises where nobody agrees."""
+"""(repository, bytes to fetch, bytes free on the disk): raises if the user does not agree."""
 
 ANSWER_WITHIN_S = 5.0
-"""The hub is asked once: a machine without a network has to say so soon."""
+"""Timeout of the only request for the listing: without a network the error must come soon."""
 
 CHUNK_BYTES = 2**20
-"""Between two reports; huggingface_hub takes ten times that, too much to stop or to tell a rate by."""
+"""Bytes between two reports; with huggingface_hub's 10 MB, stopping and the rate would lag."""
 
 SPARE_BYTES = 256 * 2**20
-"""What has to stay free on the disk."""
+"""Bytes that must stay free on the disk."""
 
 _SMALL = (
     *("config.json", "generation_config.json", "chat_template.jinja", "chat_template.json"),
@@ -55,24 +55,24 @@ class _File:
 
     name: str
     size: int
-    """Bytes, as it was listed: no more is written."""
+    """Listed size in bytes; no more is written."""
     hash: str
-    """What the cache calls it: SHA-256 of a large file, of a small one what git calls it."""
+    """Its name in the cache: SHA-256 of a large file, git's blob hash of a small one."""
 
 
 def agreed(*_: object) -> None:
-    """Whatever is to be fetched may be."""
+    """The default of `agree`: always agrees."""
 
 
 def pull(repository: str, report: Fetched, check: Callable[[Path], object], agree: Agree = agreed) -> Path:
-    """Fetches what is missing of a model; returns its folder in the cache.
+    """Fetches the missing files of a model; returns its folder in the cache.
 
     Args:
-        check: is handed the folder before the weights are fetched, and may refuse it.
-        agree: is asked before the weights are fetched.
+        check: called with the folder before the weights are fetched; may refuse it.
+        agree: called before the weights are fetched; may refuse.
 
     Raises:
-        ModelError: no such model, gated, offline, without safetensors, or the disk is full; says what to do.
+        ModelError: no such model, gated, offline, without safetensors, or the disk is full.
     """
     with _asking_for(repository):
         revision, files = _listing(repository)
@@ -85,10 +85,10 @@ def pull(repository: str, report: Fetched, check: Callable[[Path], object], agre
 
 
 def ask(repository: str, agree: Agree) -> None:
-    """Asks as `pull` would, and fetches no weights.
+    """Calls `agree` as `pull` would, without fetching weights.
 
     Raises:
-        ModelError: as `pull`.
+        ModelError: see `pull`.
     """
     with _asking_for(repository):
         revision, files = _listing(repository)
@@ -97,14 +97,13 @@ def ask(repository: str, agree: Agree) -> None:
 
 
 def _root(repository: str) -> Path:
-    """Its folder in the cache."""
     return cache_folder() / f"models--{repository.replace('/', '--')}"
 
 
 def _weights(
     repository: str, revision: str, files: dict[str, "_File"], check: Callable[[Path], object]
 ) -> tuple[Path, list["_File"]]:
-    """(the folder of the revision with all its small files, the weights it needs)."""
+    """Fetches the small files of a revision; returns its folder and the list of its weight files."""
     root = _root(repository)
     small = [files[name] for name in _SMALL if name in files]
     _fetch_all(repository, revision, small, root, lambda *_: None, agreed)
@@ -115,10 +114,10 @@ def _weights(
 
 @contextmanager
 def _asking_for(repository: str) -> Iterator[None]:
-    """The hub may be asked; what it refuses is told in words."""
+    """Allows requests to the hub inside, and translates their errors."""
     if is_offline():
         offline(repository, "HF_HUB_OFFLINE is set")
-    # It would first ask the hub for a list of the programs that may be using it, for up to 3 s.
+    # Telemetry would first ask the hub for a list of programs, for up to 3 s.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     with explained(repository), _asking():
@@ -126,7 +125,7 @@ def _asking_for(repository: str) -> Iterator[None]:
 
 
 def stay_offline() -> None:
-    """From here on huggingface_hub asks nobody but in `pull`: loading a model, it would ask for more."""
+    """Forbids huggingface_hub all requests outside of `pull`: loading a model would make some."""
     from huggingface_hub import constants
 
     constants.HF_HUB_OFFLINE = True
@@ -134,7 +133,7 @@ def stay_offline() -> None:
 
 @contextmanager
 def _asking() -> Iterator[None]:
-    """What was asked for on purpose may be fetched, whatever `stay_offline` has said."""
+    """Allows requests inside, in spite of `stay_offline`."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE
@@ -146,17 +145,13 @@ def _asking() -> Iterator[None]:
 
 
 def is_offline() -> bool:
-    """Whether the user keeps huggingface_hub off the network, by its own variables."""
+    """Whether the user's environment variables forbid huggingface_hub the network."""
     said = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
     return said.upper() in ("1", "ON", "YES", "TRUE")
 
 
 def _listing(repository: str) -> tuple[str, dict[str, _File]]:
-    """The commit of the main revision, and its files by name: one request, one attempt.
-
-    Raises:
-        ModelError: gated and no token, there is nothing to load, or what is listed can be no commit.
-    """
+    """The commit of the main revision, and its files by name: one request, one attempt."""
     from huggingface_hub import HfApi, get_token
 
     info = HfApi().model_info(repository, files_metadata=True, timeout=ANSWER_WITHIN_S)
@@ -176,11 +171,7 @@ def _listing(repository: str) -> tuple[str, dict[str, _File]]:
 
 
 def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> list[str]:
-    """The weight files that make up the model: repositories hold the same weights in several formats.
-
-    Raises:
-        ModelError: there are none that can be read.
-    """
+    """The safetensors files of the model; repositories may have the same weights in several formats."""
     if "model.safetensors" in files:
         return ["model.safetensors"]
     if "model.safetensors.index.json" not in files:
@@ -202,11 +193,7 @@ def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> lis
 
 
 def _check_room(repository: str, files: list[_File], root: Path, agree: Agree) -> dict[str, int]:
-    """Bytes of each file that are here, where there is room for the others and they may be fetched.
-
-    Raises:
-        ModelError: the disk has no room for them.
-    """
+    """Checks that missing bytes fit on the disk and may be fetched; returns bytes already here by file."""
     blobs = root / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
     here = {file.name: _have(blobs, file) for file in files}
@@ -225,11 +212,7 @@ def _check_room(repository: str, files: list[_File], root: Path, agree: Agree) -
 def _fetch_all(
     repository: str, revision: str, files: list[_File], root: Path, report: Fetched, agree: Agree
 ) -> None:
-    """Makes every file a blob of the cache, and a link to it in the folder of the revision.
-
-    Raises:
-        ModelError: the disk has no room for them, or what came is not what was listed.
-    """
+    """Fetches files as blobs of the cache, with links to them in the folder of the revision."""
     here = _check_room(repository, files, root, agree)
     blobs, total = root / "blobs", sum(file.size for file in files)
     report(sum(here.values()), total)
@@ -244,7 +227,7 @@ def _fetch_all(
 
 
 def _have(blobs: Path, file: _File) -> int:
-    """Bytes of a file that were fetched before."""
+    """Bytes of a file that are here already."""
     for path in (blobs / _hash(file), _incomplete(blobs, file)):
         if path.is_file():
             return min(path.stat().st_size, file.size)
@@ -252,7 +235,7 @@ def _have(blobs: Path, file: _File) -> int:
 
 
 def _hash(file: _File) -> str:
-    """What the cache calls the file. It comes from a server and becomes a path: it has to be a hash."""
+    """The file's name in the cache, checked to be a hash, since it comes from a server."""
     if not _HASH.fullmatch(file.hash):
         raise ModelError(f"The hub names an impossible hash for {file.name}: {file.hash!r}.")
     return file.hash
@@ -263,7 +246,7 @@ def _incomplete(blobs: Path, file: _File) -> Path:
 
 
 def _fetch(repository: str, revision: str, file: _File, blobs: Path, here: Callable[[int], None]) -> None:
-    """One file, from where an earlier call broke off."""
+    """Fetches one file, continuing an earlier download."""
     from huggingface_hub import hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
@@ -303,7 +286,7 @@ def _fetch(repository: str, revision: str, file: _File, blobs: Path, here: Calla
 
 
 def _digest(path: Path, file: _File) -> str:
-    """The hash of what came: SHA-256, or, of small files, what git calls the contents."""
+    """Hash of a downloaded file, of the same kind as its listed one."""
     with path.open("rb") as whole:
         if len(file.hash) == 64:
             return hashlib.file_digest(whole, "sha256").hexdigest()
@@ -313,16 +296,16 @@ def _digest(path: Path, file: _File) -> str:
 
 
 def _link(blob: Path, place: Path) -> None:
-    """A file of a revision, as huggingface_hub makes it: a link; where there are none, the blob itself."""
+    """Links a blob into a revision's folder as huggingface_hub does, or moves it where links do not exist."""
     from huggingface_hub.file_download import _create_symlink
 
-    if not place.exists():  # a link to a blob that was removed counts as none
+    if not place.exists():  # false also for a dangling link
         place.parent.mkdir(parents=True, exist_ok=True)
         _create_symlink(str(blob), str(place), new_blob=True)
 
 
 def _write_reference(path: Path, revision: str) -> None:
-    """From now on this is the main revision: all of it is here."""
+    """Makes `revision` the main one, once all of it is here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.{os.getpid()}")
     new.write_text(revision)
@@ -330,16 +313,16 @@ def _write_reference(path: Path, revision: str) -> None:
 
 
 class _TooLarge(Exception):
-    """A server sends more than it has listed."""
+    """The server sends more than the listed size."""
 
 
 def _counting(out: BinaryIO, most: int, here: Callable[[int], None]) -> Any:
-    """As much of a tqdm class as huggingface_hub uses; it tells how many bytes of the file are here.
+    """A class with the part of tqdm's interface that huggingface_hub uses; reports bytes fetched to `here`.
 
-    It is told of every piece before that is written: what would be too much is not written.
+    `update` is called before a piece is written, so that nothing is written beyond `most`.
 
     Args:
-        most: bytes of the file; beyond them `_TooLarge` is raised.
+        most: size of the file in bytes; beyond it `_TooLarge` is raised.
     """
 
     class Bar:
@@ -347,7 +330,7 @@ def _counting(out: BinaryIO, most: int, here: Callable[[int], None]) -> Any:
             return None
 
         def update(self, n: int) -> None:
-            if n < 0:  # it begins again, and has cut the file
+            if n < 0:  # the download restarts, with the file cut
                 return
             if out.tell() + n > most:
                 raise _TooLarge

@@ -1,8 +1,7 @@
-"""A model by name: found, checked before any weight is read, loaded, quantised. Never from the network.
+"""Loads a model by name: finds it, checks it before any weight is read, and quantises it. Uses no network.
 
-Which families work is not listed anywhere: a class that routes its attention through transformers'
-`AttentionInterface` says so itself (`_supports_attention_backend`), and everything else is refused here,
-because a cache that is not asked would grow silently.
+Classes that route attention through transformers' `AttentionInterface` (`_supports_attention_backend`) are
+accepted. All others are refused, because their attention would bypass the cache, which would grow silently.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.resolve import check_weights, find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
-from h2o_chat.models.tokenizing import blamed_on_the_model, one_line
+from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 
 _NF4_BLOCK = 32
 _LAYERS = {"full_attention", "sliding_attention"}
@@ -39,41 +38,39 @@ _LAYERS = {"full_attention", "sliding_attention"}
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model ready to generate, and what it is."""
+    """A model ready to generate, with its properties."""
 
     model: Any
     """A transformers model in eval mode with attn_implementation="h2o"."""
     tokenizer: Any
     name: str
-    """What to show: folder name or org/name."""
+    """Name for people: folder name or org/name."""
     revision: str | None
     quantization: str
     """none | int8 | nf4"""
     dtype: str
     device: str
     why_not_native: str = ""
-    """In words; nothing where nobody asked for the native step, or has it."""
+    """Why the native step is not used, in words; empty if it is used or was not wanted."""
     ends: Any = None
-    """The token, or the list of tokens, that generation_config.json or else config.json names as the end."""
+    """Token, or list of tokens, that end an answer by generation_config.json or config.json."""
 
     @property
     def sizes(self) -> Sizes:
-        """Of the model."""
         return sizes_of(self.model.config)
 
     @property
     def precision(self) -> torch.dtype:
-        """Of what it computes: its logits, and its keys and values."""
+        """Precision of logits, keys and values."""
         return cast(torch.dtype, self.model.dtype)
 
     @property
     def parameters(self) -> int:
-        """Numbers in its weights."""
         return int(self.model.num_parameters())
 
     @property
     def chats(self) -> bool:
-        """Whether it was trained on conversations."""
+        """Whether it has a chat template."""
         return bool(self.tokenizer.chat_template)
 
 
@@ -82,11 +79,11 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
 
     Args:
         progress: gets the stages "resolve", then "load" or "quantise".
-        config: what `check_family` has returned, where it was called before.
+        config: the result of `check_family`, if it was called before.
 
     Raises:
-        ModelError: not found, not supported or damaged; says which, and what to do.
-        UsageError: a device that this machine does not have, or weights in bits that it cannot have.
+        ModelError: not found, not supported or damaged.
+        UsageError: a device that this machine lacks, or a quantisation that the model cannot have.
         OutOfMemoryError: the weights do not fit.
     """
     progress("resolve", None)
@@ -128,7 +125,7 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
 
 
 def check_family(folder: Path) -> Any:
-    """The configuration, if the model's class can run with a bounded cache. Reads no weight.
+    """Returns the configuration if the model's class can run with a bounded cache. Reads no weight.
 
     Raises:
         ModelError: names the class and the reason.
@@ -147,7 +144,7 @@ def check_family(folder: Path) -> Any:
             f" model type {kind!r}.",
             "A newer transformers may know it.",
         )
-    # What a damaged config.json raises is up to the class that it names.
+    # A damaged config.json raises exceptions of any type.
     file = folder if folder.is_file() else folder / "config.json"
     with blamed_on_the_model(f"{file} is not a valid {kind} configuration", "Fetch it again."):
         if folder.is_file() and kind in FAMILIES:
@@ -169,7 +166,7 @@ def check_family(folder: Path) -> Any:
 
 
 def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
-    """Why this class cannot run with a bounded cache, or None."""
+    """Why this class cannot run with a bounded cache; None if it can."""
     if config.is_encoder_decoder:
         return "it is an encoder-decoder model, whose encoder sees all of the text at once"
     if config.get_text_config() is not config:
@@ -198,12 +195,7 @@ def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
 
 
 def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
-    """The model in eval mode.
-
-    Raises:
-        ModelError: weights are missing or have other shapes than the configuration says.
-        OutOfMemoryError: they do not fit.
-    """
+    """The model in eval mode."""
     from h2o_chat.transformers_cache import (
         registered,  # here, as it takes a second that the native step does not need
     )
@@ -238,7 +230,7 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
 
 
 def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
-    """Where weights are read, as keywords. transformers makes no nf4 of a GGUF file: it gets the tensors."""
+    """Keywords that name the weights. A GGUF file is given as tensors, since transformers quantises none."""
     where = "pretrained_model_name_or_path"
     if folder.is_dir():
         return {where: folder, "use_safetensors": True}
@@ -248,14 +240,15 @@ def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
 
 
 def _read_by_transformers(model: Path) -> bool:
-    """Whether it is a GGUF file of an architecture whose tensors are not known here."""
+    """Whether it is a GGUF file of an architecture outside `FAMILIES`."""
     return model.is_file() and header_of(model).architecture not in FAMILIES
 
 
 def require_quantizable(name: str, model: Path, settings: Settings) -> None:
-    """
+    """Checks `--quantize`.
+
     Raises:
-        UsageError: weights in 8 bits or 4 were asked for, of a GGUF file that nothing here quantises.
+        UsageError: it is given for a GGUF file that cannot be quantised here.
     """
     if settings.quantize not in ("auto", "none") and _read_by_transformers(model):
         raise UsageError(
@@ -266,12 +259,13 @@ def require_quantizable(name: str, model: Path, settings: Settings) -> None:
 
 
 def _import_bitsandbytes() -> None:
-    """Before transformers does: while it is imported, the package `kernels` is hidden from it.
+    """Imports bitsandbytes with the package `kernels` hidden, before transformers imports it.
 
-    On a CPU with AVX512-BF16 it would ask the hub for a kernel through that package. It has one of its own.
+    On a CPU with AVX512-BF16 it would request a kernel from the hub through `kernels`. It has its own one,
+    too.
     """
     hidden = sys.modules.get("kernels")
-    sys.modules["kernels"] = None  # type: ignore[assignment]  # how Python is told that there is none
+    sys.modules["kernels"] = None  # type: ignore[assignment]  # makes `import kernels` fail
     try:
         with contextlib.suppress(ImportError):  # it is not installed: transformers says what to do
             import bitsandbytes  # noqa: F401
@@ -282,11 +276,7 @@ def _import_bitsandbytes() -> None:
 
 
 def _check_packing(model: Any, choice: Choice) -> None:
-    """bitsandbytes packs the rows of nf4 weights in blocks on a CPU, at the first token: too late to say so.
-
-    Raises:
-        UsageError: a layer cannot be packed.
-    """
+    """Checks that bitsandbytes can pack nf4 weights on a CPU, which it would only try at the first token."""
     if choice.quantization != "nf4" or choice.devices[0].type != "cpu":
         return
     from bitsandbytes.nn import Linear4bit  # loading in nf4 has imported it
@@ -302,7 +292,7 @@ def _check_packing(model: Any, choice: Choice) -> None:
 
 
 def _quantising(choice: Choice) -> dict[str, Any]:
-    """Keywords for loading. None among them would override what the files say, and load noise."""
+    """Keywords for quantising; empty if not wanted: a None would override the file's own quantisation."""
     if not choice.quantises:
         return {}
     how = transformers.BitsAndBytesConfig(
@@ -315,7 +305,7 @@ def _quantising(choice: Choice) -> dict[str, Any]:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether torch ran out of memory; on a CPU it says so only in words."""
+    """Whether torch ran out of memory; on a CPU only the message shows it."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     words = ("can't allocate memory", "not enough memory", "out of memory")
@@ -324,8 +314,8 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """What transformers and bitsandbytes have to say goes to our progress and our errors, or nowhere."""
-    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # it speaks up again at the first token
+    """Suppresses warnings and logs of transformers and bitsandbytes inside."""
+    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # for good: it logs at the first token, too
     level = hf_logging.get_verbosity()
     hf_logging.set_verbosity(hf_logging.CRITICAL)
     try:
@@ -338,7 +328,7 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reporting(report: Callable[[float], None]) -> Iterator[None]:
-    """Turns transformers' own progress bars into calls of `report` with the share done."""
+    """Turns transformers' progress bars into calls of `report` with the share done."""
     previous = hf_logging.set_tqdm_hook(lambda _factory, args, kwargs: _Bar(report, *args, **kwargs))
     try:
         yield
@@ -347,7 +337,7 @@ def _reporting(report: Callable[[float], None]) -> Iterator[None]:
 
 
 class _Bar:
-    """As much of a tqdm as transformers uses: an iterable and a counter."""
+    """The part of tqdm's interface that transformers uses: an iterable and a counter."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Sampling as a model's makers recommend it, in ollama, a GGUF file or generation_config.json. No torch."""
+"""Sampling that a model's makers recommend in ollama, a GGUF file or generation_config.json. No torch."""
 
 import json
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from typing import Any
 from h2o_chat.base.config import BY_THE_MAKERS, Sampling
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import gguf, ollama
-from h2o_chat.models.resolve import Found
+from h2o_chat.models.resolve import LocalModel
 
 USUAL = {"temperature": 0.7, "top_p": 0.9, "top_k": 0, "min_p": 0.05, "repetition_penalty": 1.0}
-"""Where they recommend nothing. Without the cuts a small model babbles already at a temperature of .8."""
+"""Values if the makers recommend none. Without the cuts a small model babbles at a temperature of .8."""
 
 CUTS = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
 """Cuts of unlikely tokens, each with the value that switches it off."""
 
 GREEDY_BELOW = 0.001
-"""A lower temperature means 0: the makers of some models write 1e-6."""
+"""A lower temperature means 0: some makers write 1e-6."""
 
 _OLLAMA = {name: name for name in BY_THE_MAKERS} | {"repetition_penalty": "repeat_penalty"}
 _GGUF = {name: f"general.sampling.{name}" for name in BY_THE_MAKERS} | {
@@ -27,17 +27,17 @@ _GGUF = {name: f"general.sampling.{name}" for name in BY_THE_MAKERS} | {
 }
 
 
-def recommended(model: Found) -> dict[str, float]:
-    """Each of `BY_THE_MAKERS`; where the makers say nothing of it, `USUAL`.
+def recommended(model: LocalModel) -> dict[str, float]:
+    """A value for each field of `BY_THE_MAKERS`: the makers' one, or that of `USUAL`.
 
-    Makers who name a cut mean no other one; `do_sample: false` means temperature 0.
+    If the makers name one cut, the others are off. `do_sample: false` means temperature 0.
 
     Raises:
-        ModelError: a file cannot be read, or names a value that cannot be.
+        ModelError: a file cannot be read, or recommends a value out of range.
     """
     said, where = _said(model)
     if any(name in said for name in CUTS):
-        said = {"temperature": 1.0} | CUTS | said  # temperature 1 is what transformers takes then
+        said = {"temperature": 1.0} | CUTS | said  # transformers' default temperature
     if said.get("temperature", 1.0) < GREEDY_BELOW:
         said["temperature"] = 0.0
     values: dict[str, Any] = USUAL | said
@@ -52,22 +52,22 @@ def recommended(model: Found) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Makers:
-    """Sampling that a model's makers recommend; settings that a person named come before it."""
+    """Sampling that a model's makers recommend; settings that the user named take precedence."""
 
     values: Mapping[str, float] = field(default_factory=dict)
-    """Empty: they were not asked."""
+    """Empty: not looked up."""
     named: set[str] = field(default_factory=set)
 
     def complete(self, sampling: Sampling) -> Sampling:
-        """The sampling with all that nobody named as the makers recommend it."""
+        """`sampling` with the makers' values for the fields that the user did not name."""
         unnamed: dict[str, Any] = {
             name: value for name, value in self.values.items() if name not in self.named
         }
         return replace(sampling, **unnamed)
 
 
-def _said(model: Found) -> tuple[dict[str, float], Path]:
-    """Values that the makers recommend, by field, and the file that says so."""
+def _said(model: LocalModel) -> tuple[dict[str, float], Path]:
+    """Recommended values by field, and the file that has them."""
     if model.name.startswith(ollama.PREFIX) and (params := ollama.params_of(model.name)):
         path, values = params
         if said := _numbers(values, _OLLAMA, path):
@@ -88,11 +88,7 @@ def _said(model: Found) -> tuple[dict[str, float], Path]:
 
 
 def _numbers(values: Mapping[str, Any], keys: Mapping[str, str], where: Path) -> dict[str, float]:
-    """By field, the numbers that stand under these keys.
-
-    Raises:
-        ModelError: something else stands there.
-    """
+    """Numbers by field, read from `values` under the keys of `keys`."""
     said = {name: values[key] for name, key in keys.items() if values.get(key) is not None}
     for name, value in said.items():
         if type(value) is not int and (type(value) is not float or name == "top_k"):

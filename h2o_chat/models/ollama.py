@@ -1,7 +1,7 @@
-"""Models that ollama keeps on this machine: found by name, read where they lie, never changed. No torch.
+"""Models of ollama on this machine: found by name, read in place, never changed. No torch.
 
     MODELS/manifests/HOST/NAMESPACE/MODEL/TAG   JSON: layers with mediaType, digest "sha256:HEX" and size
-    MODELS/blobs/sha256-HEX                     what a layer is: the model in GGUF, its template, licence ...
+    MODELS/blobs/sha256-HEX                     a layer: the model in GGUF, its template, licence ...
 
 MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md).
 """
@@ -22,12 +22,12 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.base.progress import Progress
 
 PREFIX = "ollama:"
-"""How names of these models begin."""
+"""Prefix of the names of these models."""
 STAGE = "check"
 
 _HOST, _NAMESPACE, _TAG = "registry.ollama.ai", "library", "latest"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}(?::\d{1,5})?", re.ASCII)
-"""Of a name; a host may have a port."""
+"""One part of a name; a host may have a port."""
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _BLOB = re.compile(r"sha256-([0-9a-f]{64})", re.ASCII)
 _LAYER = "application/vnd.ollama.image."
@@ -38,7 +38,7 @@ _AT_ONCE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
-class Layer:
+class ManifestLayer:
     """A layer of a manifest."""
 
     kind: str
@@ -49,32 +49,32 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Kept:
+class OllamaModel:
     """A model in the store."""
 
     name: str
-    """By which it is opened: `ollama:llama3.2:1b`."""
-    layers: tuple[Layer, ...]
+    """Its name for `--model`: `ollama:llama3.2:1b`."""
+    layers: tuple[ManifestLayer, ...]
     wrong: str = ""
-    """Why its manifest cannot be read; then there are no layers."""
+    """Why its manifest cannot be read; `layers` is empty then."""
 
     @property
     def bytes(self) -> int:
         return sum(layer.bytes for layer in self.layers)
 
     def blob(self, kind: str) -> Path | None:
-        """The file of its first layer of a kind, where there is one."""
+        """The file of its first layer of a kind, if there is one."""
         found = next((layer for layer in self.layers if layer.kind == kind), None)
         return blob_of(found.digest) if found else None
 
 
 def models_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where ollama keeps its models."""
+    """ollama's folder of models."""
     return Path(environment.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser()
 
 
 def blob_of(digest: str) -> Path:
-    """The file with these digits."""
+    """Path of the blob with this digest."""
     return models_folder() / "blobs" / f"sha256-{digest}"
 
 
@@ -85,20 +85,20 @@ def find(name: str) -> tuple[str, Path]:
         name: `ollama:[HOST/][NAMESPACE/]MODEL[:TAG]`.
 
     Raises:
-        ModelError: it can be no name, is not there, or cannot be read; says what is there.
+        ModelError: the name is malformed, or the model is missing or cannot be read; lists existing ones.
     """
     parts = _parts(name)
     manifest = models_folder().joinpath("manifests", *parts)
     shown = _shown(parts)
     if not manifest.is_file():
-        there = [one.name for one in kept()]
+        there = [one.name for one in installed()]
         what = (
             f"There are: {', '.join(there[:8])}."
             if there
             else f"Fetch it: ollama pull {shown[len(PREFIX) :]}"
         )
         raise ModelError(f"No model {shown!r}: there is no {manifest}.", what)
-    found = Kept(shown, _layers(manifest))
+    found = OllamaModel(shown, _layers(manifest))
     if any(layer.kind == "adapter" for layer in found.layers):
         raise ModelError(
             f"{shown} has an adapter beside its weights, which is not read.", "Use its base model."
@@ -116,13 +116,13 @@ def find(name: str) -> tuple[str, Path]:
 
 
 def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
-    """The parameters that a model of the store comes with (temperature, stop ...), and their file.
+    """(file, parameters such as temperature and stop) that come with a model; None if there are none.
 
     Raises:
         ModelError: the model or the file cannot be read.
     """
     parts = _parts(name)
-    blob = Kept(_shown(parts), _layers(models_folder().joinpath("manifests", *parts))).blob("params")
+    blob = OllamaModel(_shown(parts), _layers(models_folder().joinpath("manifests", *parts))).blob("params")
     if blob is None:
         return None
     try:
@@ -138,22 +138,22 @@ def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
     return blob, params
 
 
-def kept() -> list[Kept]:
-    """All models of the store, by name. What cannot be read is among them, with the reason."""
-    root, found = models_folder() / "manifests", list[Kept]()
+def installed() -> list[OllamaModel]:
+    """All models of the store, sorted by name, including those that cannot be read, with the reason."""
+    root, found = models_folder() / "manifests", list[OllamaModel]()
     for path in sorted(_files(root, 4))[:_MOST_MODELS]:
         parts = path.relative_to(root).parts
         if not all(map(_PART.fullmatch, parts)):
             continue
         try:
-            found.append(Kept(_shown(parts), _layers(path)))
+            found.append(OllamaModel(_shown(parts), _layers(path)))
         except ModelError as error:
-            found.append(Kept(_shown(parts), (), error.message))
+            found.append(OllamaModel(_shown(parts), (), error.message))
     return found
 
 
 def _files(folder: Path, deep: int) -> Iterator[Path]:
-    """The files that lie so many folders deep; links to folders are not followed."""
+    """Files at depth `deep` below a folder; links to folders are not followed."""
     with contextlib.suppress(OSError), os.scandir(folder) as inside:
         for one in inside:
             if deep == 1 and one.is_file():
@@ -163,7 +163,7 @@ def _files(folder: Path, deep: int) -> Iterator[Path]:
 
 
 def text_of(blob: Path | None) -> str:
-    """A layer that is text, such as a licence; nothing where it is not there or not text."""
+    """Text of a layer such as a licence; empty if it is missing or too long."""
     try:
         if blob is None or not blob.is_file() or blob.stat().st_size > _MOST_TEXT_BYTES:
             return ""
@@ -173,21 +173,21 @@ def text_of(blob: Path | None) -> str:
 
 
 def is_blob(path: Path) -> bool:
-    """Whether a file is one of the store, whose name says what must be in it."""
+    """Whether a file is a blob, whose name is the digest of its contents."""
     return path.parent.name == "blobs" and _BLOB.fullmatch(path.name) is not None
 
 
 def check(path: Path, progress: Progress, *, again: bool = False) -> None:
-    """Compares a file of the store with the digest that is its name: once, it takes seconds. Others pass.
+    """Compares a blob with the digest in its name, which takes seconds, once; ignores other files.
 
-    Size, time and inode of what was checked are noted in the cache folder of this program.
+    Size, time and inode of a checked file are noted in the cache folder of this program.
 
     Args:
         progress: gets the stage "check" while the file is read.
-        again: check it in any case.
+        again: check it even if it was checked before.
 
     Raises:
-        ModelError: it is not what its name says, or cannot be read.
+        ModelError: the digest differs, or the file cannot be read.
     """
     if not is_blob(path):
         return
@@ -210,7 +210,7 @@ def check(path: Path, progress: Progress, *, again: bool = False) -> None:
             f"{path} is damaged: its SHA-256 is {digest.hexdigest()}.",
             "Fetch the model again: ollama pull NAME",
         )
-    with contextlib.suppress(OSError):  # then it is checked at each start
+    with contextlib.suppress(OSError):  # it is checked again at the next start
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = note.with_name(f"{note.name}.{os.getpid()}.part")
         part.write_text(json.dumps(identity))
@@ -225,11 +225,7 @@ def _noted(note: Path) -> Any:
 
 
 def _parts(name: str) -> tuple[str, str, str, str]:
-    """Host, namespace, model and tag of a name.
-
-    Raises:
-        ModelError: it is none.
-    """
+    """Host, namespace, model and tag of a name."""
     where, _, model = name.removeprefix(PREFIX).rpartition("/")
     model, _, tag = model.partition(":")
     *host, namespace = where.split("/") if where else [_NAMESPACE]
@@ -251,7 +247,7 @@ def _shown(parts: tuple[str, ...]) -> str:
     return f"{PREFIX}{where}{model}" + ("" if tag == _TAG else f":{tag}")
 
 
-def _layers(manifest: Path) -> tuple[Layer, ...]:
+def _layers(manifest: Path) -> tuple[ManifestLayer, ...]:
     """
     Raises:
         ModelError: it cannot be read, or is no manifest.
@@ -270,7 +266,7 @@ def _layers(manifest: Path) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def _layer(data: Any) -> Layer:
+def _layer(data: Any) -> ManifestLayer:
     """
     Raises:
         ValueError, TypeError, KeyError: this describes none.
@@ -278,4 +274,4 @@ def _layer(data: Any) -> Layer:
     kind, digest, size = data["mediaType"], _DIGEST.fullmatch(data["digest"]), data["size"]
     if not isinstance(kind, str) or digest is None or type(size) is not int or not 0 <= size < 2**50:
         raise ValueError("a layer without type, digest or size")
-    return Layer(kind.removeprefix(_LAYER)[:60], digest[1], size)
+    return ManifestLayer(kind.removeprefix(_LAYER)[:60], digest[1], size)

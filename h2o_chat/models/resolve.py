@@ -1,6 +1,6 @@
-"""From what the user typed to a model, and to a folder on this machine. No torch: errors must come at once.
+"""Finds the model that a name means, and its folder on this machine. No torch: errors must come at once.
 
-No network, ever: what is known by name but not here is for `hub.pull` to fetch.
+Never uses the network: a model that is not here is fetched by `hub.pull`.
 """
 
 import difflib
@@ -16,65 +16,68 @@ from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
 from h2o_chat.models import gguf, ollama, smollm2
 from h2o_chat.models.aliases import ALIASES
-from h2o_chat.models.cached import cache_folder, cached, repositories
 from h2o_chat.models.gguf_config import config_of, held_bits
+from h2o_chat.models.hub_cache import cache_folder, cached, repositories
 from h2o_chat.models.safetensors_header import header_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
-"""Where the bundled model lies in an installed wheel, and in a checkout."""
-POCKET = "pocket"  # its name
+"""Folders of the bundled model in an installed wheel, and in a checkout."""
+POCKET = "pocket"
+"""Name of the bundled model."""
 
 MOST_LAYERS = 10_000
-"""A configuration may name at most so many; the largest models have 130."""
+"""Most layers that a configuration may have; the largest models have 130."""
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
-"""org/name as the hub writes it."""
+"""org/name of a repository on the hub."""
 
 
 @dataclass(frozen=True)
-class Found:
+class LocalModel:
     """A model on this machine."""
 
     name: str
-    """What to show: a folder's or file's name, or org/name. No character of it is obeyed."""
+    """Name for people: a folder's or file's name, or org/name, with control characters escaped."""
     folder: Path
-    """Of its files; or its only file, which is GGUF."""
+    """Folder of its files, or its GGUF file."""
     revision: str | None = None
-    """The commit that was fetched; None for a folder or file of the user's own."""
+    """Commit of a fetched repository; None for a local folder or file."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """A model of the hub that has to be fetched first, as far as its name tells."""
+class HubModel:
+    """A repository of the hub that is not on this machine; it may not exist."""
 
     repository: str
 
 
-def look_up(name: str | None) -> Found | Known:
-    """A model of ollama, a folder with config.json, a GGUF file, an alias, smollm2, pocket, org/name, or the
-    only cached model called so, in order.
+def look_up(name: str | None) -> LocalModel | HubModel:
+    """Finds a model by name.
+
+    Tried in this order: a model of ollama, a folder with config.json, a GGUF file, an alias, smollm2, pocket,
+    org/name, the only cached repository of that name.
 
     Args:
-        name: None is SmolLM2 if it is here, else the bundled model, pocket.
+        name: None is SmolLM2 if it is here, otherwise the bundled model, pocket.
 
     Raises:
-        ModelError: nothing by that name; says what was looked for and where, and the nearest names.
+        ModelError: nothing by that name; says where it was looked for, and similar names.
         UsageError: the user's configuration cannot be read.
     """
     if name is None:
-        return Found(smollm2.NAME, smollm2.place()) if smollm2.is_here() else _bundled()
+        return LocalModel(smollm2.NAME, smollm2.place()) if smollm2.is_here() else _bundled()
     if name.startswith(ollama.PREFIX):
-        return Found(*ollama.find(name))
+        return LocalModel(*ollama.find(name))
     folder, is_model = _folder(name)
     if is_model:
-        return Found(name_of(folder.resolve().name), folder)
+        return LocalModel(name_of(folder.resolve().name), folder)
     aliases = all_aliases()
     target = aliases.get(name.lower())
     if target is not None:
         return _place(target)
     if name.lower() == smollm2.NAME:
-        return Found(smollm2.NAME, smollm2.find())
+        return LocalModel(smollm2.NAME, smollm2.find())
     if name.lower() == POCKET:
         return _bundled()
     if folder.is_dir():
@@ -98,14 +101,14 @@ def look_up(name: str | None) -> Found | Known:
     raise _not_found(name, folder, aliases, matches)
 
 
-def find(name: str | None) -> Found:
-    """The same, but only what is on this machine: never from the network.
+def find(name: str | None) -> LocalModel:
+    """Finds a model on this machine by name; see `look_up`.
 
     Raises:
         ModelError: nothing by that name, or it was not fetched yet.
     """
     model = look_up(name)
-    if isinstance(model, Known):
+    if isinstance(model, HubModel):
         raise ModelError(
             f"No model {model.repository!r} on this machine: looked in {cache_folder()}.",
             f"Fetch it: h2o-chat models pull {model.repository}",
@@ -114,21 +117,21 @@ def find(name: str | None) -> Found:
 
 
 def all_aliases() -> dict[str, str]:
-    """Short name -> repository or folder; the user's own come before the built-in ones."""
+    """Repository or folder by short name; the user's aliases override built-in ones."""
     return {alias.name: alias.repository for alias in ALIASES.values()} | user_aliases()
 
 
 def names_starting_with(text: str) -> list[str]:
-    """What the shell offers when somebody presses Tab."""
-    known = [smollm2.NAME, POCKET, *all_aliases(), *_fetched(), *(one.name for one in ollama.kept())]
+    """Names for shell completion."""
+    known = [smollm2.NAME, POCKET, *all_aliases(), *_fetched(), *(one.name for one in ollama.installed())]
     return [name for name in known if name.lower().startswith(text.lower()) and name.isprintable()]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """`config.json` as it stands, or what a GGUF file says in its place.
+    """The contents of `config.json`, or the equivalent of a GGUF file.
 
     Raises:
-        ModelError: it cannot be read, or is not the configuration of a model.
+        ModelError: it cannot be read, or is no configuration of a model.
     """
     if folder.is_file():
         return config_of(gguf.header_of(folder))
@@ -153,11 +156,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _check_layers(config: dict[str, Any], file: Path) -> None:
-    """Before anybody makes a list of them: transformers does, while it reads the configuration.
-
-    Raises:
-        ModelError: it says that there are more layers than any model has.
-    """
+    """Checks the number of layers before transformers makes a list of that length."""
     for name, value in config.items():
         if isinstance(value, dict):
             _check_layers(value, file)
@@ -168,19 +167,19 @@ def _check_layers(config: dict[str, Any], file: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Weights:
-    """What the headers of the weight files say, without reading a weight."""
+class StoredWeights:
+    """A summary of the headers of the weight files."""
 
     parameters: int
     dtype: str
-    """Of most parameters, as safetensors writes it: F32, F16, BF16 ...; of a GGUF file Q4_0, Q4_K ... too"""
+    """Type of most parameters: F32, F16, BF16 ...; of a GGUF file also Q4_0, Q4_K ..."""
     bytes: int
-    """On the disk."""
+    """Size on the disk."""
     held_bits: int | None = None
-    """Of a GGUF file with quantised weights: 4 or 8, as which they are packed unless other is asked for."""
+    """Bits, 4 or 8, in which the quantised weights of a GGUF file are packed by default."""
 
 
-def check_weights(folder: Path) -> Weights:
+def check_weights(folder: Path) -> StoredWeights:
     """Reads the headers of all safetensors files, or of a GGUF file.
 
     Raises:
@@ -201,13 +200,13 @@ def check_weights(folder: Path) -> Weights:
     if not by_dtype:
         raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
     most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
-    return Weights(sum(by_dtype.values()), most, stored, bits)
+    return StoredWeights(sum(by_dtype.values()), most, stored, bits)
 
 
-def _bundled() -> Found:
+def _bundled() -> LocalModel:
     for folder in BUNDLED:
         if (folder / "config.json").is_file():
-            return Found(POCKET, folder)
+            return LocalModel(POCKET, folder)
     raise ModelError(
         "No model is bundled with this version.",
         "Name one: --model FOLDER, org/name or a short name; h2o-chat models lists them.",
@@ -215,11 +214,7 @@ def _bundled() -> Found:
 
 
 def _folder(name: str) -> tuple[Path, bool]:
-    """The folder or file that a name may mean, and whether it is a model.
-
-    Raises:
-        ModelError: no folder can be called so.
-    """
+    """The path that a name means, and whether there is a model."""
     try:
         if "\0" in name:
             raise ValueError("there is a NUL in it")
@@ -233,13 +228,13 @@ def _folder(name: str) -> tuple[Path, bool]:
         ) from error
 
 
-def _place(target: str) -> Found | Known:
-    """Where an alias or a repository's name leads."""
+def _place(target: str) -> LocalModel | HubModel:
+    """The model that an alias or a repository's name means."""
     if target.startswith(ollama.PREFIX):
-        return Found(*ollama.find(target))
+        return LocalModel(*ollama.find(target))
     folder, is_model = _folder(target)
     if is_model:
-        return Found(name_of(folder.resolve().name), folder)
+        return LocalModel(name_of(folder.resolve().name), folder)
     if not _REPOSITORY.fullmatch(target):
         raise ModelError(
             f"An alias leads to {target!r}, which is neither a model folder nor org/name.",
@@ -247,8 +242,8 @@ def _place(target: str) -> Found | Known:
         )
     model = cached(target)
     if model is None or model.folder is None:
-        return Known(target)
-    return Found(target, model.folder, model.revision)
+        return HubModel(target)
+    return LocalModel(target, model.folder, model.revision)
 
 
 def _fetched() -> list[str]:
@@ -256,7 +251,7 @@ def _fetched() -> list[str]:
 
 
 def _cached_matches(name: str) -> list[str]:
-    """Fetched repositories of that name, whatever their organisation; else those that contain it."""
+    """Fetched repositories of that name in any organisation, or whose name contains it."""
     here = _fetched()
     same = [one for one in here if one.split("/")[-1].lower() == name.lower()]
     return same or [one for one in here if name.lower() in one.lower()]
@@ -285,7 +280,7 @@ def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[s
 
 
 def _beside(path: Path) -> list[str]:
-    """Up to three GGUF files in the folder of a path whose names are most like its own."""
+    """Up to three GGUF files beside a path with similar names."""
     found = {file.name.lower(): str(file) for file in path.parent.glob(f"*{gguf.SUFFIX}")}
     name = path.name.lower()
     near = difflib.get_close_matches(name, found, n=3, cutoff=0.7)
@@ -294,7 +289,7 @@ def _beside(path: Path) -> list[str]:
 
 
 def nearest(name: str, aliases: Iterable[str]) -> str:
-    """A sentence with the names most like this one, and how to get one; empty if nothing is like it."""
+    """A sentence with similar names and how to fetch one; empty if there are none."""
     folder = Path(name).expanduser()
     beside = folder.parent if folder.parent.is_dir() else Path()
     folders = {path.parent.name: str(path.parent) for path in beside.glob("*/config.json")}
@@ -310,7 +305,7 @@ def nearest(name: str, aliases: Iterable[str]) -> str:
 
 
 def _family(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three whose family's name is most like this one: those of qwen for `gwen`."""
+    """Up to three models whose family has a similar name: those of qwen for `gwen`."""
     families: dict[str, list[str]] = {}
     for one in known:
         families.setdefault(_first_word(one), []).append(one)
@@ -319,7 +314,7 @@ def _family(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _first_word(name: str) -> str:
-    """The letters that a name begins with."""
+    """The letters at the beginning of a name."""
     return re.split("[^a-z]", name, maxsplit=1)[0]
 
 
@@ -368,7 +363,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def is_inside(name: Any) -> bool:
-    """Whether this is the name of a file in a folder, or in one of its own."""
+    """Whether `name` is a relative path that stays inside its folder."""
     if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
         return False
     return not (Path(name).is_absolute() or ".." in Path(name).parts)

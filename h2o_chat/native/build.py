@@ -2,13 +2,12 @@
 
     python -m h2o_chat.native.build [SYSTEM MACHINE]
 
-SYSTEM and MACHINE, as `platform` names them there (`Linux aarch64`), are for a $CXX that compiles for
-another system. Run while the package is installed (`hatch_build.py`), by `make` when a source is newer, and
-by whoever got a compiler since. It needs only the standard library and imports nothing of h2o_chat, because
-it runs before anything is installed.
+SYSTEM and MACHINE, by their names in `platform` (`Linux aarch64`), are for a $CXX that compiles for another
+system. It runs while the package is installed (`hatch_build.py`), by `make` when a source is newer, or by
+hand. It needs only the standard library and imports nothing of h2o_chat, because it runs before installation.
 
-The library runs on every processor of its kind: no `-march=native`. A form that needs a newer processor is a
-file of its own, and that file alone gets the flags for it.
+The library runs on every processor of its kind, without `-march=native`. A form (instruction set) that needs
+a newer processor is a separate file, and only that file gets the flags for it.
 """
 
 import ctypes
@@ -29,16 +28,16 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 SOURCES = FOLDER / "src"
 FAILURE = FOLDER / "_step.failed.txt"
-"""Why the last attempt gave no library, in words."""
+"""File with the reason why the last attempt failed."""
 
 COMPILERS = ("c++", "g++", "clang++")
-"""Looked for on PATH in this order, where $CXX names none."""
+"""Compilers searched on PATH in this order, if $CXX names none."""
 
 FLAGS = (
     *("-O3", "-std=c++17", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-exceptions"),
     *("-fvisibility=hidden", "-Wall", "-Wextra"),
 )
-"""For every file. $CXXFLAGS is not read: results would depend on it (`-ffast-math`, `-march=native`)."""
+"""Flags of all files. $CXXFLAGS is not read: results would depend on it (`-ffast-math`, `-march=native`)."""
 
 AVX2 = ("-mavx2", "-mfma", "-mf16c")
 AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", *AVX2)
@@ -55,38 +54,38 @@ FORMS = {
     "aarch64": ARM_FORMS,
     "arm64": ARM_FORMS,
 }
-"""Files for one kind of processor alone, by its names, and the flags that only they get."""
+"""Files for one kind of processor, by its names, with their own flags."""
 
 ZIG_SAYS = {"-march=armv8.2-a+dotprod": "-mcpu=generic+v8_2a+dotprod"}
-"""Flags that `zig c++` knows by another name."""
+"""Flags with another name in `zig c++`."""
 
 RUNTIMES = (("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"), ())
-"""How C++'s own library is linked: into ours where it can be: some Pythons bring an older one."""
+"""Flags to link C++'s runtime: statically if possible, since some Pythons bring an older one."""
 
 LIMIT_S = 600
-"""A compiler that takes longer is ended."""
+"""Seconds after which a compiler is killed."""
 
 SAID = 4000
-"""Characters of a compiler's output that are kept."""
+"""Characters kept of a compiler's output."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a library is for."""
+    """The system that a library is for."""
 
     system: str
-    """As `platform.system()` says it there."""
+    """Its `platform.system()`."""
     machine: str
-    """As `platform.machine()` says it there."""
+    """Its `platform.machine()`."""
 
     @property
     def library(self) -> Path:
-        """Where the library is, or will be."""
+        """Path of the library, which need not exist."""
         return FOLDER / ("_step" + {"Darwin": ".dylib", "Windows": ".dll"}.get(self.system, ".so"))
 
     @property
     def forms(self) -> dict[str, tuple[str, ...]]:
-        """Files for this kind of processor alone, and their flags."""
+        """Files for this kind of processor, and their flags."""
         return FORMS.get(self.machine.lower(), {})
 
 
@@ -96,20 +95,20 @@ LIBRARY = HERE.library
 
 @dataclass(frozen=True)
 class Made:
-    """What stands in a library about how it was made."""
+    """How a library was built; stored in it."""
 
     sources: str
-    """Their digest, with all that is said to the compiler."""
+    """Digest of sources and flags."""
     date: str
     compiler: str
 
 
 class BuildError(Exception):
-    """No library was made; the text says why."""
+    """Building failed; the text says why."""
 
 
 def main() -> int:
-    """Says what it did; the exit code is 1 where there is no library in the end."""
+    """Builds and prints the result; the exit code is 1 if there is no library in the end."""
     if len(sys.argv) not in (1, 3):
         print(f"usage: {sys.argv[0]} [SYSTEM MACHINE]", file=sys.stderr)
         return 2
@@ -147,7 +146,7 @@ def build(target: Target = HERE) -> str | None:
 
 
 def compile_sources(folder: Path, more: tuple[str, ...] = (), target: Target = HERE) -> list[Path]:
-    """The object files of all sources, in this folder; as many compilers run at once as there are cores.
+    """Compiles all sources in parallel, one compiler per core; returns the object files.
 
     Args:
         folder: where they go.
@@ -178,7 +177,7 @@ def compile_sources(folder: Path, more: tuple[str, ...] = (), target: Target = H
 
 
 def link(objects: list[Path], target: Target = HERE) -> Path:
-    """The library of these object files, beside them.
+    """Links object files; returns the library, beside them.
 
     Raises:
         BuildError: it cannot be linked.
@@ -188,7 +187,7 @@ def link(objects: list[Path], target: Target = HERE) -> Path:
     runtimes: tuple[tuple[str, ...], ...] = RUNTIMES
     if target.system == "Windows":
         runtimes = (("-static",), ())
-    if _is_zig(command):  # it links its own, with symbols for a debugger
+    if _is_zig(command):  # it links its own runtime, with debug symbols
         (library.parent / "exports").write_text("{ global: h2o_*; local: *; };")
         hidden = (f"-Wl,--version-script={library.parent}/exports",) if target.system == "Linux" else ()
         runtimes = (("-s", *hidden),)
@@ -217,13 +216,13 @@ def compiler() -> list[str]:
 
 
 def form_flags(command: list[str], stem: str, target: Target) -> tuple[str, ...]:
-    """What a form's file alone gets, as this compiler wants it."""
+    """Flags of a form's file for this compiler."""
     flags = target.forms.get(stem, ())
     return tuple(ZIG_SAYS.get(flag, flag) for flag in flags) if _is_zig(command) else flags
 
 
 def run(command: list[str]) -> str:
-    """What a compiler says on stdout.
+    """Runs a compiler and returns its stdout.
 
     Raises:
         BuildError: it failed, or took longer than `LIMIT_S`.
@@ -246,7 +245,7 @@ def run(command: list[str]) -> str:
 
 
 def made(target: Target = HERE) -> Made | None:
-    """How the library was made, read from its file without loading it. None: there is no library."""
+    """How the library was built, read from its file without loading it. None: there is no library."""
     try:
         found = re.search(rb"h2o_made ([0-9a-f]{64}) (\S+) ([^\0]*)\0", target.library.read_bytes())
     except FileNotFoundError:
@@ -258,13 +257,13 @@ def made(target: Target = HERE) -> Made | None:
 
 
 def is_current(target: Target = HERE) -> bool:
-    """Whether the library is there and was made from these sources, with these flags, for this machine."""
+    """Whether the library was built from these sources, with these flags, for this machine."""
     found = made(target)
     return found is not None and found.sources == digest(target)
 
 
 def digest(target: Target = HERE) -> str:
-    """Of the sources, of this file with its flags, and of the kind of machine: 64 hexadecimal digits."""
+    """SHA-256 of the sources, of this file with its flags, and of the kind of machine, in hexadecimal."""
     known = hashlib.sha256(f"{target.system} {target.machine}".encode())
     for file in (Path(__file__), *sorted(SOURCES.glob("*"))):
         known.update(f"\0{file.name}\0".encode() + file.read_bytes())
@@ -272,7 +271,7 @@ def digest(target: Target = HERE) -> str:
 
 
 def failure() -> str:
-    """Why the last attempt gave no library; empty if it gave one, or there was none."""
+    """Why the last attempt failed; empty if it succeeded, or there was none."""
     try:
         return FAILURE.read_text("utf-8").strip()
     except FileNotFoundError:
@@ -284,7 +283,7 @@ def _is_zig(command: list[str]) -> bool:
 
 
 def _knows_amx(command: list[str], folder: Path) -> bool:
-    """Compilers of before 2020 have no AMX, nor have their assemblers."""
+    """Whether the compiler and its assembler support AMX (from 2020 on)."""
     tiles = folder / "tiles.cpp"
     tiles.write_text('void tiles() { __asm__ volatile("tilerelease"); }', "utf-8")
     try:
@@ -295,7 +294,7 @@ def _knows_amx(command: list[str], folder: Path) -> bool:
 
 
 def _loads() -> bool:
-    """False for one that was made where the system's libraries are newer."""
+    """Whether this system can load a library; not if it was built on a system with newer libraries."""
     try:
         ctypes.CDLL(str(LIBRARY))
     except OSError:
@@ -309,21 +308,21 @@ def _sources(target: Target) -> list[Path]:
 
 
 def _flags(command: list[str], stem: str, target: Target) -> tuple[str, ...]:
-    # A thread that the system does not give is an exception, which pool.cpp catches: fewer threads will do.
+    # If a thread cannot be started, pool.cpp catches the exception and does with fewer threads.
     thrown = ("-fexceptions",) if stem == "pool" else ()
     plain = () if target.forms else ("-DH2O_PLAIN_ONLY",)
     return (*FLAGS, *form_flags(command, stem, target), *thrown, *plain)
 
 
 def _about(command: list[str], target: Target) -> str:
-    """One line of C++ that holds what `made` reads."""
+    """One line of C++ with the text that `made` reads."""
     by = re.sub(r"[^ -~]|[\"\\]", "", run([*command, "--version"]).partition("\n")[0])
     text = f"h2o_made {digest(target)} {datetime.now(UTC).date()} {by}"
     return f'extern "C" __attribute__((visibility("default"))) const char h2o_made[] = "{text}";\n'
 
 
 def _move(library: Path, to: Path) -> None:
-    """Into its place in one move: whoever has the old one open keeps it."""
+    """Moves the library into its place atomically; processes with the old one open keep it."""
     beside = to.with_name(f"_step.{os.getpid()}.part")
     try:
         shutil.copyfile(library, beside)

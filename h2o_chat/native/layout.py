@@ -1,4 +1,4 @@
-"""Where everything stands in a packed file: from the frame alone, for writing and for checking. No torch.
+"""The layout of a packed file, which follows from the frame alone; used to write and to check it. No torch.
 
 A matrix [rows, columns] is stored as tiles of `TILE` rows; rows are padded to whole tiles and columns to
 whole groups of `GROUP` with zeros. G = columns / 32 groups, T tiles:
@@ -15,16 +15,16 @@ Vectors are fp32. Each begins at a multiple of `ALIGNED` bytes, in the order in 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from h2o_chat.native.frame import Frame
+from h2o_chat.native.model_frame import Frame
 
 VERSION = 1
-"""Of the layout, and of how weights are rounded: raise it when either changes."""
+"""Version of the layout and of the rounding of weights: raise it when either changes."""
 TILE = 16
 """Rows of a tile."""
 GROUP = 32
 """Columns that share a scale."""
 ALIGNED = 64
-"""Bytes."""
+"""Alignment of tensors in bytes."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Source:
 
     name: str
     rows: int
-    """Of a matrix; numbers of a vector."""
+    """Rows of a matrix, or numbers of a vector."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix: its sources below one another, or (`alternate`) their tiles in turns."""
+    """A matrix: its sources below one another, or (`alternate`) their tiles alternating."""
 
     name: str
     bits: int
@@ -86,9 +86,9 @@ class Place:
     """A tensor of a packed file."""
 
     name: str
-    """Of a vector; of a matrix with `.weights` or `.scales` behind it."""
+    """Name of a vector; of a matrix followed by `.weights` or `.scales`."""
     offset: int
-    """Bytes behind the header."""
+    """Offset in bytes from the end of the header."""
     bytes: int
 
 
@@ -114,10 +114,10 @@ def parts(frame: Frame) -> Iterator[Matrix | Vector]:
 
 
 def _layer(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
-    """One layer.
+    """Matrices and vectors of one layer.
 
     Args:
-        here, there: how names begin in the packed file and in the model's own.
+        here, there: prefix of names in the packed file and in the model's files.
     """
     keys = frame.kv_heads * frame.head_size
     rows = {"q": frame.heads * frame.head_size, "k": keys, "v": keys}
@@ -159,6 +159,6 @@ def layout(frame: Frame) -> list[Place]:
 
 
 def data_bytes(frame: Frame) -> int:
-    """Of all tensors, the padding behind the last one included."""
+    """Bytes of all tensors, padding included."""
     last = layout(frame)[-1]
     return padded(last.offset + last.bytes, ALIGNED)

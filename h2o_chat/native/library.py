@@ -1,4 +1,4 @@
-"""The compiled library, as ctypes sees it: `src/h2o.h` in Python. No torch."""
+"""The compiled library through ctypes: `src/h2o.h` in Python. No torch."""
 
 import ctypes
 import sys
@@ -10,146 +10,90 @@ from typing import Any
 from h2o_chat.native import build
 
 FORMS = {1: "plain", 2: "AVX2", 4: "AVX-512", 8: "NEON", 16: "AMX"}
-"""What each form of the kernels is called, by its bit."""
+"""Name of each form (instruction set) of the kernels, by its bit."""
+
+
+def _fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
+    """Fields of a structure, from (type, names) of those that follow each other."""
+    return [(name, kind) for kind, names in groups for name in names.split()]
 
 
 class Matrix(Structure):
     """`h2o_matrix`"""
 
-    _fields_ = (
-        ("weights", POINTER(c_uint8)),
-        ("scales", POINTER(c_uint16)),
-        ("rows", c_int32),
-        ("columns", c_int32),
-        ("bits", c_int32),
+    _fields_ = _fields(
+        (POINTER(c_uint8), "weights"), (POINTER(c_uint16), "scales"), (c_int32, "rows columns bits")
     )
 
 
 class Rope(Structure):
     """`h2o_rope`"""
 
-    _fields_ = (("inv_freq", POINTER(c_float)), ("pairs", c_int32), ("scale", c_float))
+    _fields_ = _fields((POINTER(c_float), "inv_freq"), (c_int32, "pairs"), (c_float, "scale"))
 
 
 class Layer(Structure):
     """`h2o_layer`"""
 
-    _fields_ = (
-        ("qkv", Matrix),
-        ("out", Matrix),
-        ("gate_up", Matrix),
-        ("down", Matrix),
-        ("norm_attention", c_void_p),
-        ("norm_mlp", c_void_p),
-        ("bias_qkv", c_void_p),
-        ("norm_query", c_void_p),
-        ("norm_key", c_void_p),
-        ("rope", c_int32),
-        ("sees", c_int32),
+    _fields_ = _fields(
+        (Matrix, "qkv out gate_up down"),
+        (c_void_p, "norm_attention norm_mlp bias_qkv norm_query norm_key"),
+        (c_int32, "rope sees"),
     )
 
 
 class Frame(Structure):
     """`h2o_frame`"""
 
-    _fields_ = (
-        ("layer_count", c_int32),
-        ("rope_count", c_int32),
-        ("hidden", c_int32),
-        ("heads", c_int32),
-        ("kv_heads", c_int32),
-        ("head_size", c_int32),
-        ("vocabulary", c_int32),
-        ("epsilon", c_float),
-        ("layers", POINTER(Layer)),
-        ("ropes", POINTER(Rope)),
-        ("norm", c_void_p),
-        ("embedding", Matrix),
-        ("head", Matrix),
+    _fields_ = _fields(
+        (c_int32, "layer_count rope_count hidden heads kv_heads head_size vocabulary"),
+        (c_float, "epsilon"),
+        (POINTER(Layer), "layers"),
+        (POINTER(Rope), "ropes"),
+        (c_void_p, "norm"),
+        (Matrix, "embedding head"),
     )
 
 
 class Slots(Structure):
     """`h2o_slots`"""
 
-    _fields_ = (
-        ("keys", c_void_p),
-        ("values", c_void_p),
-        ("positions", c_void_p),
-        ("score", c_void_p),
-        ("lately", c_void_p),
-        ("prompt", c_void_p),
-        ("protect", c_void_p),
-        ("clamped", c_void_p),
-        ("order", c_void_p),
-        ("slots", c_int32),
-        ("used", c_int32),
+    _fields_ = _fields(
+        (c_void_p, "keys values positions score lately prompt protect clamped order"),
+        (c_int32, "slots used"),
     )
 
 
 class Step(Structure):
     """`h2o_step`"""
 
-    _fields_ = (
-        ("rows", c_int32),
-        ("of_prompt", c_int32),
-        ("clamps", c_int32),
-        ("kv_bits", c_int32),
-        ("farthest", c_int32),
-        ("nearer", c_int32),
-        ("nearer_from", c_int32),
-        ("forget", c_float),
-        ("remember", c_float),
-        ("ids", POINTER(c_int64)),
-        ("positions", POINTER(c_int32)),
-        ("index", POINTER(c_int32)),
-        ("edge", POINTER(c_int32)),
-        ("in_use", POINTER(c_int32)),
-        ("protect", POINTER(c_uint8)),
-        ("slots", POINTER(Slots)),
+    _fields_ = _fields(
+        (c_int32, "rows of_prompt clamps kv_bits farthest nearer nearer_from"),
+        (c_float, "forget remember"),
+        (POINTER(c_int64), "ids"),
+        (POINTER(c_int32), "positions index edge in_use"),
+        (POINTER(c_uint8), "protect"),
+        (POINTER(Slots), "slots"),
     )
 
 
 class Pass(Structure):
     """`h2o_pass`"""
 
-    _fields_ = (
-        ("layer", c_int32),
-        ("rows", c_int32),
-        ("tokens", c_int32),
-        ("slots", c_int32),
-        ("most_used", c_int32),
-        ("clamps", c_int32),
-        ("edge", c_int32),
-        ("forget", c_float),
-        ("remember", c_float),
-        ("used", POINTER(c_int32)),
-        ("first", POINTER(c_int32)),
-        ("count", POINTER(c_int32)),
-        ("index", POINTER(c_int32)),
-        ("queries", c_void_p),
-        ("keys", c_void_p),
-        ("values", c_void_p),
-        ("query_row", c_int64),
-        ("query_head", c_int64),
-        ("query_token", c_int64),
-        ("key_row", c_int64),
-        ("key_head", c_int64),
-        ("key_token", c_int64),
-        ("held_keys", c_void_p),
-        ("held_values", c_void_p),
-        ("positions", c_void_p),
-        ("clamped", c_void_p),
-        ("attended", c_void_p),
-        ("gain", c_void_p),
-        ("lately", c_void_p),
+    _fields_ = _fields(
+        (c_int32, "layer rows tokens slots most_used clamps edge"),
+        (c_float, "forget remember"),
+        (POINTER(c_int32), "used first count index"),
+        (c_void_p, "queries keys values"),
+        (c_int64, "query_row query_head query_token key_row key_head key_token"),
+        (c_void_p, "held_keys held_values positions clamped attended gain lately"),
     )
 
 
 class Lender(Structure):
     """`h2o_lender`"""
 
-    _fields_ = (("run", c_void_p), ("number", c_void_p), ("count", c_void_p))
+    _fields_ = _fields((c_void_p, "run number count"))
 
 
 _FUNCTIONS = {
@@ -171,16 +115,16 @@ _FUNCTIONS = {
 
 
 def int32s(numbers: Sequence[int]) -> Any:
-    """An array of them."""
+    """A C array of 32-bit integers."""
     return (c_int32 * len(numbers))(*numbers)
 
 
 def lender() -> Lender | None:
-    """Threads of the OpenMP library that torch has brought; None where that is another one, or none."""
+    """The OpenMP threads of torch; None if torch uses another library than GNU's."""
     if sys.platform == "win32":
         return None
     names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
-    loaded = ctypes.CDLL(None)  # this process, with what it has loaded for all to see
+    loaded = ctypes.CDLL(None)  # this process, with globally visible libraries
     if not all(hasattr(loaded, name) for name in names):
         return None
     return Lender(*(ctypes.cast(getattr(loaded, name), c_void_p).value for name in names))
@@ -188,7 +132,7 @@ def lender() -> Lender | None:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library with its functions declared; None where there is none (`why_not`)."""
+    """The library with its functions declared; None if it cannot be used (`why_not`)."""
     if why_not():
         return None
     loaded = ctypes.CDLL(str(build.LIBRARY))
@@ -199,14 +143,14 @@ def library() -> ctypes.CDLL | None:
 
 
 class Model:
-    """An open model: it is closed when nobody has it any more.
+    """An open model, closed when the last reference to it is gone.
 
     Args:
         form: a key of `FORMS`; 0 is the fastest.
-        keep: what the frame points to.
+        keep: objects that the frame points to.
 
     Attributes:
-        at: None where this processor cannot run that form, or there was no memory.
+        at: address of the model; None if this processor lacks the form, or there was no memory.
     """
 
     def __init__(self, frame: Frame, form: int, threads: int, keep: Sequence[Any]) -> None:
@@ -223,7 +167,7 @@ class Model:
 
 @cache
 def why_not() -> str:
-    """Why there is no library, in words; nothing where there is one."""
+    """Why there is no library, in words; empty if there is one."""
     if build.made() is None:
         return "its library was not compiled"
     if not build.is_current():

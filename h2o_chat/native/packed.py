@@ -1,4 +1,4 @@
-"""A packed file: opened, checked, mapped. Its tensors are read where they lie, by any number of processes."""
+"""Opens, checks and maps a packed file, whose pages any number of processes share."""
 
 import mmap
 import os
@@ -14,16 +14,16 @@ from torch import Tensor
 
 from h2o_chat.base.system import NO_WAITING, SAFELY
 from h2o_chat.native import layout
-from h2o_chat.native.frame import Frame
-from h2o_chat.native.header import Header, PackedError, damaged, header_in
 from h2o_chat.native.layout import GROUP, TILE, Place
-from h2o_chat.native.places import is_checked, note_checked
+from h2o_chat.native.model_frame import Frame
+from h2o_chat.native.packed_folder import is_checked, note_checked
+from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, header_in
 from h2o_chat.native.tiles import untiled, untiled_scales
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """Where a matrix is in memory, in tiles (`layout.py`)."""
+class MatrixAddress:
+    """The place of a matrix in memory, in tiles (`layout.py`)."""
 
     weights: int
     """Address of its bytes."""
@@ -37,12 +37,12 @@ class Matrix:
 
 
 class Packed:
-    """An open packed file. Addresses are good for as long as this object lives."""
+    """An open packed file. Addresses are valid while this object exists."""
 
-    def __init__(self, path: Path, header: Header, data: Tensor, note: str = "") -> None:
+    def __init__(self, path: Path, header: PackedHeader, data: Tensor, note: str = "") -> None:
         self.path, self.header = path, header
         self.note = note
-        """Why it was packed anew, for the user; usually nothing."""
+        """Why it was packed again, for the user; usually empty."""
         self._data = data  # [bytes behind the header] uint8, which keeps the map
         self._places = {place.name: place for place in layout.layout(self.frame)}
         self._parts = {part.name: part for part in layout.parts(self.frame)}
@@ -53,7 +53,6 @@ class Packed:
 
     @cached_property
     def bytes(self) -> int:
-        """Of all tensors."""
         return self._data.nbytes
 
     @property
@@ -61,24 +60,31 @@ class Packed:
         """Names of all matrices and vectors, in the order in which a token reads them."""
         return tuple(self._parts)
 
-    def matrix(self, name: str) -> Matrix:
-        """`layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both in turns), `.down`;
-        `embedding`; `head`, unless that is the embedding."""
+    def matrix(self, name: str) -> MatrixAddress:
+        """The place of a matrix.
+
+        Args:
+            name: `layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both alternating), `.down`;
+                `embedding`; `head`, if it is not the embedding.
+        """
         part = self._parts[name]
         assert isinstance(part, layout.Matrix)
         weights, scales = self._address(f"{name}.weights"), self._address(f"{name}.scales")
-        return Matrix(weights, scales, part.padded_rows, part.padded_columns, part.bits)
+        return MatrixAddress(weights, scales, part.padded_rows, part.padded_columns, part.bits)
 
     def vector(self, name: str) -> int:
-        """Address of fp32 numbers: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv`, `.norm_query`,
-        `.norm_key`; `norm`."""
+        """Address of a vector in fp32.
+
+        Args:
+            name: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv`, `.norm_query`, `.norm_key`; `norm`.
+        """
         assert isinstance(self._parts[name], layout.Vector)
         return self._address(name)
 
     def weight(self, name: str) -> Tensor:
-        """A copy as numbers, without padding; slow. [rows, columns] or [numbers] fp32
+        """A dequantised copy without padding; slow. [rows, columns] or [numbers] fp32
 
-        Of `gate_up` all rows of gate, then those of up.
+        `gate_up` has all rows of gate, then those of up.
         """
         part = self._parts[name]
         if isinstance(part, layout.Vector):
@@ -95,10 +101,10 @@ class Packed:
         return numbers[: sum(source.rows for source in part.sources)].contiguous()
 
     def verify(self) -> None:
-        """Reads every tensor and compares its checksum.
+        """Compares the checksums of all tensors.
 
         Raises:
-            PackedError: one is not what was written.
+            PackedError: a checksum differs.
         """
         view = self._data.numpy().data
         for place, check in zip(self._places.values(), self.header.checks, strict=True):
@@ -117,15 +123,15 @@ class Packed:
 def open_packed(path: Path, fingerprint: str | None = None, *, verify: bool = False) -> Packed:
     """Maps a packed file.
 
-    Header, table and length are checked each time; checksums of the tensors where the file is not the one
-    (size, time, inode) for which they were verified last.
+    Header, table and length are checked each time; checksums of the tensors only if the file has changed
+    (size, time, inode) since they were verified.
 
     Args:
-        fingerprint: of the weights that it must be made from.
-        verify: checksums in any case.
+        fingerprint: of the original weights; None: any.
+        verify: verify checksums in any case.
 
     Raises:
-        PackedError: it is not there, cannot be read, is damaged, or of other weights or another version.
+        PackedError: it is missing, cannot be read, is damaged, or of other weights or another version.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | SAFELY | NO_WAITING)
@@ -144,7 +150,7 @@ def open_packed(path: Path, fingerprint: str | None = None, *, verify: bool = Fa
     if fingerprint not in (None, header.fingerprint):
         raise PackedError(f"{path} was made from other weights ({header.fingerprint}).", "Pack it again.")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it cannot be written to: nobody shall
+        warnings.simplefilter("ignore")  # torch warns that the tensor is read-only
         data = torch.frombuffer(mapped, dtype=torch.uint8)[start:]
     packed = Packed(path, header, data)
     if verify or not is_checked(path, about):

@@ -1,4 +1,4 @@
-"""A model's weights packed: tensor by tensor, in blocks of rows, into one file that appears when it is whole.
+"""Packs a model's weights, in blocks of rows, into one file that appears when it is complete.
 
 Memory: a block of rows and the scales of one matrix, whatever the size of the model.
 """
@@ -19,38 +19,38 @@ from torch.nn.functional import pad
 from h2o_chat.base.progress import Progress
 from h2o_chat.base.system import MOVES_OPEN_FILES, lock
 from h2o_chat.models.fingerprint import fingerprint
-from h2o_chat.native.frame import Frame
-from h2o_chat.native.gguf_sources import GgufSources
-from h2o_chat.native.header import Header, PackedError
 from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, padded, parts
+from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed import Packed, open_packed
-from h2o_chat.native.places import home_of, kept_of, place_of, remove
+from h2o_chat.native.packed_folder import home_of, packed_files_of, place_of, remove
+from h2o_chat.native.packed_header import PackedError, PackedHeader
 from h2o_chat.native.probing import HEAD_BITS, frame_of
-from h2o_chat.native.sources import Sources
+from h2o_chat.native.sources import GgufSources, Sources
+from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.native.tiles import tiled, tiled_scales
 
 STAGE = "pack"
 FOUR_BITS_FROM = 500_000_000
-"""Parameters."""
+"""Number of parameters from which on 4 bits are the default."""
 AnySources = Sources | GgufSources
 BLOCK_NUMBERS = 1 << 17
-"""Of a matrix at once: what is computed with them stays in the processor's cache."""
+"""Numbers of a matrix per block: they fit into the processor's cache."""
 
 
 def packed_for(folder: Path, bits: int, progress: Progress, *, verify: bool = False) -> Packed:
-    """The packed weights of a model; packs them first where they are not there, or not as they were written.
+    """Opens the packed weights of a model; packs them first if they are missing or damaged.
 
     Args:
-        bits: 4 or 8, of the layers' weights.
+        bits: of the layers' weights, 4 or 8.
         progress: gets the stage "pack" while they are packed.
-        verify: the checksums in any case (`open_packed`).
+        verify: verify checksums in any case (`open_packed`).
 
     Returns:
-        The open file; its `note` says why it was packed again, where it was.
+        The open file; if it was packed again, its `note` says why.
 
     Raises:
         PackedError: the native step cannot compute the model, or the file cannot be written.
-        ModelError: the weights are not whole.
+        ModelError: weight files are missing or damaged.
     """
     print_ = fingerprint(folder)
     path, note = place_of(print_, bits), ""
@@ -66,21 +66,21 @@ def packed_for(folder: Path, bits: int, progress: Progress, *, verify: bool = Fa
 
 
 def usual_bits(parameters: int) -> int:
-    """Of a model of this size: rounding to 4 bits costs small ones too much (docs/NATIVE.md)."""
+    """Default bits for a model of this size: 4 bits harm small ones too much (docs/NATIVE.md)."""
     return 4 if parameters >= FOUR_BITS_FROM else 8
 
 
 def pack(
     folder: Path, bits: int, print_: str, path: Path, progress: Progress, head_bits: int = HEAD_BITS
 ) -> None:
-    """Writes a packed file in one move, and removes those of weights that the folder held before.
+    """Writes a packed file atomically, and removes those of earlier weights of the folder.
 
     Args:
-        head_bits: 4 or 8, of head and embedding. What a start opens has HEAD_BITS.
+        head_bits: of output layer and embedding, 4 or 8.
 
     Raises:
         PackedError: the native step cannot compute the model, or the file cannot be written.
-        ModelError: the weights are not whole.
+        ModelError: weight files are missing or damaged.
     """
     progress(STAGE, 0.0)
     frame = frame_of(folder, bits)
@@ -91,11 +91,11 @@ def pack(
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_leftovers(path.parent)
-        with _part_of(path) as (file, part), _one_thread():
+        with _part_of(path) as (file, part), one_torch_thread():
             _write(file, sources, frame, print_, home_of(folder), progress)
             file.flush()
             os.fsync(file.fileno())
-            if hasattr(os, "posix_fadvise"):  # read again in one go it lies in larger pages
+            if hasattr(os, "posix_fadvise"):  # read again sequentially, it lies in larger pages
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             if not MOVES_OPEN_FILES:
                 file.close()
@@ -106,10 +106,10 @@ def pack(
             f"It takes {data_bytes(frame) / 1e6:,.0f} MB: make room there or let it be written, or name"
             " another folder with XDG_CACHE_HOME.",
         ) from error
-    for old in kept_of(folder)[1]:
+    for old in packed_files_of(folder)[1]:
         if old.fingerprint != print_ or old.bits == bits:
             with contextlib.suppress(*(() if MOVES_OPEN_FILES else (PackedError,))):
-                remove(old.path)  # on Windows not while a process has it mapped: the next packing removes it
+                remove(old.path)  # fails on Windows while it is mapped: the next packing removes it
 
 
 def _move(part: Path, path: Path) -> None:
@@ -118,14 +118,14 @@ def _move(part: Path, path: Path) -> None:
     except PermissionError:
         if MOVES_OPEN_FILES or not path.exists():
             raise
-        # Windows replaces no file that is mapped: another process has packed the same, and computes with it.
+        # On Windows a mapped file cannot be replaced: another process has packed the same weights.
 
 
 def sources_of(model: Path) -> AnySources:
     """The tensors of a folder, or of a GGUF file.
 
     Raises:
-        ModelError: they are not whole.
+        ModelError: weight files are missing or damaged.
     """
     return GgufSources(model) if model.is_file() else Sources(model)
 
@@ -133,16 +133,16 @@ def sources_of(model: Path) -> AnySources:
 def _write(
     file: BinaryIO, sources: AnySources, frame: Frame, print_: str, home: str, progress: Progress
 ) -> None:
-    """The whole file. The header comes last: it has the checksums."""
-    header = Header(print_, home, frame, (0,) * len(layout(frame))).encoded()
+    """Writes the whole file; the header comes last, since it has the checksums."""
+    header = PackedHeader(print_, home, frame, (0,) * len(layout(frame))).encoded()
     total, done = data_bytes(frame), 0
-    if hasattr(os, "posix_fallocate"):  # a full disk is full now, not after a minute
+    if hasattr(os, "posix_fallocate"):  # a full disk raises now, not after a minute
         os.posix_fallocate(file.fileno(), 0, len(header) + total)
     file.seek(len(header))
     checks = list[int]()
 
     def put(blocks: Iterator[Tensor]) -> None:
-        """A tensor, in parts."""
+        """Writes a tensor in parts, and notes its checksum."""
         nonlocal done
         check, size = 0, 0
         for block in blocks:
@@ -162,18 +162,18 @@ def _write(
         else:
             put(sources.rows(one.name, (one.rows,), 0, one.rows) for one in part.sources)
     file.seek(0)
-    file.write(Header(print_, home, frame, tuple(checks)).encoded())
+    file.write(PackedHeader(print_, home, frame, tuple(checks)).encoded())
 
 
 def _tiles(matrix: Matrix, sources: AnySources, scales: list[Tensor]) -> Iterator[Tensor]:
-    """A matrix in blocks of tiles, [T, G, 4 or 8, 16, 4] bytes; `scales` gets their scales [T, G, 16]."""
+    """Blocks of a matrix's tiles, [T, G, 4 or 8, 16, 4] bytes; `scales` gets their scales [T, G, 16]."""
     for q, scale in _blocks(matrix, sources):
         scales.append(tiled_scales(scale))
         yield tiled(q, matrix.bits)
 
 
 def _blocks(matrix: Matrix, sources: AnySources) -> Iterator[tuple[Tensor, Tensor]]:
-    """The rows of a matrix in order, padded, some tiles at a time: q [R, C] int8, scales [R, G] fp16."""
+    """Blocks of a matrix's padded rows, in order: q [R, C] int8, scales [R, G] fp16."""
     at_once = padded(BLOCK_NUMBERS // matrix.padded_columns, TILE) or TILE
 
     def block(which: int, first: int) -> list[Tensor]:
@@ -195,30 +195,19 @@ def _blocks(matrix: Matrix, sources: AnySources) -> Iterator[tuple[Tensor, Tenso
 
 
 def _in_turns(each: list[Tensor]) -> Tensor:
-    """A tile of the first, one of the second, and so on. [R, C]"""
+    """Rows of several matrices with alternating tiles. [R, C]"""
     return torch.stack([rows.view(-1, TILE, rows.shape[1]) for rows in each], 1).flatten(0, 2)
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Blocks are small: beside other work several threads wait for each other longer than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
 def _part_of(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A file beside `path`, held while it is written; gone afterwards where it was not moved."""
+    """A temporary file beside `path`, locked while it is written; removed if it was not moved."""
     while True:
         descriptor, name = tempfile.mkstemp(".part", f"{path.name}.", path.parent)
         with contextlib.ExitStack() as closing:
             file = closing.enter_context(os.fdopen(descriptor, "wb"))
             lock(file.fileno(), wait=True)
-            if not Path(name).exists():  # somebody who cleans up took it before it was held
+            if not Path(name).exists():  # another process removed it as a leftover before it was locked
                 continue
             try:
                 yield file, Path(name)
@@ -228,7 +217,7 @@ def _part_of(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Of processes that were killed while they packed: files that nobody holds."""
+    """Removes temporary files of killed processes: those that are not locked."""
     for left in folder.glob("*.part"):
         with contextlib.suppress(OSError):
             with left.open("rb") as file:

@@ -1,8 +1,8 @@
-"""Whether the native step can compute a model, and the model's frame; from its configuration alone.
+"""Finds out from a configuration whether the native step can compute a model, and builds its frame.
 
 Rotations and sliding windows are not read from the configuration: a random model of the same layers, with
-narrow matrices, is asked with one token, as `transformers_cache/probe.py` asks a loaded one. So what
-transformers does with a configuration is what the native step does.
+narrow matrices, is probed with one token (`transformers_cache/probe.py`). The native step thereby follows
+transformers' interpretation of the configuration.
 """
 
 import copy
@@ -13,15 +13,15 @@ import torch
 import transformers
 
 from h2o_chat.base.errors import ModelError
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.cache.step import Step
 from h2o_chat.models.load import check_family
-from h2o_chat.native.frame import FAMILIES, Frame, Turning
+from h2o_chat.native.model_frame import FAMILIES, Frame, Turning
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
 HEAD_BITS = 8
-"""Of head and embedding: with 4 the perplexity of pocket rises by another 7% (dev/LOG.md)."""
+"""Bits of output layer and embedding: with 4 the perplexity of pocket rises by another 7% (dev/LOG.md)."""
 
 _LAYER = {
     *("input_layernorm.weight", "post_attention_layernorm.weight"),
@@ -37,10 +37,10 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
 
     Args:
         model: its folder, or its configuration.
-        bits: 4 or 8, of the layers' weights.
+        bits: of the layers' weights, 4 or 8.
 
     Raises:
-        ModelError: from a folder: it cannot be run at all (`load.check_family`).
+        ModelError: the model of a folder cannot be run at all (`load.check_family`).
     """
     config = check_family(model) if isinstance(model, Path) else model
     if config.model_type not in FAMILIES:
@@ -91,8 +91,8 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
 
 
 def _narrow(config: Any, head_size: int) -> Any:
-    """A random model of the same layers and heads of the same size, whose matrices are small; or why not."""
-    from h2o_chat.transformers_cache import registered  # with all that models are made of: only to pack
+    """A random model of the same layers and head size with narrow matrices; or why it cannot be made."""
+    from h2o_chat.transformers_cache import registered  # a slow import, needed only to pack
 
     config = copy.deepcopy(config)
     config.head_dim = head_size
@@ -100,7 +100,7 @@ def _narrow(config: Any, head_size: int) -> Any:
     config.num_attention_heads = config.num_key_value_heads = 1
     config.vocab_size, config.pad_token_id = 2, 0
     config.dtype = torch.float32
-    # The random state belongs to whoever samples.
+    # The random state outside is left unchanged for sampling.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         try:
@@ -113,7 +113,7 @@ def _narrow(config: Any, head_size: int) -> Any:
 
 
 def _weights_of_a_layer(narrow: Any) -> set[str] | str:
-    """Names below a layer, the same in each; or what is there beside what the native step knows."""
+    """Names of weights in a layer, equal in all; or which weights the native step does not support."""
     layers = [{name for name, _ in layer.named_parameters()} for layer in narrow.model.layers]
     for number, names in enumerate(layers):
         known = _LAYER | (_BIASES if names & _BIASES else set()) | (_NORMS if names & _NORMS else set())
@@ -149,7 +149,7 @@ def _ropes(
 
 @torch.no_grad()
 def _sees(narrow: Any, positions: Positions) -> tuple[int | None, ...]:
-    """Of each layer: tokens that a query sees, as its attention is told."""
+    """Per layer: tokens that a query sees, itself included."""
     cache = H2OCache(budget=8, policy="window", positions=positions)
     cache.prepare(Step(1))
     narrow(torch.ones(1, 1, dtype=torch.long), position_ids=cache.position_ids(), past_key_values=cache)

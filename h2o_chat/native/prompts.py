@@ -1,4 +1,4 @@
-"""Attention of a prompt in the library: what `LayerStep.attended` (`cache/attention.py`) computes in torch.
+"""Attention of a prompt in the library, equal to `LayerStep.attended` (`cache/attention.py`) in torch.
 
 Shapes: R rows, N tokens of a pass, H KV heads, G query heads per KV head, S slots, T of them in use at most,
 D head size.
@@ -18,17 +18,15 @@ from h2o_chat.policies import scores
 
 
 def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-    """One pass: queries [R, H, G, N, D] attend to the slots and to keys and values [R, H, N, D].
-
-    It computes in fp32, whatever these are.
+    """One pass: queries [R, H, G, N, D] attend to the slots and to keys and values [R, H, N, D], in fp32.
 
     Args:
-        call: of the library, with a `Pass`.
+        call: calls the library with a `Pass`.
     """
     arena, distance = here.arena, here.arena.plan.distance
     rows, heads, groups, tokens, size = queries.shape
     slots, most_used = arena.slots, arena.leading(now)
-    # Slots are written from the first on, until something is evicted.
+    # Until something is evicted, slots are filled from the first on.
     ages = zip(now.first, now.in_use, strict=True)
     used = [in_use if first == in_use else most_used for first, in_use in ages]
     asking, new_keys, new_values = map(_side_by_side, (queries, keys, values))
@@ -78,6 +76,6 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
 
 
 def _side_by_side(numbers: Tensor) -> Tensor:
-    """In fp32, the components of a head side by side."""
+    """`numbers` in fp32, with contiguous components of a head."""
     numbers = numbers.float()
     return numbers if numbers.stride(-1) == 1 else numbers.contiguous()

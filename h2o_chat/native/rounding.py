@@ -1,7 +1,7 @@
-"""Weights rounded to 4 or 8 bits: one scale per row and group of 32 columns.
+"""Rounds weights to 4 or 8 bits, with one scale per row and group of 32 columns.
 
-Groups stand side by side while they are rounded, [32, N]: sums over a group are then sums of rows, which
-torch computes several times faster than sums along rows of 32.
+Groups are transposed to [32, N] while they are rounded, since torch sums over rows several times faster than
+along rows of 32.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from h2o_chat.native.layout import GROUP
 
 STEPS = (1.05, 1.02, 1.0, 0.97, 0.94, 0.91)
-"""Scales that are tried for 4 bits, as multiples of the one at which the largest weight is -8."""
+"""Scales that are tried for 4 bits, as multiples of the one that maps the largest weight to -8."""
 
 
 def rounded(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
@@ -25,7 +25,7 @@ def rounded(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
 
 
 def _int4_scales(groups: Tensor) -> Tensor:
-    """Of the scales tried, for each group the one with the smallest sum of squared errors. [N] fp16"""
+    """The tried scale with the smallest sum of squared errors for each group. [N] fp16"""
     most, least = groups.amax(0), groups.amin(0)
     largest = torch.where(most > -least, most, least)
     best = (largest / -8).half()
@@ -42,5 +42,5 @@ def _int4_scales(groups: Tensor) -> Tensor:
 
 
 def _divided(groups: Tensor, scales: Tensor) -> Tensor:
-    """groups / scales; 0 where the scale is 0: all weights are, or too small for fp16."""
+    """groups / scales; 0 where the scale is 0 (weights that are 0, or too small for fp16)."""
     return groups * torch.where(scales == 0, 0, 1 / scales)

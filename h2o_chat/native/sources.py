@@ -1,6 +1,8 @@
-"""A model's own weights, read a block of rows at a time.
+"""Reads a model's weights from safetensors or GGUF files and rounds them, a block of rows at a time.
 
-Not through a map of the file: its pages would count as memory of this process until they are given back.
+Files are not mapped: mapped pages would count as memory of this process. Types of GGUF with whole numbers and
+one fp16 scale for 32 columns are copied exactly, since int4 and int8 have that form. Other types are
+dequantised and rounded like weights of safetensors.
 """
 
 import math
@@ -14,10 +16,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from h2o_chat.base.errors import ModelError
+from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.models.resolve import weight_files
-from h2o_chat.models.safetensors_header import header_of
+from h2o_chat.models.safetensors_header import header_of, read_range
 from h2o_chat.native.layout import GROUP, padded
 from h2o_chat.native.rounding import rounded
+
+_EXACT = {"Q4_0": (4, 8), "Q5_0": (8,), "Q8_0": (8,), "IQ4_NL": (8,)}
+"""Bits that represent each type exactly; its blocks begin with their scale."""
 
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -26,7 +32,7 @@ _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 class _Stored:
     file: Path
     start: int
-    """Of its data, in bytes from the beginning of the file."""
+    """Offset of its data in the file, in bytes."""
     dtype: torch.dtype
     shape: tuple[int, ...]
 
@@ -35,7 +41,7 @@ class Sources:
     """The tensors of a folder of safetensors.
 
     Raises:
-        ModelError: the weight files are not whole.
+        ModelError: weight files are missing or damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,19 +57,11 @@ class Sources:
         """Rows [first, end) of a tensor of this shape, in fp32.
 
         Raises:
-            ModelError: there is no such tensor, or it has another shape or type, or holds NaN or infinity.
+            ModelError: the tensor is missing, has another shape or type, or contains NaN or infinity.
         """
         stored = self._find(name, shape)
-        row = math.prod(shape[1:])
-        raw = bytearray((end - first) * row * stored.dtype.itemsize)
-        with stored.file.open("rb", buffering=0) as file:
-            file.seek(stored.start + first * row * stored.dtype.itemsize)
-            view = memoryview(raw)
-            while view:
-                count = file.readinto(view)
-                if not count:
-                    raise ModelError(f"{stored.file} was cut short while it was read.", "Fetch it again.")
-                view = view[count:]
+        row_bytes = math.prod(shape[1:]) * stored.dtype.itemsize
+        raw = read_range(stored.file, stored.start + first * row_bytes, (end - first) * row_bytes)
         numbers = torch.frombuffer(raw, dtype=stored.dtype).view(end - first, *shape[1:]).float()
         if not numbers.isfinite().all():
             raise ModelError(f"{name} in {stored.file} holds NaN or infinity.", "Fetch the file again.")
@@ -72,12 +70,12 @@ class Sources:
     def rounded(
         self, name: str, shape: tuple[int, int], first: int, end: int, bits: int
     ) -> tuple[Tensor, Tensor]:
-        """The same in 4 or 8 bits, columns padded to whole groups: q [R, C] int8 and scales [R, G] fp16."""
+        """Rows [first, end) in 4 or 8 bits, padded to whole groups: q [R, C] int8 and scales [R, G] fp16."""
         numbers = self.rows(name, shape, first, end)
         return rounded(pad(numbers, (0, padded(shape[1], GROUP) - shape[1])), bits)
 
     def _find(self, name: str, shape: tuple[int, ...]) -> _Stored:
-        """Models saved without their head leave `model.` out of the names."""
+        """The place of a tensor; models saved without their output layer have names without `model.`."""
         known = next((one for one in (name, name.removeprefix("model.")) if one in self._tensors), None)
         if known is None:
             raise ModelError(f"{self._folder} lacks the weights {name}.", "Fetch a complete model.")
@@ -99,3 +97,25 @@ class Sources:
 def _length(about: dict[str, Any]) -> int:
     first, end = about["data_offsets"]
     return int(end - first)
+
+
+class GgufSources(GgufTensors):
+    """Tensors of a GGUF file in 4 or 8 bits."""
+
+    def rounded(
+        self, name: str, shape: tuple[int, int], first: int, end: int, bits: int
+    ) -> tuple[Tensor, Tensor]:
+        """Rows [first, end): q [R, C] int8 and scales [R, G] fp16, exact for the types of `_EXACT`.
+
+        Raises:
+            ModelError: the tensor has another shape, contains NaN or infinity, or its type is unknown.
+        """
+        stored = self.find(name, shape)
+        numbers = self.rows(name, shape, first, end)
+        if bits not in _EXACT.get(stored.kind_name, ()):
+            return rounded(pad(numbers, (0, padded(shape[1], GROUP) - shape[1])), bits)
+        blocks = self.stored_rows(name, first, end).view(end - first, shape[1] // GROUP, -1)
+        scales = blocks[:, :, :2].contiguous().view(torch.float16).flatten(1)
+        each = scales.float().unsqueeze(2)
+        groups = numbers.view(*scales.shape, GROUP)
+        return torch.where(each == 0, 0, groups / each).round_().to(torch.int8).flatten(1), scales

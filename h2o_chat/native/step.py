@@ -1,8 +1,8 @@
-"""Tokens in, logits out, the cache updated: as transformers' step, with packed weights.
+"""The native step: tokens in, logits out, the cache updated, with packed weights.
 
 A decoded token is one call of the library, which writes keys and values into the arena's slots and adds
-probabilities to their scores. A prompt goes layer by layer: products in the library, attention and eviction
-as always (`cache/attention.py`).
+probabilities to their scores. A prompt goes layer by layer: matrix products in the library, attention and
+eviction through `cache/attention.py`.
 
 Shapes: R rows, N tokens of a row, H KV heads, G query heads per KV head, D head size, V vocabulary.
 """
@@ -17,8 +17,8 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Shape
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
-from h2o_chat.native.of_slots import OfSlots, checked, knows, ropes_of
 from h2o_chat.native.packed import Packed
+from h2o_chat.native.slot_kernels import SlotKernels, checked, knows, ropes_of
 from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.policies import scores
 from h2o_chat.transformers_cache.attention_function import through_slots
@@ -32,10 +32,10 @@ class NativeStep:
     """A model in packed weights, ready to compute.
 
     Args:
-        form: of the kernels, one of `library.forms()`; "" for the fastest.
+        form: instruction set of the kernels, one of `library.forms()`; "" for the fastest.
 
     Raises:
-        UsageError: there is no library, or this processor cannot run that form.
+        UsageError: there is no library, or this processor lacks the instruction set.
     """
 
     def __init__(self, packed: Packed, threads: int, form: str = "") -> None:
@@ -47,10 +47,10 @@ class NativeStep:
         model = c.Model(_frame_of(packed, keep), FORMS[form], threads, keep)
         if not model.at:
             raise UsageError(f"The native step cannot run as {form or 'any form'} here.", "Leave it out.")
-        self._model, self.of_slots = model.at, OfSlots(model, self.frame.head_size)
+        self._model, self.slot_kernels = model.at, SlotKernels(model, self.frame.head_size)
         self.form = c.FORMS[loaded.h2o_form(self._model)]
         self.said = f"{self.form}; {packed.note}" if packed.note else self.form
-        """What to tell of it: the form of the kernels, and why weights had to be packed again."""
+        """For people: the instruction set, and why weights had to be packed again."""
         self._pointers: tuple[int, ...] = ()
         self._slots: Any = (c.Slots * self.frame.layers)()
 
@@ -58,7 +58,7 @@ class NativeStep:
 
     @torch.inference_mode()
     def feed(self, cache: H2OCache, ids: Tensor, *, all_columns: bool) -> Tensor:
-        """The step that the cache has prepared: tokens [R, N] in, logits [R, 1 or N, V] out.
+        """Computes the prepared step: tokens [R, N] in, logits [R, 1 or N, V] out.
 
         Raises:
             UsageError: a token that the model does not have.
@@ -72,9 +72,9 @@ class NativeStep:
                 "Use the tokenizer that belongs to the model.",
             )
         assert cache.step is not None
-        cache.step.around = one_torch_thread  # what is left to torch is too little to divide
+        cache.step.around = one_torch_thread  # torch's share is too small to divide
         if knows(cache.plan.policy):
-            cache.step.kernels = self.of_slots.kernels
+            cache.step.kernels = self.slot_kernels.kernels
         with one_torch_thread():
             if not cache.arenas_in_step:
                 self._make_slots(cache, len(ids))
@@ -83,7 +83,7 @@ class NativeStep:
             return self._layer_by_layer(cache, ids, all_columns)
 
     def _make_slots(self, cache: H2OCache, rows: int) -> None:
-        """Before the first step, of all layers at once: else each would make its own, to be joined later."""
+        """Creates the slots of all layers together before the first step."""
         begin_first(cache, rows)
         heads, size = self.frame.kv_heads, self.frame.head_size
         shape = Shape(rows, heads, self.frame.heads // heads, size, size, torch.float32, torch.device("cpu"))
@@ -94,7 +94,7 @@ class NativeStep:
             make_slots(cache, layers, shape)
 
     def _at_once(self, cache: H2OCache, ids: Tensor) -> bool:
-        """Whether one call of the library does it all: a token of each row, in slots that it knows."""
+        """Whether one call of the library computes the step: one token per row, a policy that it supports."""
         return bool(
             ids.shape[1] == 1
             and sum(len(arena.layers) for arena in cache.arenas) == self.frame.layers
@@ -102,7 +102,7 @@ class NativeStep:
         )
 
     def _decode(self, cache: H2OCache, ids: Tensor) -> Tensor:
-        """One token of each row [R, 1]; then the rows settle whose last empty slot was written."""
+        """One token per row [R, 1]; then rows without an empty slot evict."""
         assert cache.step is not None
         assert cache.plan.distance is not None
         distance = cache.plan.distance
@@ -133,7 +133,7 @@ class NativeStep:
         )
         checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
         cache.step.lasting = True
-        for arena in cache.arenas:  # a restored one was not told of windows by any prompt
+        for arena in cache.arenas:  # a restored arena has no windows yet
             arena.windows = [self.frame.sees[layer] for layer in arena.layers]
             settle(arena, now, cache.step.kernels)
         for layer in cache.layers:
@@ -141,7 +141,7 @@ class NativeStep:
         return logits
 
     def _layer_by_layer(self, cache: H2OCache, ids: Tensor, all_columns: bool) -> Tensor:
-        """Any number of tokens of each row [R, N], any kind of slots."""
+        """Any number of tokens per row [R, N], any policy."""
         frame, run, model = self.frame, self.library, self._model
         rows, columns = ids.shape
         tokens, size = rows * columns, frame.head_size
@@ -160,7 +160,7 @@ class NativeStep:
             checked(run.h2o_before(model, layer, tokens, *into))
             handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
             attended = through_slots(queries.transpose(1, 2), handoff, window=frame.sees[layer])
-            if layer == frame.layers - 1 and not all_columns:  # nobody asks what the others become
+            if layer == frame.layers - 1 and not all_columns:  # only the last column is needed
                 attended, x = attended[:, -1:].contiguous(), x[:, -1:].contiguous()
                 tokens = rows
             checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
@@ -168,12 +168,12 @@ class NativeStep:
         checked(run.h2o_head(model, tokens, x.data_ptr(), logits.data_ptr()))
         return logits
 
-    # -- what the library points to --------------------------------------------------------------------
+    # -- pointers for the library ----------------------------------------------------------------------
 
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
-        """Says where the slots of every layer are; tensors are replaced when slots are added or restored."""
+        """Updates the addresses of all slots, whose tensors are replaced when slots are added or restored."""
         pointers = tuple(
-            number  # addresses may be used again, for slots of another shape
+            number  # shapes, too, since addresses may be reused
             for arena in cache.arenas
             for number in (
                 *arena.shape,
@@ -191,7 +191,7 @@ class NativeStep:
 
 
 def _frame_of(packed: Packed, keep: list[Any]) -> c.Frame:
-    """The frame with the addresses of its weights; what it points to beside them goes into `keep`."""
+    """The frame with the addresses of its weights; `keep` gets the other objects that it points to."""
     frame = packed.frame
     layers = (c.Layer * frame.layers)()
     for number, layer in enumerate(layers):
@@ -236,7 +236,6 @@ def _matrix_of(packed: Packed, name: str) -> c.Matrix:
 
 
 def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
-    """Where the slots of one layer of an arena are."""
     states = arena.slots.states
 
     def where(name: str) -> int:

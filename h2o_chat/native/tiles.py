@@ -1,4 +1,4 @@
-"""Rounded weights in the order in which the products read them (`layout.py`), and back.
+"""Converts rounded weights to the order in which matrix products read them (`layout.py`), and back.
 
 Shapes: R rows, a multiple of 16; C columns, a multiple of 32; T tiles of 16 rows, G groups of 32 columns.
 """

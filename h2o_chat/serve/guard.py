@@ -1,4 +1,4 @@
-"""In front of everything: who may ask, from where, how much at once. Whatever fails behind it is answered."""
+"""Checks key, host, origin and number of requests in front of the application, and answers its exceptions."""
 
 import contextlib
 import ipaddress
@@ -8,29 +8,29 @@ from collections.abc import Iterator
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from h2o_chat.serve import errors
-from h2o_chat.serve.body import Bodies
-from h2o_chat.serve.errors import ApiError, busy
-from h2o_chat.serve.keys import Keys
+from h2o_chat.serve import api_errors
+from h2o_chat.serve.api_errors import ApiError, busy
+from h2o_chat.serve.api_keys import Keys
+from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.reply import refuse
-from h2o_chat.serve.shares import Share
+from h2o_chat.serve.request_bodies import Bodies
 
 OPEN = ("/health",)
-"""Paths that need no key, and no room."""
+"""Paths that need no key and are not counted."""
 ONCE = (b"authorization", b"host", b"origin")
-"""Headers that come once: a proxy in front might look at the other one."""
+"""Headers that may come only once: a proxy in front might check the other one."""
 
 
 class Guard:
-    """An application behind a door.
+    """Wraps an application.
 
     Args:
-        loopback: it is served to this machine alone: then, without keys, no page may reach it by another name
-            (DNS rebinding).
-        scheme: of the address that pages know: https where a proxy with TLS stands in front.
-        requests: that are answered at once, those that wait with them.
-        bodies: gives way where there is no room for more requests.
-        statuses: counts answers.
+        loopback: the server listens on this machine only: without keys, other host names are refused (DNS
+            rebinding).
+        scheme: of the server's public address: https behind a TLS proxy.
+        requests: counts requests that wait or are answered.
+        bodies: incomplete ones are cut if there is no room for another request.
+        statuses: counts responses.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Guard:
         keys: Keys,
         loopback: bool,
         scheme: str,
-        requests: Share,
+        requests: FairShare,
         bodies: Bodies,
         statuses: Counter[int],
     ) -> None:
@@ -61,17 +61,14 @@ class Guard:
             with contextlib.nullcontext() if scope["path"] in OPEN else self._counted(scope["owner"]):
                 await self._app(scope, receive, counted)
         except Exception as error:
-            found = errors.of(error)
+            found = api_errors.of(error)
             if started:
                 raise
             await refuse(counted, found)
 
     @contextlib.contextmanager
     def _counted(self, owner: bytes) -> Iterator[None]:
-        """
-        Raises:
-            ApiError: there is no room for one more request of this key.
-        """
+        """Counts a request of a key while it is answered."""
         if not (self._requests.has_room(owner) or self._bodies.cut_slowest(owner)):
             held = self._requests.held[owner]
             raise busy(503, f"{held:,} requests of this key are answered already. Try again.", "busy")
@@ -82,10 +79,7 @@ class Guard:
             self._requests.give_back(owner)
 
     def _let_in(self, scope: Scope) -> None:
-        """
-        Raises:
-            ApiError: it may not come in.
-        """
+        """Checks headers and key, and sets `scope["owner"]`."""
         headers, names = dict(scope["headers"]), Counter(name for name, _ in scope["headers"])
         if b"transfer-encoding" in headers and b"content-length" in headers:
             raise _ambiguous("Transfer-Encoding and Content-Length were both sent: send one of them.")
@@ -109,7 +103,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own, for itself alone."""
+    """Whether a name or an address is that of this machine's loopback interface."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -121,6 +115,6 @@ def _ambiguous(message: str) -> ApiError:
 
 
 def _name(host: str) -> str:
-    """Without the port and the brackets of IPv6."""
+    """The host without its port and the brackets of IPv6."""
     found = re.fullmatch(r"\[([^\]]*)\](?::\d*)?|([^:]*)(?::\d*)?", host)
     return (found[1] or found[2] or "") if found else ""

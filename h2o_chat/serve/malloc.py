@@ -1,37 +1,37 @@
-"""Memory that was freed goes back to the system, so that the server takes what was computed.
+"""Returns freed memory to the system, so that the server takes no more than was computed.
 
-glibc maps large blocks one by one, but each that is freed raises the size from which on it does so, up to 32
-MiB. Then rows and snapshots lie in its heap, among small blocks, and leave holes there. With 64 snapshots of
-the bundled model the server took 9% more than was computed.
+glibc maps large blocks one by one, but each freed one raises the size from which on it does so, up to 32 MiB.
+Rows and snapshots then lie in its heap, among small blocks, and leave holes. With 64 snapshots of the bundled
+model the server took 9% more than computed.
 
-Smaller blocks stay in the heap, and holes with them: a server of 26 MB (budget 64, 80 snapshots) took 7 MB
-more. So every few seconds whole pages of holes are given back (`trim`): 1 to 3 MB, in .4 ms. What stays is
-computed (`rows.WORKING_BYTES`).
+Smaller blocks stay in the heap with holes between them: a server of 26 MB (budget 64, 80 snapshots) took 7 MB
+more. `trim` therefore returns unused whole pages every few seconds: 1 to 3 MB, in .4 ms. The rest is part of
+the computed bytes (`WORKING_BYTES`).
 
-New pages cost time: 7% of the processor time of answers of 45 tokens by the bundled model, whose weights are
-small beside a snapshot; less with larger models.
+New pages take 7% of the processor time of answers of 45 tokens by the bundled model, whose weights are small
+beside a snapshot; less with larger models.
 """
 
 import ctypes
 import sys
 
 M_MMAP_THRESHOLD = -3
-"""Of <malloc.h>."""
+"""A constant of <malloc.h>."""
 MAPPED_BYTES = 512 << 10
-"""Blocks of this size and more are mapped: the bundled model's keys of a row, not its logits of a step."""
+"""Smallest mapped block: the bundled model's keys of a row are mapped, the logits of a step are not."""
 
 
 def give_back() -> None:
-    """Large blocks that are freed go back to the system from here on; without glibc: nothing."""
+    """Makes glibc return freed large blocks to the system from now on; does nothing without glibc."""
     if sys.platform != "linux":
         return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none, and raises no limit
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl does not have it, and does not need it
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)
 
 
 def trim() -> None:
-    """Pages of the heap in which nothing lies go back to the system now; without glibc: nothing."""
+    """Returns unused pages of the heap to the system; does nothing without glibc."""
     if (
         sys.platform == "linux"
         and (malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None

@@ -10,7 +10,7 @@ _PROCESS = psutil.Process()
 
 
 def metrics(service: Service) -> str:
-    """All there is to know, a line each."""
+    """All metrics, a line each."""
     return "".join(f"{line}\n" for line in _lines(service))
 
 

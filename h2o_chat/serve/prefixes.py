@@ -1,8 +1,8 @@
-"""Conversations that may go on: the memory after an answer, found by the messages before it.
+"""Memories after answers, found by the messages before them, so that conversations can go on.
 
-Clients send the whole history. A hash over each message and all before it says which memory has read just
-that; the hash begins with the key of the client, so no other key leads to it. Where there are too many, the
-key that has most of them loses its oldest: no key takes the place of those of others that have fewer.
+Clients send the whole history. A hash over each message and all before it identifies the memory that has read
+exactly these; the hash begins with the client's key, so that no other key finds it. If there are too many,
+the key with most of them loses its oldest one.
 """
 
 import hmac
@@ -15,31 +15,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.utf8 import encoded
-from h2o_chat.serve.asked import Message
+from h2o_chat.serve.chat_request import Message
 
 if TYPE_CHECKING:
     from h2o_chat.engine.saved_cache import RowSnapshot
 
 
 def tag_of(owner: bytes) -> str:
-    """A short name for what stands for a key; nothing leads back from it."""
+    """A short hash of an owner, from which the key cannot be found."""
     return sha256(b"owner" + owner).hexdigest()[:16]
 
 
 def beginning(owner: bytes, context: bytes) -> bytes:
-    """Where the hashes of a key begin.
+    """The start value of an owner's hashes.
 
     Args:
-        owner: what stands for the key.
-        context: model, template, policy and all else that must be alike.
+        owner: digest of the key.
+        context: hash of model, template, policy and everything else that must be equal (`context_of`).
     """
     return hmac.digest(owner, context, "sha256")
 
 
 def after(before: bytes, message: Message) -> bytes:
-    """The hash of a conversation that goes on with a message.
+    """The hash of a conversation with one more message.
 
-    No two messages are hashed alike: the first part has 32 bytes, and no role has a NUL.
+    The encoding is unambiguous: `before` has 32 bytes, and no role contains a NUL.
     """
     role, text = message
     hashed = sha256(before + role.encode() + b"\0")
@@ -58,46 +58,46 @@ def chain(begin: bytes, messages: Iterable[Message]) -> list[bytes]:
 
 
 @dataclass(eq=False)
-class Kept:
+class Memory:
     """The memory after an answer."""
 
     chain: bytes
-    """The hash after it."""
+    """Hash of the conversation up to the answer."""
     marked: bool
-    """The answer ended in the template's marker: it was fed already."""
+    """Whether the answer ended in the template's marker, which is fed already."""
     tokens: int
-    """Fed so far; 0 until its file was read."""
+    """Tokens fed; 0 until its file is read."""
     state: "RowSnapshot | None"
-    """None: it is in its file alone."""
+    """None: it is only in its file."""
     file: Path | None = None
-    """Where it stands too."""
+    """Its file, if it is saved."""
     gone_on: int = 0
-    """So often a conversation went on from here."""
+    """Times reused."""
     tag: str = ""
-    """Of the key that made it, see `tag_of`."""
+    """`tag_of` the owner."""
 
     @property
     def held_bytes(self) -> int:
-        """In memory."""
+        """Bytes in memory."""
         return 0 if self.state is None else state_bytes(self.state)
 
 
 def state_bytes(state: "RowSnapshot") -> int:
-    """Of all its tensors."""
+    """Bytes of all tensors of a snapshot."""
     parts = state.cache.parts
     return sum(tensor.nbytes for part in parts for tensor in (*part.states.values(), part.lost))
 
 
 class Prefixes:
-    """The newest memories, at most so many; safe to use in any thread.
+    """The newest memories, at most `most`; thread-safe.
 
-    Of the key that has most of them the one that came first goes first. One from which a second conversation
-    goes on counts as new, whenever one does: others may begin alike.
+    If there are too many, the key with most of them loses its oldest one. A memory that is reused a second
+    time counts as new at each reuse: other conversations may begin in the same way.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, Memory] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -105,16 +105,16 @@ class Prefixes:
 
     @property
     def held_bytes(self) -> int:
-        """Of all that are in memory."""
+        """Bytes of all memories that are loaded."""
         return sum(one.held_bytes for one in self.all())
 
-    def all(self) -> list[Kept]:
-        """The oldest first."""
+    def all(self) -> list[Memory]:
+        """All memories, the oldest first."""
         with self._lock:
             return list(self._kept.values())
 
-    def add(self, one: Kept) -> None:
-        """Keeps one; of those that are too many the oldest go, of the key that has most."""
+    def add(self, one: Memory) -> None:
+        """Adds a memory, and drops others if there are too many."""
         with self._lock:
             self._kept.pop(one.chain, None)
             self._kept[one.chain] = one
@@ -123,18 +123,17 @@ class Prefixes:
                 most = max(of.values())
                 del self._kept[next(hashed for hashed, kept in self._kept.items() if of[kept.tag] == most)]
 
-    def drop(self, one: Kept) -> None:
-        """Forgets it."""
+    def drop(self, one: Memory) -> None:
         with self._lock:
             if self._kept.get(one.chain) is one:
                 del self._kept[one.chain]
 
-    def get(self, hashed: bytes | None) -> Kept | None:
-        """The one with this hash, if it is kept."""
+    def get(self, hashed: bytes | None) -> Memory | None:
+        """The memory with this hash, if it is kept."""
         return None if hashed is None else self._kept.get(hashed)
 
-    def longest(self, hashes: Sequence[bytes]) -> Kept | None:
-        """The memory that has read the most of these messages."""
+    def longest(self, hashes: Sequence[bytes]) -> Memory | None:
+        """The memory after the longest prefix of a conversation, by its hashes."""
         with self._lock:
             for found in map(self._kept.get, reversed(hashes)):
                 if found is not None:

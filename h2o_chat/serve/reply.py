@@ -1,4 +1,4 @@
-"""An answer is sent: as it comes, or whole. A client that goes away ends its request."""
+"""Sends an answer, as a stream or as a whole. A client that hangs up ends its request."""
 
 import asyncio
 import time
@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 from starlette.types import Receive, Scope, Send
 
-from h2o_chat.serve.answers import WAITING, Head, failed, sent, to_json
-from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.line import Ticket
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_response import WAITING, Head, failed, sent, to_json
+from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended, Item
 
 QUIET_S = 10.0
-"""A stream in which nothing is said for so long sends a comment. So long its status is open, too."""
+"""Silence of a stream after which a comment is sent. The status of a stream is sent after at most this
+time."""
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
-    "x-accel-buffering": "no",  # nginx would keep it back
+    "x-accel-buffering": "no",  # nginx would buffer it
 }
 
 
@@ -28,7 +29,7 @@ class Reply:
         self._service, self._ticket, self._head = service, ticket, Head(model)
         self._end = time.monotonic() + service.limits.time_s
         self._sent = 0
-        """Characters of the answer."""
+        """Characters of the answer that were sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_gone(receive))
@@ -73,7 +74,7 @@ class Reply:
             items = await self._take(QUIET_S)
 
     def _pieces(self, items: list[Item]) -> Iterator[bytes]:
-        """What is sent of them."""
+        """The bytes to send for some items."""
         for item in items:
             match item:
                 case str(text):
@@ -89,7 +90,7 @@ class Reply:
         return sent(self._head.chunk({"content": text}, self._ticket.asked.tells_usage)) if text else b""
 
     async def _take(self, longest_s: float) -> list[Item]:
-        """What was told meanwhile; in the end that the time is over."""
+        """The items that came within `longest_s`; an error when the request's time is over."""
         left = self._end - time.monotonic()
         items = await self._ticket.stream.take(max(0.0, min(longest_s, left)))
         if items or time.monotonic() < self._end:
@@ -101,18 +102,18 @@ class Reply:
 
 
 async def _gone(receive: Receive) -> None:
-    """Ends when the client is gone."""
+    """Returns when the client has hung up."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def refuse(send: Send, error: ApiError) -> None:
-    """Sends an error."""
+    """Sends an error response."""
     await respond(send, error.status, error.headers, to_json(error.body()))
 
 
 async def respond(send: Send, status: int, headers: dict[str, str], body: bytes) -> None:
-    """Sends JSON at once."""
+    """Sends a whole JSON response."""
     headers = {"content-type": "application/json", "content-length": str(len(body)), **headers}
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})

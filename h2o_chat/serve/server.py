@@ -1,4 +1,4 @@
-"""The server: it listens, answers, and ends in order."""
+"""The server: listens, answers, and ends in order."""
 
 import asyncio
 import contextlib
@@ -16,46 +16,45 @@ import uvicorn
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.system import ENDING
-from h2o_chat.serve.app import App
-from h2o_chat.serve.body import Bodies
+from h2o_chat.serve.api_keys import Keys
+from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.guard import Guard
-from h2o_chat.serve.keys import Keys
 from h2o_chat.serve.malloc import trim
 from h2o_chat.serve.protocol import ACCEPTED_AT_ONCE, CONNECTIONS, Connection, connections_at_most
-from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.routes import Routes
+from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
-from h2o_chat.serve.shares import Share
 
 SEND_BYTES = 64 << 10
-"""That the system holds for a client that does not read; beside them 64 KiB here."""
+"""The system's send buffer for each client; another 64 KiB are buffered here."""
 CUT_S = 5.0
-"""What is cut has so long to be told, and to come to the end of its step."""
+"""Time for cut requests to end their step and send the error."""
 BACKLOG = 128
-"""Connections that the system holds until they are accepted."""
+"""Connections that the system queues until they are accepted."""
 SWITCH_S = 0.0005
-"""A thread that computes in Python lets another go on after so long; a token waits for that many times."""
+"""Python's interval of switching threads: each token waits for several switches."""
 TRIM_TICKS = 50
-"""Of a tenth of a second: so often holes in the heap are given back."""
+"""Ticks of a tenth of a second between two calls of `trim`."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 takes a free one.
+    """A listening socket; port 0 takes a free port.
 
     Raises:
-        OSError: it cannot be had.
+        OSError: the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)  # those that it accepts have it, too
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)  # accepted sockets inherit it
     return found
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which ends when all was answered.
+    """uvicorn's server, which ends when all requests are answered.
 
     Args:
-        service: answers.
-        ready: done as soon as it listens.
+        ready: called as soon as it listens.
     """
 
     def __init__(
@@ -68,14 +67,14 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
     ) -> None:
         most, bodies = _connections(), Bodies(len(keys))
-        # The others are for those who ask for /health, are refused, or have not said what they want.
-        requests = Share(most // 2, len(keys))
-        app = App(service, saved, bodies)
+        # The other connections are for /health, for refusals, and for incomplete requests.
+        requests = FairShare(most // 2, len(keys))
+        app = Routes(service, saved, bodies)
         guard = Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
         config = uvicorn.Config(
             guard,
             http=partial(Connection, most=most),  # type: ignore[arg-type]
-            backlog=ACCEPTED_AT_ONCE,  # uvicorn's word for it
+            backlog=ACCEPTED_AT_ONCE,  # asyncio accepts this many at a time
             ws="none",
             lifespan="off",
             log_config=None,
@@ -86,15 +85,14 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=int(CUT_S),
         )
         super().__init__(config)
-        # Its warnings tell of what clients send, who could fill a disk with them.
+        # Warnings about requests are off: clients could fill a disk with them.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._service, self._ready = service, ready
         self._leaves_at: float | None = None
-        """The end of the time that is left for what goes on."""
+        """End of the grace time, by `time.monotonic`; None: not ending."""
         self._cut = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listens."""
         await super().startup(sockets)
         for at in sockets or ():
             at.listen(BACKLOG)
@@ -102,7 +100,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The first signal ends it in order, a second one at once."""
+        """The first signal ends the server in order, a second one at once."""
         before = {number: signal.getsignal(number) for number in ENDING}
         loop = asyncio.get_running_loop()
 
@@ -116,7 +114,7 @@ class Server(uvicorn.Server):
             loop.call_soon_threadsafe(self.leave)
 
         for number, handler in before.items():
-            if handler is not signal.SIG_IGN:  # nohup, a job in the background of a shell script
+            if handler is not signal.SIG_IGN:  # ignored by nohup or in a shell script's background job
                 signal.signal(number, handle)
         try:
             yield
@@ -125,7 +123,7 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def leave(self) -> None:
-        """Takes no more requests; what goes on has its time."""
+        """Refuses new requests, and gives those in progress the grace time."""
         if self._leaves_at is None:
             grace_s = self._service.limits.grace_s
             self._leaves_at = time.monotonic() + grace_s
@@ -133,7 +131,7 @@ class Server(uvicorn.Server):
             self._service.end()
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: whether all has ended."""
+        """Called ten times a second; returns whether the server may end."""
         await super().on_tick(counter)
         if counter % TRIM_TICKS == 0:
             trim()
@@ -149,11 +147,7 @@ class Server(uvicorn.Server):
 
 
 def _connections() -> int:
-    """How many at once; says where they are few.
-
-    Raises:
-        UsageError: there are none.
-    """
+    """The most connections; warns on stderr if they are few."""
     most = connections_at_most()
     if most < 2:
         raise UsageError("This process may open too few files to have connections.", "ulimit -n 1024")
@@ -170,16 +164,16 @@ async def serve(
     at: socket.socket,
     ready: Callable[[], None],
 ) -> tuple[Service, Saved | None]:
-    """Serves until a signal; then nothing is answered any more.
+    """Serves until a signal; returns the service, which answers no more.
 
     Args:
-        service_of: makes it, in the event loop, and the place where it keeps what it holds.
-        scheme: of the address that pages know, http or https.
-        at: where; see `listen`.
-        ready: done once it listens.
+        service_of: called in the event loop; makes the service and its folder of saved memories.
+        scheme: of the public address, http or https.
+        at: see `listen`.
+        ready: called as soon as it listens.
     """
     gc.collect()
-    gc.freeze()  # else what was loaded is looked through again and again, and all threads wait for that
+    gc.freeze()  # excludes loaded objects from garbage collection, for which all threads wait
     sys.setswitchinterval(SWITCH_S)
     service, saved = service_of()
     await Server(service, saved, keys, loopback, scheme, ready).serve([at])

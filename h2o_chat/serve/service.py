@@ -1,8 +1,8 @@
-"""Who waits, who is answered: between the clients and one `Batch`.
+"""Passes requests from clients to one `Batch`, and answers back.
 
-The event loop talks to clients and computes nothing. As many threads as prompts are read at once prepare
-requests, in turn, piece by piece: each puts one into the model's template and finds what of it was read
-before. One thread answers: it alone steps the batch; to add to it and to cancel, any thread may.
+The event loop handles clients and computes nothing. As many threads as prompts are read at the same time
+prepare requests, taking turns piece by piece: they render the template, tokenise, and find kept memories. One
+thread answers: only it steps the batch, while any thread may add to it and cancel.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from h2o_chat.base.errors import H2OChatError, name_of
 from h2o_chat.chat.templates.chat_template import after_piece, choose
 from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.events.events import Prompt, Session, Token, Turn
-from h2o_chat.serve import errors
-from h2o_chat.serve.asked import Asked
-from h2o_chat.serve.counts import Counts
-from h2o_chat.serve.errors import ApiError, busy
-from h2o_chat.serve.line import Limits, Ticket
-from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain, tag_of
-from h2o_chat.serve.retelling import with_places
+from h2o_chat.serve import api_errors
+from h2o_chat.serve.api_errors import ApiError, busy
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.counters import Counts
+from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain, tag_of
+from h2o_chat.serve.request_queue import Limits, Ticket
+from h2o_chat.serve.request_tokens import Reader, check_length
+from h2o_chat.serve.server_recall import with_positions
 from h2o_chat.serve.stream import Ended, Item, Stream
-from h2o_chat.serve.tokens import Reader, check_length
-from h2o_chat.serve.turns import Turns
+from h2o_chat.serve.turn_lock import TurnLock
 from h2o_chat.store import clean
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 FIRST_WORDS_S = 0.002
-"""So long the next step waits at most until the first words of an answer are sent."""
+"""Longest wait of the next step until the first text of an answer is sent."""
 
 
 def _ending() -> ApiError:
@@ -47,9 +47,9 @@ def _cut() -> ApiError:
 
 
 def _ended_early(told: BatchReport, turn: Turn) -> ApiError | None:
-    """Why an answer did not come to its end; None: it did."""
+    """The error of an incomplete answer; None if it is complete."""
     if told.error is not None:
-        return errors.of(told.error)
+        return api_errors.of(told.error)
     return _cut() if turn.finish == "stopped" else None
 
 
@@ -61,9 +61,9 @@ class Service:
     """Answers requests until it is closed.
 
     Args:
-        batch: no other thread uses it.
-        sampling: for what a request does not say.
-        prefixes: what may be gone on from.
+        batch: used by nothing else.
+        sampling: defaults of requests.
+        prefixes: memories that requests can continue.
     """
 
     def __init__(
@@ -77,22 +77,22 @@ class Service:
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
         self._longest_token_bytes = max(len(token.encode()) for token in self.tokenizer.get_vocab())
         self.row_bytes, self.snapshot_bytes = bytes_of(batch)
-        """Of one, as computed."""
+        """Computed bytes of one row, and of one snapshot."""
         self.counts = Counts()
         self.slots: list[tuple[bytes, bytes] | None] = [None] * batch.runner.rows
-        """Key and hash of what was answered last in each row, or put there; it may be kept no more."""
+        """Per row: (key, hash) of the last answer or restored memory, which may not be kept any more."""
         self.seated: tuple[Request | None, ...] = (None,) * batch.runner.rows
-        """Who is answered, row by row."""
-        self.read: Callable[[Kept], None] = lambda kept: None
-        """Brings one that is in its file alone into memory."""
+        """Per row: the request that is answered."""
+        self.read: Callable[[Memory], None] = lambda kept: None
+        """Loads a memory from its file."""
         self.ending = self.broken = False
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._line: deque[Ticket] = deque()
-        self._turns = Turns()
-        """Of those that prepare, piece by piece."""
+        self._turns = TurnLock()
+        """TurnLock of the threads that prepare."""
         self._prepared: set[Ticket] = set()
-        """Those that are being prepared."""
+        """Requests that are being prepared."""
         self._under_way: dict[Request, Ticket] = {}
         self._cut = self._closed = False
         works = [*[("prepare", self._prepare_all)] * batch.readers, ("answer", self._answer_all)]
@@ -104,36 +104,36 @@ class Service:
 
     @property
     def waiting(self) -> set[Ticket]:
-        """Those that nothing was read of yet."""
+        """Requests whose reading has not begun."""
         with self._changed:
             batch = [self._under_way.get(request) for request in self.batch.line]
             return {ticket for ticket in (*self._line, *self._prepared, *batch) if ticket is not None}
 
     @property
     def reading(self) -> int:
-        """Requests that are read, or were read and have no row yet."""
+        """Number of requests that are being read, or were read and have no row yet."""
         with self._changed:
             return len(self._under_way.keys() - {*self.batch.line, *self.seated})
 
     @property
     def computed_bytes(self) -> int:
-        """What rows, snapshots and the reading of prompts take at most."""
+        """Most bytes of rows, snapshots and the reading of prompts."""
         from h2o_chat.engine.row_capacity import serving_bytes
 
         return serving_bytes(self.batch.reader, len(self.seated), len(self.prefixes))
 
     @property
     def busy(self) -> bool:
-        """Whether anybody waits or is answered."""
+        """Whether there are requests."""
         return bool(self._line or self._prepared or self._under_way)
 
-    def ticket(self, asked: Asked, owner: bytes) -> Ticket:
-        """A request that does not wait yet; in any thread, for it may take a while."""
+    def ticket(self, asked: ChatRequest, owner: bytes) -> Ticket:
+        """A ticket for a request, not queued yet; thread-safe, since hashing takes a while."""
         hashes = chain(beginning(owner, self.context), asked.messages)
         return Ticket(asked, owner, Stream(asked.stream), hashes)
 
     def submit(self, ticket: Ticket) -> None:
-        """Has a request wait its turn.
+        """Queues a request.
 
         Raises:
             ApiError: too many wait, or the server is ending.
@@ -146,7 +146,7 @@ class Service:
             self._changed.notify_all()
 
     def leave(self, ticket: Ticket) -> None:
-        """Nobody wants it any more: it ends with the next step or piece. One that has ended is as it was."""
+        """Ends a request with the next step or piece, since its client has hung up."""
         with self._changed:
             ticket.left = True
             if ticket in self._line:
@@ -156,7 +156,7 @@ class Service:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Takes no more; who waits is told so, who is answered is answered."""
+        """Refuses new and waiting requests; those in progress go on."""
         self.ending = True
         with self._changed:
             line, self._line = list(self._line), deque()
@@ -164,7 +164,7 @@ class Service:
             ticket.stream.put(_ending())
 
     def cut(self) -> None:
-        """Ends all that goes on, with the next step or piece."""
+        """Ends all requests with the next step or piece."""
         with self._changed:
             self._cut = True
             for request in self._under_way:
@@ -172,7 +172,7 @@ class Service:
             self._changed.notify_all()
 
     def close(self, longest_s: float) -> bool:
-        """Ends all threads; whether they came to their end in time."""
+        """Ends all threads; returns whether they ended in time."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -201,18 +201,13 @@ class Service:
                         self.batch.add(request)
                         self._under_way[request], ticket.request = ticket, request
             except Exception as error:
-                self._tell([(ticket, errors.of(error))])
+                self._tell([(ticket, api_errors.of(error))])
             with self._changed:
                 self._prepared.remove(ticket)
                 self._changed.notify_all()
 
     def _prepare(self, ticket: Ticket, reader: Reader) -> Request:
-        """
-        Raises:
-            ApiError: it is too long, or nobody waits for it any more.
-            UsageError: there is nothing to read.
-            H2OChatError: the template or the tokenizer does not take it.
-        """
+        """Tokenises a request, without messages that a kept memory has read."""
 
         def looked(tokens: int) -> None:
             if ticket.left or self._cut or self._closed:
@@ -238,22 +233,22 @@ class Service:
                     return
             try:
                 told = self.batch.step()
-            except Exception as error:  # it never should: what the batch holds is not known any more
+            except Exception as error:  # a bug: the state of the batch is not known any more
                 self._break(error)
                 return
             with self._changed:
                 heard = [item for one in told for item in self._hear(one)]
                 self.seated = self.batch.seated
-                if self._line:  # there may be room for the next one
+                if self._line:  # there may be room for another request
                     self._changed.notify_all()
             begun = [ticket for ticket, item in heard if isinstance(item, str) and ticket.begins()]
             if heard:
                 self._tell(heard)
-            for ticket in begun:  # else the event loop may wait for a processor until the next tick
+            for ticket in begun:  # without this the event loop may get no processor until the next tick
                 ticket.stream.sent.wait(FIRST_WORDS_S)
 
     def _hear(self, told: BatchReport) -> list[tuple[Ticket, Item]]:
-        """What a client is told."""
+        """The items for the client of an event."""
         ticket = self._under_way.get(told.request)
         if ticket is None:
             return []
@@ -275,17 +270,17 @@ class Service:
         return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
 
     def _keep(self, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
-        """The next request may go on from there."""
+        """Keeps the memory after an answer for the next request."""
         marked = bool(self.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
         hashed = after(ticket.chain[-1], ("assistant", clean(turn.text)))
-        state = with_places(state, ticket.places)
-        self.prefixes.add(Kept(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
+        state = with_positions(state, ticket.places)
+        self.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
         if row is not None:
             self.slots[row] = ticket.owner, hashed
 
     def _break(self, error: Exception) -> None:
         sys.stderr.write("h2o-chat: the engine has failed; the server ends\n")
-        errors.of(error)
+        api_errors.of(error)
         self.ending = self.broken = True
         with self._changed:
             lost = [*self._line, *self._under_way.values()]
@@ -294,10 +289,10 @@ class Service:
         self._tell([(ticket, _broken()) for ticket in lost])
 
     def _tell(self, items: list[tuple[Ticket, Item]]) -> None:
-        """In the event loop, which goes on meanwhile."""
+        """Delivers items in the event loop, without waiting."""
         try:
             self._loop.call_soon_threadsafe(self._deliver, items)
-        except RuntimeError:  # it is closed: nobody reads any more
+        except RuntimeError:  # the loop is closed
             if not self._loop.is_closed():
                 raise
 
@@ -309,15 +304,15 @@ class Service:
 
 
 def _next_of(service: Service) -> Ticket | None:
-    """Who is prepared next; None: nobody waits, or nobody may yet."""
+    """The request to prepare next; None: none waits, or none may start yet."""
     under_way = (*service._prepared, *service._under_way.values())
     return service.limits.next(service._line, under_way, service.seated, service.batch.readers)
 
 
-def _read_before(service: Service, ticket: Ticket) -> Kept | None:
-    """The longest memory that a request goes on from, brought into this process; None: there is none.
+def _read_before(service: Service, ticket: Ticket) -> Memory | None:
+    """The memory of the longest read prefix of a request, loaded; None: there is none.
 
-    One that cannot be read is forgotten, which is said.
+    A memory that cannot be read is dropped, with a message on stderr.
     """
     while ticket.asked.looks and (found := service.prefixes.longest(ticket.chain)) is not None:
         try:
@@ -331,14 +326,14 @@ def _read_before(service: Service, ticket: Ticket) -> Kept | None:
 
 
 def bytes_of(batch: "Batch") -> tuple[int, int]:
-    """Of a row, and of a snapshot of one: computed before there is any."""
+    """Computed bytes of a row, and of a snapshot of one."""
     from h2o_chat.engine.row_capacity import row_bytes, snapshot_bytes
 
     return row_bytes(batch.reader), snapshot_bytes(batch.reader)
 
 
 def context_of(session: Session, template: str, jinja: Any) -> bytes:
-    """What must be alike where a conversation goes on: a hash of it."""
+    """A hash of everything that must be equal to continue a memory."""
     from h2o_chat.engine.saved_cache import IDENTITY
 
     alike = [(name, getattr(session, name)) for name in IDENTITY]

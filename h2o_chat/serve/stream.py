@@ -1,6 +1,6 @@
-"""What is told of one request, from the thread that computes to the client that reads.
+"""Passes an answer from the thread that computes to the client that reads.
 
-It has an end: who does not read fast enough is cut off, so that nobody else's memory or time is spent on it.
+A client that does not read fast enough is cut off, so that it takes no memory or time from others.
 """
 
 import asyncio
@@ -10,36 +10,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from h2o_chat.events.events import Note, Turn
-from h2o_chat.serve.errors import ApiError
+from h2o_chat.serve.api_errors import ApiError
 
 MOST_TEXTS = 1024
-"""Pieces of an answer that may wait for their reader, beside what the sockets hold."""
+"""Most pieces of an answer that wait for their reader, beside those in socket buffers."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """An answer came to its end."""
+    """The end of an answer."""
 
     turn: Turn
     cached_tokens: int
-    """Of its prompt, those that were read for an earlier request."""
+    """Prompt tokens that were read for an earlier request."""
     prompt_ms: float
-    """Time of reading the others."""
+    """Time of reading the other prompt tokens."""
     row: int | None
     error: ApiError | None
-    """Why it ended early."""
+    """Why it ended early; None if it did not."""
     notes: Sequence[Note] = ()
-    """What was recalled."""
+    """Notes about recalled words."""
 
 
 Item = str | Ended | ApiError
 
 
 class Stream:
-    """Used in the event loop alone, but for `sent`.
+    """A queue of items, used only in the event loop (but for `sent`).
 
     Args:
-        texts: whether the text is wanted as it comes, not at the end alone.
+        texts: whether pieces of text are delivered, or only the end.
     """
 
     def __init__(self, texts: bool) -> None:
@@ -47,12 +47,12 @@ class Stream:
         self._items: deque[Item] = deque()
         self._some = asyncio.Event()
         self.sent = threading.Event()
-        """All that was told is sent; any thread may wait for it."""
+        """Set when all items are sent; any thread may wait for it."""
         self.ended = False
-        """Nothing more comes."""
+        """Whether the last item was added."""
 
     def put(self, item: Item) -> bool:
-        """Tells the reader; whether it is one that keeps up."""
+        """Adds an item; returns False if the reader is too slow."""
         if self.ended or (isinstance(item, str) and not self._texts):
             return True
         slow = isinstance(item, str) and len(self._items) >= MOST_TEXTS
@@ -66,7 +66,7 @@ class Stream:
         return not slow
 
     async def take(self, longest_s: float) -> list[Item]:
-        """All that waits, in its order; empty after so long without anything."""
+        """All waiting items; empty after `longest_s` seconds without one."""
         self.sent.set()
         try:
             async with asyncio.timeout(longest_s):

@@ -1,7 +1,7 @@
 """Conversations on disk. `store.py` is what to read first."""
 
-from h2o_chat.store.places import saved_caches, saved_caches_bytes
-from h2o_chat.store.rows import (
+from h2o_chat.store.data_folder import saved_caches, saved_caches_bytes
+from h2o_chat.store.records import (
     Conversation,
     Hit,
     Pieces,

@@ -1,7 +1,7 @@
-"""Whole conversations in and out of the tables, in short transactions: others write meanwhile.
+"""Imports and removes whole conversations in short transactions, so that others can write meanwhile.
 
-A conversation is hidden while that goes on, and its lock is held. Where the process dies before the end, it
-stays hidden, and the next import or removal sweeps it out.
+The conversation is hidden and locked until the end. If the process dies before, it stays hidden, and the next
+import or removal erases it.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from h2o_chat.store.data_folder import DataFolder
 from h2o_chat.store.database import LONG_WAIT_S, Database, Step
 from h2o_chat.store.lock import Held
-from h2o_chat.store.places import Places
-from h2o_chat.store.rows import Conversation, Ids, StoredMessage, clean, insert_message
+from h2o_chat.store.records import Conversation, Ids, StoredMessage, clean, insert_message
 
 DELETED_AT_ONCE = 20
-"""Messages: some milliseconds."""
+"""Messages deleted in one step: some milliseconds."""
 
 
 def new_id(database: Database) -> str:
@@ -34,7 +34,7 @@ def new_id(database: Database) -> str:
 def creating(
     conversation: str, model: str, settings: dict[str, Any], title: str, created: float, hidden: bool = False
 ) -> Step:
-    """Writes a conversation in which nobody has spoken yet."""
+    """A step that creates an empty conversation."""
     row = (conversation, clean(title), clean(model), json.dumps(settings), created, time.time(), hidden)
     insert = (
         "INSERT INTO conversations (id, title, model, settings, created, updated, hidden)"
@@ -44,11 +44,11 @@ def creating(
 
 
 def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> None:
-    """Writes whole conversations under new ids, whose locks are held; nobody sees one before all are there.
+    """Writes whole conversations under new ids, whose locks are held; they become visible together.
 
     Raises:
-        KeyError: a parent or a leaf is none of the messages, or comes later.
-        StoreError: the file cannot be written; what was is swept out later.
+        KeyError: a parent or a leaf is not one of the messages, or comes later.
+        StoreError: the file cannot be written; a later `sweep` erases the written part.
     """
     steps: deque[Step] = deque()
     for conversation, whole in zip(ids, conversations, strict=True):
@@ -61,7 +61,7 @@ def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> 
 
 
 def hide(database: Database, conversation: str) -> None:
-    """Nobody sees it from here on.
+    """Makes a conversation invisible.
 
     Raises:
         StoreError: the file cannot be written.
@@ -71,10 +71,10 @@ def hide(database: Database, conversation: str) -> None:
 
 
 def erase(database: Database, conversation: str) -> None:
-    """Deletes all that was said in a hidden conversation, newest messages first: the others follow none.
+    """Deletes the messages of a hidden conversation, newest first, since children reference their parents.
 
-    Its row stays, empty, until no word is left in the files either: whoever is killed before has left
-    something that the next sweep finds.
+    Its row stays, empty, until `sweep` has removed the text from the files: if the process is killed before,
+    the next sweep finds it.
 
     Raises:
         StoreError: the file cannot be written.
@@ -95,12 +95,12 @@ def erase(database: Database, conversation: str) -> None:
 
 
 def hidden(database: Database) -> Ids:
-    """Ids of what is imported or removed just now, or was by a process that died."""
+    """Ids of conversations being imported or removed, perhaps by a process that has died."""
     return [one for (one,) in database.rows("SELECT id FROM conversations WHERE hidden")]
 
 
 def _messages(conversation: str, whole: Conversation) -> list[Step]:
-    """Writes its messages, and where it ends."""
+    """Steps that write the messages of a conversation and its leaf."""
     numbers: dict[int | None, int | None] = {None: None}
     steps: list[Step] = []
     for number, message in enumerate(whole.messages, 1):
@@ -136,18 +136,18 @@ def _show(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
         )
 
 
-def sweep(database: Database, places: Places, ours: str = "") -> None:
-    """Erases what is hidden and in nobody's hands, and what is in ours, from the files too."""
+def sweep(database: Database, data_folder: DataFolder, ours: str = "") -> None:
+    """Erases hidden conversations that no process holds, and `ours`, from the tables and the files."""
     with contextlib.ExitStack() as locks:
         erased = []
         for conversation in hidden(database):
             if conversation != ours:
                 try:
-                    locks.callback(places.lock(conversation).release)
+                    locks.callback(data_folder.lock(conversation).release)
                 except Held:
                     continue
             erase(database, conversation)
-            places.remove_caches(conversation)
+            data_folder.remove_caches(conversation)
             erased.append((conversation,))
         if erased:
             database.forget_removed()

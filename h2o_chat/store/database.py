@@ -1,9 +1,8 @@
-"""One SQLite file: opened privately, brought up to date, and its errors said in words.
+"""One SQLite file: private to its owner, migrated to the newest schema, with readable errors.
 
-One connection serves all threads, one after the other (a lock is held for each transaction): a worker writes
-tokens while the screen reads, nobody sees half a transaction, and there is one thing to close. What SQLite
-commits survives the death of the process at any moment; only a power cut can take the last commits, and
-never the file (WAL with synchronous=NORMAL).
+One connection serves all threads, one transaction at a time: a worker writes tokens while the screen reads,
+and nobody sees half a transaction. Commits survive the death of the process at any moment; a power cut can
+lose the last ones but never damages the file (WAL with synchronous=NORMAL).
 """
 
 import contextlib
@@ -17,43 +16,42 @@ from threading import RLock
 from typing import Any
 
 from h2o_chat.base.errors import StoreError, StoreLostError
-from h2o_chat.base.own import no_link
+from h2o_chat.base.private_files import no_link
 from h2o_chat.base.system import SAFELY
-from h2o_chat.store.explained import explained
+from h2o_chat.store.open_files import OpenFiles
 from h2o_chat.store.schema import MIGRATIONS
-from h2o_chat.store.standing import Standing
+from h2o_chat.store.store_errors import explained
 
 Rows = list[tuple[Any, ...]]
 
 Step = Callable[[sqlite3.Connection], object]
-"""A part of what is written, which is never divided between two transactions."""
+"""A write that is never split over two transactions."""
 
 WAIT_S = 5.0
-"""How long a transaction waits for that of another process; ours take milliseconds."""
+"""Longest wait for another process's transaction; ours take milliseconds."""
 LONG_WAIT_S = 180.0
-"""How long something waits that cannot simply be done again: words that were said, an import."""
+"""Longest wait of work that is not simply repeated: an import, a removal."""
 SHORT_S = 0.03
-"""A transaction takes no further step after this time: others write too."""
+"""A transaction takes no further step after this time, so that others can write."""
 PAUSE_S = 0.02
-"""Between two transactions of one job, so that others find the moment."""
+"""Pause between two transactions of one job, so that others can write."""
 LOG_BYTES = 4 << 20
-"""The log grows to so many before it is written into the database: that takes some milliseconds."""
+"""Size from which on the log is written into the database, which takes some milliseconds."""
 MERGED_PAGES = 64
-"""Of the index of words at a time: some milliseconds."""
+"""Pages of the index of words merged at a time: some milliseconds."""
 POLL_S = 0.002
-"""Between two looks whether another process is still writing."""
+"""Pause between two looks whether another process is still writing."""
 
 
 class Database:
     """A connection that any thread may use.
 
     Args:
-        path: the file; it is created, readable by its owner alone, where there is none. None: a database in
-            memory, which ends with its process.
+        path: the file; created, readable by its owner alone, if there is none. None: a database in memory.
 
     Raises:
-        StoreError: it cannot be opened, is no database, is damaged, or was written by a newer version. From
-            every method `StoreLostError`: the file at the path is no longer the one that is open.
+        StoreError: it cannot be opened, is no database, is damaged, or was written by a newer version. All
+            methods raise `StoreLostError` if the file at the path is no longer the one that is open.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -63,7 +61,7 @@ class Database:
         self._empty_from_bytes = LOG_BYTES
         with explained(self.path):
             self._connection = _open(path) if path else _connect(_MEMORY)
-            self._standing = Standing(path) if path else None
+            self._open_files = OpenFiles(path) if path else None
 
     def rows(self, sql: str, *values: Any) -> Rows:
         """All rows of a query.
@@ -78,16 +76,16 @@ class Database:
     def require(self, *, whole: bool = False) -> None:
         """
         Args:
-            whole: whether it is looked at as a whole, too, where somebody else has changed it.
+            whole: also check the contents, if another process has changed the file.
 
         Raises:
-            StoreLostError: what stands at the path is not what is open.
-            StoreError: that cannot be seen.
+            StoreLostError: the file at the path is not the one that is open.
+            StoreError: the path cannot be looked up.
         """
         with self._lock, explained(self.path):
-            if self._lost is None and self._standing:
+            if self._lost is None and self._open_files:
                 try:
-                    self._standing.require(whole=whole)
+                    self._open_files.require(whole=whole)
                 except StoreLostError as error:
                     self._lost = error
             if self._lost is not None:
@@ -95,7 +93,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Several queries that see the same state.
+        """A transaction for several queries that see the same state.
 
         Raises:
             StoreError: the file cannot be read.
@@ -106,13 +104,14 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self, wait_s: float = WAIT_S) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it is on disk when the block ends, or nothing when it raises.
+        """One transaction: all of it is on disk when the block ends, or nothing if it raises.
 
         Args:
-            wait_s: how long another process that writes is waited for.
+            wait_s: longest wait for another process that writes.
 
         Raises:
-            StoreError: the file cannot be written; `StoreBusyError`, `DiskError`: that may pass.
+            StoreError: the file cannot be written; `StoreBusyError` or `DiskError` if a later try may
+                succeed.
         """
         self.require(whole=True)
         with self._transaction("BEGIN IMMEDIATE", wait_s) as connection:
@@ -120,14 +119,14 @@ class Database:
         self._empty_long_log()
 
     def write(self, steps: deque[Any], wait_s: float, held: Callable[[], None] = lambda: None) -> None:
-        """Does steps (each a `Step`) in order, in short transactions; those on disk are taken from the left.
+        """Runs steps (each a `Step`) in order, in short transactions; committed ones leave the deque.
 
         Args:
-            wait_s: how long each transaction waits for another process.
-            held: raises where the steps may no longer be done; asked within each transaction.
+            wait_s: longest wait of each transaction for another process.
+            held: called in each transaction; raises if the steps may no longer be run.
 
         Raises:
-            StoreError: as from `writing`; what was not done is left.
+            StoreError: see `writing`; the steps that are left were not run.
         """
         while steps:
             done = 0
@@ -145,17 +144,15 @@ class Database:
                 time.sleep(PAUSE_S)
 
     def forget_removed(self) -> None:
-        """Leaves nothing in the files of what was deleted: not in the index of words, not in unused parts of
-        pages, not in the log.
+        """Removes deleted text from the files: from the index of words, unused parts of pages, and the log.
 
-        The index is merged in short transactions. Then the file is written anew, which others wait for: a
-        second for each 100 MB. A reader in another process is waited for, but nobody has to wait with us;
-        where that takes too long the log is emptied later.
+        The index is merged in short transactions. Then the file is rewritten, one second for each 100 MB,
+        during which others wait. If a reader in another process takes too long, the log is emptied later.
 
         Raises:
             StoreError: the file cannot be written.
         """
-        # FTS5 only notes that words are gone, until all of its index is merged: -n begins that, n goes on.
+        # FTS5 keeps deleted words until its whole index is merged: -n begins that, n continues it.
         pages, merging = -MERGED_PAGES, True
         while merging:
             with self.writing(LONG_WAIT_S) as connection:
@@ -163,13 +160,13 @@ class Database:
                 while merging and time.monotonic() < end:
                     before = connection.total_changes
                     connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
-                    merging = connection.total_changes - before >= 2  # as the manual of FTS5 says
+                    merging = connection.total_changes - before >= 2  # see the manual of FTS5
                     pages = MERGED_PAGES
             time.sleep(PAUSE_S)
-        if self._standing is None:
+        if self._open_files is None:
             return
-        # What is deleted is overwritten, but a row that once was moved to another page left a copy behind.
-        # With a connection of its own: our other threads read meanwhile.
+        # Deleted rows are overwritten, but a row that was once moved to another page left a copy behind.
+        # A new connection lets our other threads read meanwhile.
         with explained(self.path), contextlib.closing(_connect(str(self.path))) as alone:
             alone.execute(f"PRAGMA busy_timeout = {1000 * LONG_WAIT_S:.0f}")
             alone.execute("VACUUM")
@@ -178,28 +175,28 @@ class Database:
             time.sleep(PAUSE_S)
 
     def _empty_long_log(self) -> None:
-        """SQLite would do it by itself (`wal_autocheckpoint`), but that looks like a stranger's writing.
+        """Empties a long log. SQLite's own `wal_autocheckpoint` would look like a write of another process.
 
-        What was committed is in the log: it is no harm if this fails, and the next transaction says why.
+        A failure does no harm: commits stay in the log, and the next transaction raises the reason.
         """
-        if self._standing is None:
+        if self._open_files is None:
             return
-        if not self._standing.has_log:
-            self._standing.left()
-        elif self._standing.log_bytes() >= self._empty_from_bytes:
+        if not self._open_files.has_log:
+            self._open_files.left()
+        elif self._open_files.log_bytes() >= self._empty_from_bytes:
             with contextlib.suppress(StoreError):
                 self.empty_log()
-            self._empty_from_bytes = self._standing.log_bytes() + LOG_BYTES
+            self._empty_from_bytes = self._open_files.log_bytes() + LOG_BYTES
 
     def empty_log(self) -> bool:
-        """Writes the log into the database; whether somebody prevented it.
+        """Writes the log into the database; returns whether another process prevented that.
 
-        Most of it is done while others write; for the rest they wait.
+        Others can write during most of it.
 
         Raises:
             StoreError: the file cannot be written.
         """
-        if self._standing is None:
+        if self._open_files is None:
             return False
         with self._lock, explained(self.path):
             self.require(whole=True)
@@ -210,11 +207,11 @@ class Database:
                 return bool(busy)
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * WAIT_S:.0f}")
-                self._standing.left()
+                self._open_files.left()
 
     def close(self) -> None:
         with self._lock:
-            self._standing = None
+            self._open_files = None
             self._connection.close()
 
     @contextlib.contextmanager
@@ -224,17 +221,13 @@ class Database:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # a full disk has rolled back already
+                if self._connection.in_transaction:  # on a full disk SQLite has rolled back already
                     self._connection.execute("ROLLBACK")
                 raise
 
     @contextlib.contextmanager
     def _begun(self, begin: str, wait_s: float) -> Iterator[None]:
-        """Begins a transaction and keeps other threads out of it; while it waits they may go on.
-
-        Raises:
-            sqlite3.OperationalError: another process went on writing.
-        """
+        """Begins a transaction that excludes other threads; they may go on while it waits."""
         give_up = time.monotonic() + wait_s
         while True:
             with self._lock:
@@ -244,12 +237,8 @@ class Database:
             time.sleep(POLL_S)
 
     def _begin(self, begin: str, last: bool) -> bool:
-        """Begins a transaction, if no other process is writing.
-
-        Raises:
-            sqlite3.OperationalError: one is, and it was the `last` try.
-        """
-        # SQLite itself looks every 0.1 s, and would miss the moments that a long job leaves.
+        """Tries to begin a transaction; returns False if another process is writing."""
+        # SQLite itself tries every 0.1 s, and would miss the pauses of a long job.
         self._connection.execute("PRAGMA busy_timeout = 0")
         try:
             self._connection.execute(begin)
@@ -270,8 +259,7 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         connection = _connect(str(path))
     except sqlite3.OperationalError:
-        # In a folder that cannot be written WAL has nowhere to put its index: without a log there is
-        # nothing to look up in it either.
+        # In a read-only folder WAL cannot create its index. Without a log, none is needed.
         log = path.with_name(path.name + "-wal")
         if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
             raise
@@ -280,28 +268,28 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """An empty file of the owner alone; SQLite gives its log the same permissions.
+    """Creates an empty file for its owner alone; SQLite gives its log the same permissions.
 
-    A file that is there is never opened here: to close it would drop all locks that this process has on it
-    (POSIX), those of another connection too, and what others write then would be lost.
+    An existing file is never opened here: closing it would drop all locks that this process has on it
+    (POSIX), including those of another connection, and writes of others would be lost.
     """
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         no_link(path.with_name(name))
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFELY, 0o600))
     except FileExistsError:
-        if path.stat().st_mode & 0o077 and os.access(path, os.W_OK):  # copied here by hand, say
+        if path.stat().st_mode & 0o077 and os.access(path, os.W_OK):  # copied here by hand, for example
             path.chmod(0o600)
     except OSError:
         if not path.is_file():
-            raise  # else it may still be read
+            raise  # an existing file may still be readable
 
 
 def _connect(where: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         where,
         timeout=WAIT_S,
-        isolation_level=None,  # transactions are ours to begin
+        isolation_level=None,  # we begin transactions ourselves
         check_same_thread=False,
         uri=where.startswith("file:"),
     )
@@ -309,7 +297,7 @@ def _connect(where: str) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys = ON")
         _log_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA secure_delete = ON")  # what is removed is overwritten
+        connection.execute("PRAGMA secure_delete = ON")  # deleted rows are overwritten
         connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `Database._empty_long_log`
         _migrate(connection, where)
@@ -320,9 +308,9 @@ def _connect(where: str) -> sqlite3.Connection:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Switches a new file to WAL. SQLite does not wait for others here, and two may begin at once.
+    """Switches a new file to WAL, waiting for other processes, which SQLite itself does not do here.
 
-    Where that cannot be (an immutable file) the mode stays as it is, without an error.
+    An immutable file stays as it is, without an error.
     """
     give_up = time.monotonic() + WAIT_S
     while True:
@@ -336,16 +324,12 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, where: str) -> None:
-    """Applies what is missing, all of it or nothing.
-
-    Raises:
-        StoreError: the file was written by a newer version.
-    """
+    """Applies the missing migrations, all or none."""
     newest = len(MIGRATIONS)
     if _version(connection) < newest:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for script in MIGRATIONS[_version(connection) :]:  # asked again: others may have done it
+            for script in MIGRATIONS[_version(connection) :]:  # another process may have migrated it
                 for statement in _statements(script):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {max(newest, _version(connection))}")
@@ -367,7 +351,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script, one by one: `executescript` would commit before each script."""
+    """The statements of a script. (`executescript` would commit first.)"""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,20 +1,20 @@
-"""A lock file that the kernel opens again when its holder dies, however it dies."""
+"""A lock file that the kernel releases when its holder dies, however it dies."""
 
 import contextlib
 import os
 import time
 from pathlib import Path
 
-from h2o_chat.base.own import open_own, stands_at
+from h2o_chat.base.private_files import open_own, stands_at
 from h2o_chat.base.system import SAFELY, lock, read_at, write_at
-from h2o_chat.store.standing import lost
+from h2o_chat.store.open_files import lost
 
 PATIENCE_S = 0.25
-"""Somebody who only looks whether it is held holds it for microseconds: that must not refuse a writer."""
+"""Seconds of retrying: `held` takes the lock for microseconds, and must not refuse a writer."""
 
 
 class Held(Exception):
-    """Somebody has it; `pid` is theirs where they wrote it down."""
+    """Another holder has the lock; `pid` is its process, None if unknown."""
 
     def __init__(self, pid: int | None) -> None:
         super().__init__(pid)
@@ -25,10 +25,10 @@ class Lock:
     """Holds a file from creation to `release`.
 
     Args:
-        path: None: nothing needs to be held, as nobody else can reach it.
+        path: None: nothing is locked, as no other process can reach the store (in memory).
 
     Raises:
-        Held: somebody else does, perhaps elsewhere in this process.
+        Held: another process holds it, or another `Lock` of this one.
         OSError: the file cannot be made or locked.
         StoreError: it is a symbolic link.
     """
@@ -39,12 +39,12 @@ class Lock:
         if path is None:
             return
         self._descriptor = _take(path)
-        with contextlib.suppress(OSError):  # a full disk: then nobody learns the number, and it is held
+        with contextlib.suppress(OSError):  # a full disk: it is locked, without our process number in it
             os.ftruncate(self._descriptor, 0)
             write_at(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
-        """Opens the lock; may be called again."""
+        """Releases the lock; may be called again."""
         if self._path is not None and self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 if stands_at(self._descriptor, self._path):
@@ -55,15 +55,15 @@ class Lock:
     def require(self) -> None:
         """
         Raises:
-            StoreLostError: the file that is held was removed or moved: somebody else may hold another one.
-            OSError: that cannot be seen.
+            StoreLostError: the locked file was removed or moved: another process may hold a new one.
+            OSError: the path cannot be looked up.
         """
         if self._path is not None and not stands_at(self._descriptor, self._path):
             raise lost(f"{self._path} was removed while it was held: another process may write there, too.")
 
 
 def held(path: Path) -> bool:
-    """Whether a living process holds it."""
+    """Whether a living process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | SAFELY)
     except OSError:
@@ -94,4 +94,4 @@ def _take(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # its holder has just gone and taken the file along: there may be a new one
+        os.close(descriptor)  # its holder has just removed the file: try again with a new one

@@ -1,17 +1,19 @@
-"""Messages as they are read from the database, with what is there of answers that are not finished."""
+"""Reads messages from the database, including the written part of unfinished answers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from h2o_chat.store.database import Database, Rows
-from h2o_chat.store.rows import MESSAGE, Messages, Streamed, message_of, streamed
+from h2o_chat.store.records import MESSAGE, Messages, Streamed, message_of, streamed
 
 
 def read_messages(database: Database, held: Callable[[], bool], where: str, *values: Any) -> Messages:
-    """Rows as messages; where an answer is not finished, what was streamed of it.
+    """The messages of some rows; an unfinished answer has the tokens streamed so far.
 
     Args:
-        held: whether somebody writes the conversation; else such an answer is `interrupted`.
+        held: whether a process writes the conversation; if not, an unfinished answer is `interrupted`.
+        where: an SQL condition.
+        values: of the condition's parameters.
     """
     rows, partial = _read(database, where, values)
     dead = None
@@ -22,7 +24,7 @@ def read_messages(database: Database, held: Callable[[], bool], where: str, *val
 
 
 def _read(database: Database, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
-    """Rows of `MESSAGE`, and by number the tokens and the text of those that are open."""
+    """Rows of `MESSAGE`; and by number the tokens and the text of the open ones."""
     with database.reading() as connection:
         rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
         return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}

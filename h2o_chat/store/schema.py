@@ -1,4 +1,4 @@
-"""The tables of the store, as a list of changes: append to it, never edit what was released.
+"""The tables of the store, as a list of changes: append to it, never edit a released one.
 
 A database is at version n (`PRAGMA user_version`) when the first n scripts have been applied to it.
 """

@@ -1,7 +1,7 @@
-"""Conversations on disk: one SQLite database, a lock and a folder of saved caches for each conversation.
+"""Conversations on disk: one SQLite database; a lock and a folder of saved caches for each conversation.
 
-Messages form a tree: going back adds a sibling, and nothing is ever overwritten. Anybody may read; whoever
-writes holds the conversation (`claim`), until `Writer.close` or the death of the process.
+Messages form a tree: editing adds a sibling, nothing is overwritten. Any process may read; the one that
+writes holds the conversation (`claim`) until `Writer.close` or its death.
 """
 
 import contextlib
@@ -12,18 +12,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.base.called import called, data_flag
 from h2o_chat.base.errors import BusyError, StoreError, UsageError
-from h2o_chat.base.own import own_folder
+from h2o_chat.base.private_files import own_folder
+from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.events.events import Note
 from h2o_chat.store import bulk
+from h2o_chat.store.conversation_lookup import find
+from h2o_chat.store.data_folder import DataFolder
 from h2o_chat.store.database import WAIT_S, Database
-from h2o_chat.store.explained import explained
-from h2o_chat.store.find import find
 from h2o_chat.store.lock import Held, Lock
-from h2o_chat.store.places import Places
 from h2o_chat.store.reading import read_messages
-from h2o_chat.store.rows import (
+from h2o_chat.store.records import (
     BRANCH,
     BRANCHES,
     IDS,
@@ -41,6 +40,7 @@ from h2o_chat.store.rows import (
     clean,
     query_of,
 )
+from h2o_chat.store.store_errors import explained
 from h2o_chat.store.writer import Writer
 
 DATABASE = "conversations.db"
@@ -50,26 +50,25 @@ class Store:
     """All conversations of one data folder. Any thread may call it; see `database.py`.
 
     Args:
-        folder: made, for its owner alone, where it does not exist. None: everything is in memory, and ends
-            with the process.
+        folder: created, for its owner alone, if it does not exist. None: the store is in memory.
 
     Raises:
-        StoreError: from here and every method: the files cannot be read or written, with what to do.
-        UsageError: from every method that takes one: there is no such conversation.
+        StoreError: here and in every method: the files cannot be read or written.
+        UsageError: in every method with a conversation: it does not exist.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.notes: list[Note] = []  # what a person should know about the folder
+        self.notes: list[Note] = []  # for the user, about the folder
         if folder is not None:
             with explained(folder):
                 self.notes += [_mended(folder)] if own_folder(folder) else []
         self._database = Database(folder and folder / DATABASE)
-        self._places = Places(folder)
+        self._data_folder = DataFolder(folder)
 
     def empty_log(self) -> None:
-        """Writes the log into the database, if that can be done. It stays: a full disk has no room for it."""
-        with contextlib.suppress(StoreError):  # what is in the log is stored
+        """Writes the log into the database, if possible; on a full disk the log stays."""
+        with contextlib.suppress(StoreError):  # nothing is lost: the log is on disk
             self._database.empty_log()
 
     def close(self) -> None:
@@ -77,20 +76,20 @@ class Store:
         self._database.close()
 
     def create(self, model: str, settings: dict[str, Any], title: str = "") -> str:
-        """A conversation in which nobody has spoken yet; returns its new id."""
+        """Creates an empty conversation and returns its id."""
         conversation = bulk.new_id(self._database)
         with self._database.writing() as connection:
             bulk.creating(conversation, model, settings, title, time.time())(connection)
         return conversation
 
     def begin(self, model: str, settings: dict[str, Any]) -> Writer:
-        """A conversation in which nobody has spoken yet, to write; it need not be on disk when this returns.
+        """Creates an empty conversation and holds it; it may not be on disk yet when this returns.
 
         Raises:
             StoreError: its lock cannot be made.
         """
         conversation = bulk.new_id(self._database)
-        lock = self._places.lock(conversation)
+        lock = self._data_folder.lock(conversation)
         created = bulk.creating(conversation, model, settings, "", time.time())
         try:
             return Writer(self._database, conversation, lock, created)
@@ -99,18 +98,18 @@ class Store:
             raise
 
     def put(self, conversations: Iterable[Conversation]) -> Ids:
-        """Whole conversations from elsewhere, all of them or none; their new ids.
+        """Imports whole conversations, all or none, and returns their new ids.
 
-        They count as updated now. Their messages get new numbers. Others write meanwhile; nobody sees one
-        before all are there.
+        They count as updated now, and their messages get new numbers. Others can write meanwhile; the
+        conversations become visible together at the end.
 
         Raises:
-            KeyError: a parent or a leaf is none of the messages, or comes later.
+            KeyError: a parent or a leaf is not one of the messages, or comes later.
         """
         whole = list(conversations)
-        bulk.sweep(self._database, self._places)
+        bulk.sweep(self._database, self._data_folder)
         ids = [bulk.new_id(self._database) for _ in whole]
-        locks = [self._places.lock(one) for one in ids]
+        locks = [self._data_folder.lock(one) for one in ids]
         try:
             bulk.put(self._database, whole, ids)
         finally:
@@ -122,7 +121,7 @@ class Store:
         """The id of a conversation by its id, the beginning of its id, or `last`.
 
         Raises:
-            UsageError: none, or several; names those that are near.
+            UsageError: it means none or several; names similar ones.
         """
         ids = [str(row[0]) for row in self._database.rows(f"{IDS} {NEWEST_FIRST}")]
         if not ids:
@@ -130,7 +129,7 @@ class Store:
         return find(ids, wanted)
 
     def list(self, limit: int | None = None) -> Summaries:
-        """Newest first."""
+        """Summaries of the conversations, newest first."""
         return self._summaries(f"{NEWEST_FIRST} LIMIT ?", -1 if limit is None else limit)
 
     def summary(self, conversation: str) -> Summary:
@@ -140,7 +139,6 @@ class Store:
         return found[0]
 
     def settings(self, conversation: str) -> dict[str, Any]:
-        """What it was created with."""
         try:
             settings: dict[str, Any] = json.loads(self._one("settings", conversation))
         except (ValueError, TypeError, RecursionError) as error:
@@ -148,23 +146,23 @@ class Store:
         return settings if isinstance(settings, dict) else {}
 
     def last_run(self, conversation: str) -> dict[str, Any]:
-        """The session it was last opened with; empty if it never was."""
+        """The session with which it was last opened; empty if it never was."""
         rows = self._database.rows(
             "SELECT session FROM runs WHERE conversation = ? ORDER BY id DESC LIMIT 1", conversation
         )
         try:
             session: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
-        except (ValueError, TypeError, RecursionError):  # damaged: then nobody knows
+        except (ValueError, TypeError, RecursionError):  # damaged: it is not known
             return {}
         return session if isinstance(session, dict) else {}
 
     def leaf(self, conversation: str) -> int | None:
-        """Where the active branch ends."""
+        """Number of the last message of the active branch."""
         leaf: int | None = self._one("leaf", conversation)
         return leaf
 
     def whole(self, conversation: str) -> Conversation:
-        """All of it, to be exported."""
+        """A whole conversation, for export."""
         about = self.summary(conversation)
         leaf, messages = self.leaf(conversation), self.messages(conversation)
         return Conversation(
@@ -181,7 +179,7 @@ class Store:
     def search(self, words: str, limit: int = 50) -> Hits:
         """Messages with all the words (the last may be the beginning of one), newest first.
 
-        What streams just now is not among them, and words past the fiftieth are not looked for.
+        Unfinished answers are not searched, and words past the fiftieth are ignored.
         """
         query = query_of(words)
         if not query:
@@ -199,24 +197,24 @@ class Store:
                 raise _unknown(conversation)
 
     def remove(self, conversation: str) -> None:
-        """Removes it, with all its branches and saved caches; no word of it is left in the files.
+        """Removes a conversation with its branches and saved caches, and its text from the files.
 
-        Others write meanwhile. Nobody sees it from the beginning on, also if we die before the end.
+        Others can write meanwhile. It is invisible from the start, even if this process dies midway.
 
         Raises:
-            BusyError: it is open.
+            BusyError: it is open in a process.
         """
         lock = self._lock(conversation)
         try:
             bulk.hide(self._database, conversation)
-            bulk.sweep(self._database, self._places, conversation)
+            bulk.sweep(self._database, self._data_folder, conversation)
         finally:
             lock.release()
 
     def path(self, conversation: str, leaf: int | None = None) -> Messages:
         """One branch from its root to `leaf`; None is the active one.
 
-        Of an answer that is not finished: what is there of it, `interrupted` unless somebody holds the
+        An unfinished answer has its tokens so far, and is `interrupted` unless a process holds the
         conversation.
         """
         if leaf is None:
@@ -224,42 +222,42 @@ class Store:
         return self._messages(conversation, f"id IN ({BRANCH}) ORDER BY id", leaf, conversation)
 
     def children(self, conversation: str, parent: int | None) -> Messages:
-        """What was said after a message (None: at the beginning), in order: more than one are branches."""
+        """Messages that follow `parent` (None: first messages), in order: more than one are branches."""
         self._one("id", conversation)
         after = f"conversation = ? AND parent IS ({NUMBERED}) ORDER BY id"
         return self._messages(conversation, after, conversation, conversation, parent)
 
     def branches(self, conversation: str) -> dict[int, tuple[int, int]]:
-        """By message in whose place others stand too: (which it is, from 1, of how many)."""
+        """(place among its siblings, from 1; their number) by message, for messages that have siblings."""
         return {number: (at, count) for number, at, count in self._database.rows(BRANCHES, conversation)}
 
     def messages(self, conversation: str) -> Messages:
-        """All branches, parents before children."""
+        """Messages of all branches, parents before children."""
         self._one("id", conversation)
         return self._messages(conversation, "conversation = ? ORDER BY id", conversation)
 
     def caches(self, conversation: str) -> Path | None:
-        """The folder of its saved caches, made when first asked for; None in memory."""
+        """The folder of its saved caches, created if needed; None in memory."""
         self._one("id", conversation)
-        return self._places.made_cache_folder(conversation)
+        return self._data_folder.made_cache_folder(conversation)
 
     def removable_caches(self, ours: str) -> Iterator[Path]:
-        """Saved caches of no conversation here, of others (held longest ago first), then of `ours`."""
+        """Saved caches that may be removed: of unknown conversations, of others (oldest first), of `ours`."""
         rows = self._database.rows(f"{IDS} AND id != ? ORDER BY updated", ours)
-        return self._places.removable_caches([str(one) for (one,) in rows], ours)
+        return self._data_folder.removable_caches([str(one) for (one,) in rows], ours)
 
     def claim(self, conversation: str) -> Writer:
-        """Takes the conversation, to write. An answer that a dead process left is finished: `interrupted`.
+        """Holds a conversation, to write it. An answer left open by a dead process becomes `interrupted`.
 
         Raises:
-            BusyError: somebody has it.
+            BusyError: another process holds it.
         """
         lock = self._lock(conversation)
         try:
             writer = Writer(self._database, conversation, lock)
-            if not writer.waiting.flush(WAIT_S):
-                assert writer.waiting.trouble is not None
-                raise writer.waiting.trouble
+            if not writer.backlog.flush(WAIT_S):
+                assert writer.backlog.trouble is not None
+                raise writer.backlog.trouble
             return writer
         except BaseException:
             lock.release()
@@ -268,16 +266,16 @@ class Store:
     def _lock(self, conversation: str) -> Lock:
         self._one("id", conversation)
         try:
-            lock = self._places.lock(conversation)
+            lock = self._data_folder.lock(conversation)
         except Held as holder:
             who = "another process" if holder.pid is None else f"process {holder.pid}"
             raise BusyError(
                 f"Conversation {conversation} is open in {who}.",
                 "Leave it there first, or read it:"
-                f" {called()} sessions show {conversation}{data_flag(self.folder)}",
+                f" {program_name()} sessions show {conversation}{data_flag(self.folder)}",
             ) from None
         try:
-            self._one("id", conversation)  # it may have been removed until we held it
+            self._one("id", conversation)  # it may have been removed before we held the lock
         except BaseException:
             lock.release()
             raise
@@ -295,11 +293,11 @@ class Store:
         return [Summary(*row) for row in self._database.rows(f"{SUMMARY} {where}", *values)]
 
     def _messages(self, conversation: str, where: str, *values: Any) -> Messages:
-        return read_messages(self._database, lambda: self._places.is_held(conversation), where, *values)
+        return read_messages(self._database, lambda: self._data_folder.is_held(conversation), where, *values)
 
 
 def conversation_ids(folder: Path, start: str = "") -> list[str]:
-    """Ids that begin so, newest first, for the shell's completion: creates nothing and never raises."""
+    """Ids that begin with `start`, newest first, for shell completion: creates nothing and never raises."""
     try:
         if not (folder / DATABASE).is_file():
             return []

@@ -1,4 +1,4 @@
-"""The one who writes a conversation. What a method was told is on disk when it returns, or waits in order."""
+"""Writes one conversation. When a method returns, its change is on disk or waits in order."""
 
 import json
 import sqlite3
@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from h2o_chat.store.backlog import Backlog
 from h2o_chat.store.database import Database, Step
-from h2o_chat.store.explained import explained
 from h2o_chat.store.lock import Lock
-from h2o_chat.store.rows import (
+from h2o_chat.store.records import (
     NUMBERED,
     Pieces,
     clean,
@@ -18,16 +18,16 @@ from h2o_chat.store.rows import (
     streamed,
     title_of,
 )
-from h2o_chat.store.waiting import Waiting
+from h2o_chat.store.store_errors import explained
 
 
 class Writer:
-    """Holds one conversation; made by `Store.claim` or `Store.begin`, and a context manager that lets it go.
+    """Holds the lock of one conversation; made by `Store.claim` or `Store.begin`; a context manager.
 
-    No method says what is wrong with the disk: `waiting` does.
+    No method raises errors of the disk: see `backlog.trouble`.
 
     Args:
-        created: writes a conversation that is not there yet.
+        created: creates the conversation, if it does not exist yet.
 
     Raises:
         StoreError: the conversation cannot be read.
@@ -37,16 +37,16 @@ class Writer:
         self, database: Database, conversation: str, lock: Lock, created: Step | None = None
     ) -> None:
         self.conversation = conversation
-        self.waiting = Waiting(database, self._require_lock)
-        """What was told and is not on disk yet."""
+        self.backlog = Backlog(database, self._require_lock)
+        """Changes that are not on disk yet."""
         self._database = database
         self._lock = lock
         self._open: int | None = None
-        """The answer that is being written."""
+        """Number of the answer that is streaming."""
         self._tokens = 0
-        """Of it."""
+        """Tokens of that answer so far."""
         self._parents: dict[int, int | None] = {}
-        """Of the messages told since the last answer ended."""
+        """Parents of the messages added since the last answer ended: these can be withdrawn."""
         mine = "FROM messages WHERE conversation = ?"
         [[newest, left]] = database.rows(
             f"SELECT (SELECT max(number) {mine}), EXISTS (SELECT 1 {mine} AND open)",
@@ -57,9 +57,9 @@ class Writer:
         self._newest: int = newest or 0
         self._leaf: int | None = leaf[0][0] if leaf else None
         if created:
-            self.waiting.add("else", created)
+            self.backlog.add("other", created)
         if left:
-            self.waiting.add("else", lambda connection: _settle(connection, self.conversation))
+            self.backlog.add("other", lambda connection: _settle(connection, self.conversation))
 
     def __enter__(self) -> "Writer":
         return self
@@ -68,14 +68,14 @@ class Writer:
         self.close()
 
     def close(self) -> None:
-        """Lets the conversation go; an answer still open is `interrupted`. May be called again.
+        """Releases the conversation; an answer still open becomes `interrupted`. May be called again.
 
-        What still waits then is lost; whoever asks `waiting` before can wait for it.
+        Changes that still wait are lost; look at `backlog` before.
         """
         self.settle()
-        if self.waiting.trouble is not None:
-            self.waiting.flush()
-        self.waiting.close()
+        if self.backlog.trouble is not None:
+            self.backlog.flush()
+        self.backlog.close()
         self._lock.release()
 
     def _require_lock(self) -> None:
@@ -84,25 +84,25 @@ class Writer:
 
     @property
     def leaf(self) -> int | None:
-        """The message that the next one follows; None: nothing was said."""
+        """Number of the message that the next one follows; None: there is no message."""
         return self._leaf
 
     def move(self, leaf: int | None) -> None:
-        """Goes to another branch: the next message follows `leaf`, and there the conversation is resumed.
+        """Goes to another branch: the next message follows `leaf`, and the conversation resumes there.
 
         Raises:
-            ValueError: it is no message of this conversation; while anything waits that is not looked up.
-            StoreError: that cannot be read.
+            ValueError: `leaf` is no message of this conversation; not checked while changes wait.
+            StoreError: the database cannot be read.
         """
-        if leaf is not None and not self.waiting:
+        if leaf is not None and not self.backlog:
             found = "SELECT 1 FROM messages WHERE conversation = ? AND number = ?"
             if not self._database.rows(found, self.conversation, leaf):
                 raise ValueError(f"message {leaf} is not in conversation {self.conversation}")
         self._leaf = leaf
-        self.waiting.add("else", lambda connection: _set_leaf(connection, self.conversation, leaf))
+        self.backlog.add("other", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int:
-        """A whole message after `leaf`; it becomes the leaf. The first of a user names the conversation.
+        """Adds a whole message after `leaf`; it becomes the leaf. The user's first one gives the title.
 
         Returns:
             Its number in the conversation.
@@ -121,12 +121,12 @@ class Writer:
                     (title_of(text), self.conversation),
                 )
 
-        self._told(number)
-        self.waiting.add("message", write, text)
+        self._added(number)
+        self.backlog.add("message", write, text)
         return number
 
     def answering(self) -> int:
-        """An answer after `leaf`, empty so far; it becomes the leaf and takes the tokens that follow.
+        """Adds an empty answer after `leaf`; it becomes the leaf, and `token` adds to it.
 
         Returns:
             Its number in the conversation.
@@ -143,13 +143,13 @@ class Writer:
             _set_leaf(connection, self.conversation, number)
             _touch(connection, self.conversation, now)
 
-        self._told(number)
+        self._added(number)
         self._open, self._tokens = number, 0
-        self.waiting.add("message", write)
+        self.backlog.add("message", write)
         return number
 
     def token(self, token: int, text: str) -> None:
-        """One more token of the open answer. It costs the same however long the answer is.
+        """Adds a token to the open answer, at the same cost whatever its length.
 
         Raises:
             RuntimeError: no answer is open.
@@ -158,10 +158,10 @@ class Writer:
             raise RuntimeError("no answer is open")
         row = (self._tokens, token, clean(text), self.conversation, self._open)
         self._tokens += 1
-        self.waiting.add("token", lambda connection: connection.execute(_TOKEN, row))
+        self.backlog.add("token", lambda connection: connection.execute(_TOKEN, row))
 
     def place(self, message: int, first: int, last: int, ids: Sequence[int] | None = None) -> None:
-        """Says where the tokens of a message lie, and which they are."""
+        """Stores the positions of a message's tokens, and their ids if given."""
         fed = None if ids is None else tuple(ids)
 
         def write(connection: sqlite3.Connection) -> None:
@@ -176,17 +176,17 @@ class Writer:
                     (pack(fed), len(fed), *where),
                 )
 
-        self.waiting.add("else", write)
+        self.backlog.add("other", write)
 
     def pinned(self, message: int, on: bool) -> None:
-        """A person protected the tokens of a message, or let them go."""
+        """Stores whether the user protects the tokens of a message from eviction."""
         self._set("UPDATE messages SET pinned = ? WHERE conversation = ? AND number = ?", on, message)
 
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
         """Ends the open answer.
 
         Args:
-            text: the whole of it: what a stop cut off is not in it.
+            text: of the whole answer, without the part that a stop text cut off.
 
         Raises:
             RuntimeError: no answer is open.
@@ -203,15 +203,15 @@ class Writer:
 
         self._open = None
         self._parents.clear()
-        self.waiting.add("else", write)
+        self.backlog.add("other", write)
 
     def withdraw(self, messages: Sequence[int]) -> None:
-        """Deletes messages at the end of a branch that were never really said.
+        """Deletes messages at the end of a branch that were not sent after all.
 
-        If the leaf is among them it goes back to what came before.
+        If the leaf is among them, it moves back to the message before them.
 
         Raises:
-            ValueError: something else follows one of them, or an answer was finished since.
+            ValueError: another message follows one of them, or an answer was finished since.
         """
         gone = set(messages)
         after = [number for number, parent in self._parents.items() if parent in gone and number not in gone]
@@ -233,35 +233,34 @@ class Writer:
             del self._parents[number]
         if self._open in gone:
             self._open = None
-        self.waiting.add("else", write)
+        self.backlog.add("other", write)
 
     def run(self, session: dict[str, Any]) -> None:
-        """Notes that the conversation was opened: with which model, versions and settings."""
+        """Stores the session with which the conversation was opened: model, versions and settings."""
         row = (self.conversation, time.time(), json.dumps(session))
         insert = "INSERT INTO runs (conversation, started, session) VALUES (?, ?, ?)"
-        self.waiting.add("else", lambda connection: connection.execute(insert, row))
+        self.backlog.add("other", lambda connection: connection.execute(insert, row))
 
     def settings(self, settings: dict[str, Any]) -> None:
-        """What it is held with from here on."""
+        """Replaces the settings of the conversation."""
         self._set("UPDATE conversations SET settings = ? WHERE id = ?", json.dumps(settings))
 
     def title(self, text: str) -> None:
-        """Names the conversation."""
         self._set("UPDATE conversations SET title = ? WHERE id = ?", clean(text))
 
     def settle(self) -> None:
-        """Finishes an answer that is open, as far as it got: `interrupted`."""
+        """Finishes an open answer with the tokens so far, as `interrupted`."""
         if self._open is not None:
             self._open = None
-            self.waiting.add("else", lambda connection: _settle(connection, self.conversation))
+            self.backlog.add("other", lambda connection: _settle(connection, self.conversation))
 
-    def _told(self, number: int) -> None:
+    def _added(self, number: int) -> None:
         self._parents[number] = self._leaf
         self._leaf = self._newest = number
 
     def _set(self, update: str, value: Any, *more: Any) -> None:
         row = (value, self.conversation, *more)
-        self.waiting.add("else", lambda connection: connection.execute(update, row))
+        self.backlog.add("other", lambda connection: connection.execute(update, row))
 
 
 _TOKEN = f"INSERT INTO stream SELECT id, ?, ?, ? FROM ({NUMBERED})"
@@ -285,7 +284,7 @@ def _finish(
 
 
 def _settle(connection: sqlite3.Connection, conversation: str) -> None:
-    """Finishes what was left open, as far as it got."""
+    """Finishes open answers of a conversation with the tokens so far, as `interrupted`."""
     left = connection.execute(
         "SELECT id, first FROM messages WHERE conversation = ? AND open", (conversation,)
     ).fetchall()
@@ -296,7 +295,7 @@ def _settle(connection: sqlite3.Connection, conversation: str) -> None:
 
 
 def _untitle(connection: sqlite3.Connection, conversation: str, number: int) -> None:
-    """A conversation is not named after what was never said."""
+    """Clears the title if it was made from this message."""
     said = connection.execute(
         "SELECT text FROM messages WHERE conversation = ? AND number = ? AND role = 'user'",
         (conversation, number),

@@ -1,4 +1,4 @@
-"""The one attention function of all models, as transformers calls it. `registered.py` registers it.
+"""The attention function of all models, which `registered.py` registers with transformers.
 
 Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, D head size.
 """
@@ -12,7 +12,7 @@ from h2o_chat.cache.attention import LayerStep
 from h2o_chat.transformers_cache.layer import Handoff
 from h2o_chat.transformers_cache.ready import begin
 
-# Passed along by transformers' models without changing what attention computes.
+# Keywords of transformers' models that do not change attention.
 _HARMLESS = {
     "position_ids",
     "use_cache",
@@ -81,11 +81,11 @@ def through_slots(
     window: int | None = None,
     softcap: float | None = None,
 ) -> Tensor:
-    """Attention of one layer, and what its cache makes of it. [R, H * G, N, D] -> [R, N, H * G, D]
+    """Attention of one layer, which also updates its cache. [R, H * G, N, D] -> [R, N, H * G, D]
 
     Args:
         mask: [R, N] bool, False for padding.
-        window: as `sliding_window` of `h2o_attention`, which names the others.
+        window: `sliding_window` of `h2o_attention`; see there for the others.
     """
     layer, keys, values = new.layer, new.keys, new.values
     rows, heads, tokens, size = keys.shape

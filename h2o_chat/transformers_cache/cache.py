@@ -1,4 +1,4 @@
-"""The bounded cache: `H2OCache`, as transformers sees it, over the arenas that hold the slots."""
+"""`H2OCache`: the bounded cache in transformers' interface, over the arenas that hold the slots."""
 
 from typing import Any
 
@@ -9,17 +9,18 @@ from transformers.cache_utils import Cache
 from h2o_chat.base.config import PREFILLS, Prefill
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.absorb import absorb_rest
-from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.arena import Arena, in_use_first
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import distance_of
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.state import STATES
 from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.shares import divide
-from h2o_chat.transformers_cache import generated, pins, ready
+from h2o_chat.transformers_cache import protection, ready
 from h2o_chat.transformers_cache import snapshot as snapshots
 from h2o_chat.transformers_cache.layer import H2OLayer
 from h2o_chat.transformers_cache.probe import probe
@@ -32,31 +33,30 @@ class H2OCache(Cache):
         model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="h2o")
         model.generate(**inputs, past_key_values=H2OCache(budget=512, model=model))
 
-    In plain `generate()` transformers supplies positions, which grow without bound: only keys and values are
-    bounded. The program's engine passes `positions` and calls `prepare` and `position_ids` before each step;
-    then rotation indices stay below the window for ever.
+    In plain `generate()` only keys and values are bounded: transformers supplies positions, which grow
+    without bound. The program's engine passes `positions` and calls `prepare` and `position_ids` before each
+    step; rotation indices then always stay below the window.
 
     Args:
-        budget: slots per layer, row and KV head, everything kept included.
-        policy: a name, or a `Policy` of your own (docs/POLICY.md); `full` keeps everything and ignores the
-            budget.
+        budget: slots per layer, row and KV head, protected ones included.
+        policy: a name, or your own `Policy` (docs/POLICY.md); `full` keeps everything and ignores the budget.
         sinks: first tokens protected; None for the policy's own number.
         recent: newest tokens protected; None for the policy's own share.
         chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 8.
-        prefill: "full" is the prompt pass of the paper: all tokens of one call attend to each other, then it
-            is chosen once who stays; memory grows with the prompt (never by its square).
-        model: says how its keys are turned; without it keys are compared as they are after RoPE, which makes
-            the default policy worse, and nothing is clamped.
-        positions: what `probe.probe(model)` found, for a caller who feeds `position_ids()`.
+        prefill: "full" is the paper's prompt pass: all tokens of one call attend to each other before any is
+            evicted; memory grows with the prompt (not with its square).
+        model: used to find the rotation of its keys; without it, keys are compared after RoPE, which makes
+            the
+            default policy worse, and nothing is clamped.
+        positions: the result of `probe.probe(model)`, for a caller who feeds `position_ids()`.
         observe: keep the account that `lost` needs.
-        kv: precision of keys and values in the slots: "auto" as the model computes them, "int8" or "int4"
-            (`quantized.py`). Pass `model` with it: without, keys are rounded as they come, after RoPE.
+        kv: precision of keys and values in the slots: "auto" is the model's, or "int8" or "int4"
+            (`quantized.py`). Pass `model` with it: without it, keys are rounded after RoPE.
 
     Raises:
-        BudgetError: the parts do not fit into the budget.
-        UsageError: an unknown policy, prefill or precision, a chunk of no tokens, or a policy that has to see
-            the future.
-        ModelError: the model's positions are not understood.
+        BudgetError: sinks, recent and heavy slots do not fit into the budget.
+        UsageError: an unknown policy, prefill or precision, or a chunk of no tokens.
+        ModelError: the model's positions are of an unknown kind.
     """
 
     def __init__(
@@ -94,17 +94,17 @@ class H2OCache(Cache):
         asked = sinks, recent
         self.plan = Plan(policy, shares, asked, chunk, prefill, observe, BITS.get(kv), distance)
         self.clocks: list[Clock] = []
-        """Of each row; before the first token only of rows for which something was protected."""
+        """Per row; before the first token only of rows with protected tokens."""
         self.fresh = self.plan.clock()
-        """Of the other rows."""
+        """Clock of the other rows before the first token."""
         self.arenas_in_step: list[Arena] = []
-        """Where what the last prompt has brought may wait."""
+        """The arenas; the last pass of a prompt may wait in them."""
         self.step: Step | None = None
-        """What was prepared."""
+        """The prepared step."""
         super().__init__(layer_class_to_replicate=self.new_layer)
 
     def new_layer(self) -> H2OLayer:
-        """The next one, as transformers asks for it."""
+        """Creates the next layer, when transformers asks for it."""
         if self.trained is not None and len(self.layers) == len(self.trained.ropes):
             raise UsageError(
                 f"This H2OCache was made for a model of {len(self.layers)} layers, and is fed more.",
@@ -113,14 +113,14 @@ class H2OCache(Cache):
         return H2OLayer(self, len(self.layers))
 
     def rope(self, layer: int) -> Rope | None:
-        """How a layer turns its keys; None: not at all, or nobody said."""
+        """The rotation of a layer's keys; None: none, or not known."""
         return self.trained.ropes[layer] if self.trained else None
 
     # -- what it holds ---------------------------------------------------------------------------------
 
     @property
     def arenas(self) -> list[Arena]:
-        """Empty before the first token; what waits is absorbed first, which may raise (`absorb_rest`)."""
+        """The arenas, none before the first token. Absorbs what waits, which may raise (`absorb_rest`)."""
         return absorb_rest(self.arenas_in_step, self.step)
 
     @property
@@ -130,12 +130,12 @@ class H2OCache(Cache):
 
     @property
     def reach(self) -> int:
-        """Tokens: no key is met farther away than `reach` - 1; 0: distances are the caller's."""
+        """The largest distance of a key is `reach` - 1 tokens; 0: the caller supplies positions."""
         return self.plan.distance.reach if self.plan.distance else 0
 
     @property
     def pass_tokens(self) -> int:
-        """Tokens of a whole chunk of a prompt; with prefill="full" what the window can hold."""
+        """Tokens of a whole chunk of a prompt; with prefill="full" the model's window."""
         return self.trained.window if self.plan.prefill == "full" and self.trained else self.plan.chunk
 
     def kept(self, layer: int) -> Tensor:
@@ -155,36 +155,62 @@ class H2OCache(Cache):
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of all keys and values, and of their scales; empty slots included."""
+        """Bytes of all keys, values and their scales; empty slots included."""
         return sum(arena.bytes_held for arena in self.arenas)
 
     @property
     def bytes_full(self) -> int:
-        """Bytes that a cache of everything fed so far would hold, in the model's own precision."""
+        """Bytes of a cache that keeps everything fed so far, in the model's precision."""
         return sum(arena.plain_slot_bytes for arena in self.arenas) * self.fed
 
     @property
     def protected(self) -> int:
-        """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
+        """Protected slots of the fullest row and KV head, tokens yet to be fed included."""
         return self.protected_in(None)
 
-    # -- methods that stand in files of their own ------------------------------------------------------
+    # -- methods defined in other files ----------------------------------------------------------------
 
-    protect, pin, unpin = pins.protect, pins.pin, pins.unpin
-    protected_in, budget_for = pins.protected_in, pins.budget_for
-    give_up_generated = generated.give_up_generated
+    protect, pin, unpin = protection.protect, protection.pin, protection.unpin
+    protected_in, budget_for = protection.protected_in, protection.budget_for
     prepare, position_ids = ready.prepare, ready.position_ids
     snapshot, restore = snapshots.snapshot, snapshots.restore
     take_row, put_row = snapshots.take_row, snapshots.put_row
     select_rows = reorder_cache = batch_select_indices = snapshots.select_rows
 
+    @torch.no_grad()
+    def give_up_generated(self, row: int) -> bool:
+        """Evicts generated tokens of a row that are not protected; does nothing if the policy never evicts.
+
+        KV heads then hold unequal numbers of tokens: `Clock.in_use` counts the fullest, and some empty slots
+        of the others stay unused until the next eviction.
+
+        Returns:
+            Whether anything was evicted.
+        """
+        if not self.plan.shares.bounded:
+            return False
+        clock, most, some = protection.clocks_of(self, row)[row], 0, False
+        for arena in self.arenas:
+            mine = arena.slots.cut(rows=slice(row, row + 1))
+            goes = (mine.positions >= 0) & ~mine.prompt & ~mine.protected  # [L, 1, H, S]
+            for state in STATES:
+                if state.dtype != "kv":  # keys and values of empty slots are masked, and overwritten later
+                    held = mine.states[state.name]
+                    held.masked_fill_(goes if held.ndim == 4 else goes.unsqueeze(-1), state.empty)
+            arena.order[:, row] = in_use_first(mine.positions[:, 0])
+            arena.ranked.pop(row, None)
+            most = max(most, int((mine.positions >= 0).sum(-1).max()))
+            some = some or bool(goes.any())
+        if some:
+            clock.in_use = most
+        return some
+
     def reset(self) -> None:
-        """Forgets everything."""
         for layer in self.layers:
             layer.reset()
         self.clocks, self.arenas_in_step, self.step = [], [], None
         self.fresh = self.plan.clock()
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Every row `repeats` times."""
+        """Repeats every row `repeats` times."""
         self.select_rows(torch.arange(len(self.clocks)).repeat_interleave(repeats))

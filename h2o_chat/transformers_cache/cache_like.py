@@ -1,12 +1,12 @@
-"""What the functions beside `H2OCache` need of it, so that none of them imports it."""
+"""The part of `H2OCache` that functions in other files use; it keeps imports free of circles."""
 
 from typing import Any, Protocol
 
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.plan import Plan
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.cache.step import Step
 
 
 class CacheLike(Protocol):

@@ -1,4 +1,4 @@
-"""One attention layer as transformers sees it: it hands keys and values on to `h2o_attention`."""
+"""One layer of the cache in transformers' interface: it passes keys and values on to `h2o_attention`."""
 
 from typing import Any, NoReturn
 
@@ -12,25 +12,24 @@ from h2o_chat.transformers_cache.cache_like import CacheLike
 
 
 class H2OLayer(CacheLayerMixin):
-    """The place of one layer in its cache."""
+    """One layer of an `H2OCache`."""
 
     def __init__(self, cache: CacheLike, number: int) -> None:
         super().__init__()
         self.cache, self.number = cache, number
         self.arena: Arena | None = None
-        """Where its slots are; None before the first token."""
+        """The arena of its slots; None before the first token."""
         self.at = 0
-        """Which of the arena's layers it is."""
+        """Its index in the arena."""
         self.fed = 0
-        """Columns fed, padding included: what transformers calls the sequence length."""
+        """Columns fed, padding included: transformers' sequence length."""
 
     def move_to(self, arena: Arena, at: int) -> None:
-        """Its slots are there."""
         self.arena, self.at, self.is_initialized = arena, at, True
 
     @property
     def slots(self) -> Slots:
-        """Views of its states, [R, H, S, ...]."""
+        """Views of its states, [R, H, S, ...] each."""
         arenas = self.cache.arenas  # absorbs what waits
         assert arenas, "there are no slots before the first token"
         assert self.arena is not None
@@ -38,13 +37,13 @@ class H2OLayer(CacheLayerMixin):
         return Slots(self.arena.slots.budget, (self.number,), **states)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Slots are made by `ready.begin`, once the queries have come too."""
+        """Does nothing: `ready.begin` creates the slots when the queries are known."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-        """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.
+        """Passes the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.
 
         Raises:
-            UsageError: the batch has other rows than the cache, or comes from another model.
+            UsageError: the batch has another number of rows than the cache, or comes from another model.
         """
         if self.arena is not None:
             of, (rows, heads, _tokens, size) = self.arena.layer_shape, key_states.shape
@@ -60,17 +59,18 @@ class H2OLayer(CacheLayerMixin):
         return handoff, handoff
 
     def get_seq_length(self) -> int:
-        """Columns fed, not slots: transformers counts positions from it."""
+        """Columns fed, not slots: transformers computes positions from it."""
         return self.fed
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.fed + query_length, 0
 
     def get_max_length(self) -> int:
-        return -1  # a conversation may go on for ever
+        return -1  # there is no limit
 
     def crop(self, tokens_to_remove: int) -> NoReturn:
-        """
+        """Not supported.
+
         Raises:
             UsageError: always.
         """
@@ -85,7 +85,7 @@ class H2OLayer(CacheLayerMixin):
 
 
 class Handoff:
-    """What `update()` returns instead of tensors: a layer, and the keys and values [R, H, N, D] for it.
+    """The result of `update()`, instead of tensors: a layer, and the new keys and values [R, H, N, D].
 
     Only `h2o_attention` unwraps it. Any other function would attend to the new tokens alone, silently;
     whatever it does to this object raises a ModelError instead.

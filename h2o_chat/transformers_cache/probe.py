@@ -1,7 +1,6 @@
-"""How a model turns its keys, found by probing: nothing here knows a family.
+"""Finds the rotation of each layer of a model by probing, without knowledge of families.
 
-The frequencies come from the model's own buffers, and each layer is asked, with one token at two positions,
-which of them it uses.
+Frequencies come from the model's buffers; one token fed at two positions shows which of them a layer uses.
 """
 
 from typing import Any
@@ -16,13 +15,13 @@ from h2o_chat.policies.shares import MOST_TOKENS
 
 
 def trained_window(config: Any) -> int:
-    """Tokens the model was trained to look back.
+    """Longest context of the model's training, in tokens.
 
-    `longrope` (Phi-3) switches its frequencies past `original_max_position_embeddings`: staying below keeps
-    them the same for ever.
+    `longrope` (Phi-3) switches frequencies past `original_max_position_embeddings`: the window ends there, so
+    that they never change.
 
     Raises:
-        ModelError: the configuration does not say, or says what can be no window.
+        ModelError: the configuration has no such number, or one out of range.
     """
     config = config.get_text_config()
     window = getattr(config, "max_position_embeddings", None)
@@ -45,17 +44,18 @@ def trained_window(config: Any) -> int:
 
 @torch.no_grad()
 def probe(model: Any, chats: bool = False) -> Positions:
-    """Finds out how each layer of a loaded model turns its keys.
+    """Finds the rotation of each layer of a loaded model.
 
-    A single token attends only to itself, so whatever its position, every layer gets the same input; its
-    keys at two positions then differ by the layer's own rotation and nothing else.
+    A single token attends only to itself: at any position, every layer gets the same input, and its keys at
+    two positions differ only by the layer's rotation.
 
     Args:
         chats: the model was trained on conversations (its tokenizer has a chat template).
 
     Raises:
-        ModelError: a layer's keys move with the position in a way that no known rotation explains, or the
-            configuration does not say how many positions the model was trained for.
+        ModelError: no known rotation explains how a layer's keys change with the position, or the
+            configuration
+            has no window.
     """
     window = trained_window(model.config)
     frequencies = _frequencies(model)
@@ -64,7 +64,7 @@ def probe(model: Any, chats: bool = False) -> Positions:
         return Positions(window, (None,) * len(at_zero), learned=True, chats=chats)
     steps = (1, max(1, min(window, 512) // 2 - 1))
     moved = {step: _keys_at(model, step) for step in steps}
-    # Layers that turn alike share one object, and with it the angles of a step.
+    # Layers with equal rotations share one object, and thereby an arena.
     shared: dict[Any, Rope] = {}
     found: list[Rope | None] = []
     for layer, key in enumerate(at_zero):
@@ -105,7 +105,7 @@ def _keys_at(model: Any, index: int) -> list[Tensor]:
 
 
 def _frequencies(model: Any) -> list[Tensor]:
-    """Every distinct set of inverse frequencies [P] the model carries (gemma3 has two)."""
+    """Every distinct set of inverse frequencies [P] in the model's buffers (gemma3 has two)."""
     found: list[Tensor] = []
     for name, buffer in model.named_buffers():
         last = name.rpartition(".")[2]
@@ -117,8 +117,8 @@ def _frequencies(model: Any) -> list[Tensor]:
 
 
 def _explains(rope: Rope | None, key: Tensor, moved: dict[int, Tensor]) -> bool:
-    """Whether a rotation (None: none) takes the key [1, H, 1, D] at index 0 to those at other indices."""
-    # Keys come out of matrix products in the model's precision: bf16 keeps 8 bits.
+    """Whether a rotation (None: none) turns the key [1, H, 1, D] at index 0 into those at other indices."""
+    # Keys are results of matrix products in the model's precision: bf16 has 8 bits.
     tolerance = max(1e-3, 8 * torch.finfo(key.dtype).eps)
     key = key.double().cpu()
     for step, other in moved.items():

@@ -1,4 +1,4 @@
-"""Everything that has to happen before the tokens of a step attend."""
+"""Prepares a step before its tokens attend: passes, slots, rotation indices."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,19 @@ from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena, Shape, joined
 from h2o_chat.cache.clock import decode_pass, prompt_passes
 from h2o_chat.cache.distance import turns_due
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.transformers_cache.cache_like import CacheLike
 from h2o_chat.transformers_cache.layer import H2OLayer
-from h2o_chat.transformers_cache.pins import name_rows
+from h2o_chat.transformers_cache.protection import name_rows
 
 
 def prepare(cache: CacheLike, step: Step) -> None:
-    """Everything that has to happen before a step; call it once, then feed the step to the model.
+    """Prepares a step; call it once, then feed the step to the model.
 
-    In plain transformers nobody calls it: then the first layer does.
+    In plain transformers the first layer calls it.
 
     Raises:
-        UsageError: more tokens at once than the window holds; the step before was not fed, or failed.
+        UsageError: the step has more tokens than the window; the step before was not fed, or failed.
         WindowFullError: the `full` policy reached the end of the window.
     """
     if cache.step is not None and not cache.step.begun:
@@ -47,7 +47,7 @@ def prepare(cache: CacheLike, step: Step) -> None:
 
 @torch.no_grad()
 def make_ready(cache: CacheLike, step: Step) -> None:
-    """Decides from the clocks what is due, for all layers, and does what is due before they attend.
+    """Plans the passes of a step from the clocks, and clamps and rebases keys if that is due.
 
     Raises:
         WindowFullError: the `full` policy reached the end of the window.
@@ -79,11 +79,12 @@ def make_ready(cache: CacheLike, step: Step) -> None:
 
 
 def position_ids(cache: CacheLike) -> Tensor:
-    """The rotation indices to feed with the prepared step, for ever below the window. [R, N]; before the
-    first token [R or 1, N]. Padding repeats its neighbour's.
+    """Rotation indices to feed with the prepared step, always below the window. [R, N]
+
+    Before the first token [R or 1, N]. Padding repeats its neighbour's index.
 
     Raises:
-        UsageError: nothing was prepared, or the cache was made without positions.
+        UsageError: no step was prepared, or the cache was made without positions.
     """
     distance, step = cache.plan.distance, cache.step
     if distance is None or not distance.rebases:
@@ -101,20 +102,20 @@ def position_ids(cache: CacheLike) -> Tensor:
 def begin(
     cache: CacheLike, layer: H2OLayer, keys: Tensor, values: Tensor, groups: int, mask: Tensor | None
 ) -> tuple[Step, Arena]:
-    """Called by each layer's attention: the step under way, and the layer's arena, made if it has none.
+    """Returns the current step and the layer's arena, which is created if needed; called by attention.
 
     Args:
         keys, values: [R, H, N, D] of the step.
         groups: G.
-        mask: [R, N] bool, False for padding, as transformers says it; None: all are real.
+        mask: [R, N] bool, False for padding; None: all are real.
 
     Raises:
-        UsageError: another number of tokens was prepared, or rows were named that do not come.
-        BudgetError: there is no room for the slots.
+        UsageError: another number of tokens was prepared, or more rows were named than are fed.
+        BudgetError: there is no memory for the slots.
     """
     rows, heads, tokens, size = keys.shape
     if layer.number == 0:
-        if cache.step is None or cache.step.begun:  # plain transformers: nobody called `prepare`
+        if cache.step is None or cache.step.begun:  # plain transformers does not call `prepare`
             cache.prepare(Step(tokens, real=None if mask is None or bool(mask.all()) else mask))
         assert cache.step is not None
         if cache.step.tokens != tokens:
@@ -135,10 +136,10 @@ def begin(
 
 
 def begin_first(cache: CacheLike, rows: int) -> None:
-    """Of the first step it is known only now how many rows come: decides what is due.
+    """Prepares the first step, whose number of rows is known only now.
 
     Raises:
-        UsageError: rows were named that do not come.
+        UsageError: more rows were named than are fed.
     """
     if len(cache.clocks) > rows:
         raise UsageError(
@@ -151,11 +152,11 @@ def begin_first(cache: CacheLike, rows: int) -> None:
 
 
 def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
-    """Slots of layers that turn their keys alike.
+    """Creates an arena for layers with the same rotation.
 
     Raises:
-        BudgetError: there is no room for them.
-        UsageError: of their keys or values two numbers are to share a byte, and they are odd in number.
+        BudgetError: there is no memory for the slots.
+        UsageError: with kv="int4" keys or values have an odd number of components.
     """
     if cache.plan.bits == 4 and (shape.key % 2 or shape.value % 2):
         raise UsageError(
@@ -173,14 +174,14 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
 
 
 def join(cache: CacheLike) -> None:
-    """Each layer made an arena of its own in the first step: puts them into as few as they fit."""
+    """Merges the arenas of single layers, which the first step created."""
     if 1 < len(cache.arenas) == len(cache.layers):
         cache.arenas_in_step = joined(cache.arenas)
         place_layers(cache)
 
 
 def place_layers(cache: CacheLike) -> None:
-    """Says to each layer where its slots are."""
+    """Sets the place of each layer's slots."""
     for arena in cache.arenas_in_step:
         for at, number in enumerate(arena.layers):
             cache.layers[number].move_to(arena, at)

@@ -1,6 +1,6 @@
-"""Importing this tells transformers of `h2o_attention`: its models then take attn_implementation="h2o".
+"""Importing this registers `h2o_attention`: transformers' models accept attn_implementation="h2o".
 
-It imports what all models of transformers are made of, a second of CPU: the native step does without it.
+It imports the base classes of transformers' models, a second of CPU, which the native step does without.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ NAME = "h2o"
 
 
 def _padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
-    """Hands the 2-D padding mask through: causality is decided by stored positions, not by columns."""
+    """Passes the 2-D padding mask through: causality follows from stored positions, not from columns."""
     return attention_mask
 
 

@@ -1,4 +1,4 @@
-"""Copies of everything that a cache holds, or that one of its rows does.
+"""Snapshots of a cache, or of one of its rows.
 
 The functions without an underscore are methods of `H2OCache`.
 """
@@ -13,35 +13,35 @@ from h2o_chat.cache.arena import Arena, Part, in_use_first
 from h2o_chat.cache.clock import Clock
 from h2o_chat.policies.shares import Shares
 from h2o_chat.transformers_cache.cache_like import CacheLike
-from h2o_chat.transformers_cache.pins import clocks_of
+from h2o_chat.transformers_cache.protection import clocks_of
 from h2o_chat.transformers_cache.ready import join, place_layers
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that a cache holds; `H2OCache.restore` puts it back."""
+    """The whole state of a cache, for `H2OCache.restore`."""
 
     policy: str
     shares: Shares
-    bits: int | None  # of a number in the slots; None: as the model computes it
+    bits: int | None  # bits of a number in the slots; None: the model's precision
     parts: list[Part]  # none before the first token
-    clocks: list[Clock]  # of each row, see `H2OCache.clocks`
-    fresh: Clock  # of rows without a clock of their own
+    clocks: list[Clock]  # per row, see `H2OCache.clocks`
+    fresh: Clock  # of rows without their own clock
     fed: int  # columns, padding included
 
     def row(self, number: int) -> "Snapshot":
-        """One row of it, as views; `fed` is then without padding."""
+        """One row, as views; its `fed` counts no padding."""
         parts = [part.changed(1, lambda state: state[:, number : number + 1]) for part in self.parts]
         clock = replace(self.clocks[number])
         return replace(self, parts=parts, clocks=[clock], fed=clock.seen)
 
     def copy(self) -> "Snapshot":
-        """With tensors of its own."""
+        """A deep copy."""
         return replace(self, parts=[part.changed(part.shape.rows, torch.clone) for part in self.parts])
 
 
 def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
-    """The whole state; without `copy` the tensors themselves, good until the next token is fed."""
+    """The whole state; with `copy=False` the tensors themselves, valid until the next token is fed."""
     join(cache)
     taken = Snapshot(
         cache.plan.policy.name,
@@ -57,11 +57,13 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
 
 @torch.inference_mode(False)
 def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) -> None:
-    """Puts the state back; with `hand_over` its own tensors, which needs no memory, and only once: not
-    with the views of `Snapshot.row`.
+    """Restores a state.
+
+    Args:
+        hand_over: use the snapshot's tensors, which needs no memory; only once, and not with `Snapshot.row`.
 
     Raises:
-        UsageError: it is the snapshot of a cache with another policy, budget or precision.
+        UsageError: the snapshot is of a cache with another policy, budget or precision.
     """
     _refuse_other(cache, snapshot)
     snapshot = snapshot if hand_over else snapshot.copy()
@@ -84,21 +86,21 @@ def take_row(cache: CacheLike, row: int, *, copy: bool = True) -> Snapshot:
     Raises:
         UsageError: there is no such row.
     """
-    clocks_of(cache, row)  # asked whether there is such a row
+    clocks_of(cache, row)  # raises if there is no such row
     taken = snapshot(cache, copy=False).row(row)
     return taken.copy() if copy else taken
 
 
 @torch.inference_mode(False)
 def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
-    """Puts the state of one row of a cache alike into this row, or (None) empties it; the other rows go on
-    untouched.
+    """Restores one row from a snapshot, or (None) empties it; other rows do not change.
 
     Raises:
-        UsageError: there is no such row; or it is the snapshot of a cache with another policy, budget or
-            precision, of several rows, or of tokens while this cache has none.
+        UsageError: there is no such row; or the snapshot is of a cache with another policy, budget or
+            precision,
+            has several rows, or has tokens while this cache was fed none.
     """
-    clocks_of(cache, row)  # asked whether there is such a row
+    clocks_of(cache, row)  # raises if there is no such row
     if snapshot is not None:
         _refuse_other(cache, snapshot)
         if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.arenas):
@@ -106,9 +108,9 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
                 f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
                 "Give one row, of Snapshot.row; before the first token use cache.restore().",
             )
-    # Of a row that nothing was fed to there is no clock but the fresh one.
+    # An empty row has only the fresh clock.
     clocks = [*snapshot.clocks, snapshot.fresh] if snapshot else [cache.plan.clock()]
-    join(cache)  # then layers lie in the same arenas as where the row was taken
+    join(cache)  # so that arenas have the same layers as in the snapshot
     clock = cache.clocks[row] = replace(clocks[0])
     for arena in cache.arenas:
         arena.grow(clock.in_use)
@@ -118,7 +120,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
         arena = by_layers[tuple(part.layers)]
         for name, saved in part.states.items():
             mine = arena.slots.states[name][:, row]  # [L, H, S, ...]
-            slots = min(mine.shape[2], saved.shape[3])  # where slots are added, the others are empty
+            slots = min(mine.shape[2], saved.shape[3])  # further slots are empty
             mine[:, :, :slots] = saved[:, 0, :, :slots]
         arena.lost[row] += part.lost[0]
     for arena in cache.arenas:
@@ -140,10 +142,7 @@ def select_rows(cache: CacheLike, rows: Tensor) -> None:
 
 
 def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
-    """
-    Raises:
-        UsageError: it is the snapshot of a cache with another policy, budget or precision.
-    """
+    """Checks that a snapshot fits this cache."""
     was = snapshot.policy, snapshot.shares, snapshot.bits
     now = cache.plan.policy.name, cache.plan.shares, cache.plan.bits
     if was != now:

@@ -13,7 +13,7 @@ class Held:
 
 
 def test_what_was_to_be_done_at_the_last_is_let_go_by_who_calls_it_off() -> None:
-    """Else its sleeping threads are the last to hold it, and let go of tensors while Python ends: exit -6."""
+    """Its sleeping threads would otherwise free tensors while Python shuts down, which aborts (exit -6)."""
     held = Held()
     gone = weakref.ref(held)
     deadline = Deadline(held.last)

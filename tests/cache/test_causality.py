@@ -1,4 +1,4 @@
-"""What holds for every policy, whatever the tokens, the budget and the way they are fed.
+"""Properties of every policy, for any tokens, budget and way of feeding.
 
 All in float64: one argmin flipped by rounding changes everything after it.
 """
@@ -15,12 +15,12 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.policies.named import named
 
 POLICIES = ["h2o", "h2o-paper", "window", "streaming", "caote", "random", "last-query"]
 SOME = ["h2o", "h2o-paper", "last-query", *sweep(*sorted({*POLICIES} - {"h2o", "h2o-paper", "last-query"}))]
-"""Of each kind of score one: what is compared too, attention summed up, the last query's."""
+"""One policy for each kind of score: with comparison, summed attention, the last query's."""
 BUDGET, CHUNK = 20, 6
 few = settings(
     max_examples=settings.default.max_examples // 4,
@@ -116,7 +116,7 @@ def test_chunks_agree_when_nothing_is_evicted(policy: str, chunk: int, parts: li
     whole, cut = (H2OCache(budget=64, policy=policy, chunk=c) for c in (64, chunk))
     torch.testing.assert_close(feed_in_parts(cut, ids, parts), feed(whole, ids), atol=1e-9, rtol=0)
     assert kept(cut) == kept(whole) == [[list(range(48))] * 2] * 3
-    # And what they remember of it is the same: the first evictions agree too.
+    # Their scores are equal, too: the first evictions agree.
     more = tokens(30, seed=9)
     torch.testing.assert_close(
         feed_in_parts(cut, more, [1] * 30), feed_in_parts(whole, more, [1] * 30), atol=1e-9, rtol=0
@@ -155,7 +155,7 @@ def left_padded(rows: list[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def positions(mask: Tensor, columns: int) -> Tensor:
-    """What `generate()` feeds: padding does not count."""
+    """The positions that `generate()` feeds: padding does not count."""
     return (mask.cumsum(-1) - 1).clamp_min(0)[:, -columns:]
 
 
@@ -255,7 +255,7 @@ def test_the_budget_holds_with_sliding_windows(family: str, parts: list[int], ch
 @pytest.mark.parametrize("chunk", [1, 7, 60])
 @pytest.mark.parametrize(("policy", "forget"), [("h2o-paper", 1.0), ("h2o", 1 - 1 / 64)])
 def test_every_query_hands_out_one_per_head(policy: str, forget: float, chunk: int) -> None:
-    """What a step adds to the scores sums to the query heads, whoever receives it."""
+    """The scores that a step adds sum to the number of query heads."""
     cache = H2OCache(budget=64, policy=policy, chunk=chunk)
     feed(cache, tokens(60, rows=2))
     expected = 2 * sum(forget**age for age in range(60))  # two query heads per KV head

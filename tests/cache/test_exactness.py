@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from twins import TWINS, told
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.policies.policies import POLICIES
 
 STEPS = 400
@@ -30,10 +30,10 @@ LENGTHS = [(16, 150), *sweep(*((budget, STEPS) for budget in (16, 64, 128)))]
 """Slots, and tokens of the first turn."""
 TINY = ["llama", "opt", "gpt_neox"]
 ATOL = {"cpu": 1e-5, "cuda": 5e-5}
-"""Of logits. On CUDA the kernels sum in another order: up to 1.7e-5 was seen on an H200, with nothing evicted
-too; the tokens that are kept are the same."""
+"""Tolerance of logits. On CUDA the kernels sum in another order: differences of up to 1.7e-5 were seen on an
+H200, even with nothing evicted; the kept tokens are equal."""
 Pair = tuple[Any, Any]
-"""The same weights twice: with the oracle's attention, on the CPU, and with ours, on the device."""
+"""Two models of equal weights: with the oracle's attention on the CPU, and with ours on the device."""
 
 
 @pytest.fixture(scope="module", params=TINY)
@@ -65,7 +65,7 @@ def noise(count: int, seed: int) -> list[int]:
 
 
 def kept(cache: H2OCache) -> list[list[list[list[int]]]]:
-    """What `OracleCache.kept` says, of ours: [layers][R][H][...], oldest first."""
+    """`OracleCache.kept` for our cache: [layers][R][H][...], oldest first."""
     return [
         [[sorted(p for p in head if p >= 0) for head in row] for row in cache.kept(layer).tolist()]
         for layer in range(len(cache.layers))
@@ -215,7 +215,7 @@ def test_the_default_policy_is_what_it_says(
 
 
 COLUMNS = ["strided", "strided-h2"]
-"""Of 40 slots 10 hold columns, which reach 320 tokens back: in 400 steps the oldest of them go too. Those of
+"""10 of 40 slots hold columns, which reach 320 tokens back: in 400 steps the oldest of them go too. Those of
 `fixed` reach 64 back."""
 
 

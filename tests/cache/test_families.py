@@ -24,7 +24,7 @@ GENTLE = 0.2
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def pair(request: pytest.FixtureRequest, device: str) -> tuple[Any, Any]:
-    """The same fp32 weights twice: stock and ours."""
+    """Two models of equal fp32 weights: stock and ours."""
     stock, ours = (
         tiny(request.param, attention, torch.float32, scale=GENTLE).to(device)
         for attention in ("eager", "h2o")
@@ -57,7 +57,7 @@ def greedy(model: Any, cache: Any, inputs: Any, new_tokens: int = NEW) -> tuple[
 
 @pytest.fixture(scope="module")
 def answers(pair: tuple[Any, Any]) -> tuple[Tensor, Tensor]:
-    """What stock says to the prompts, see `greedy`."""
+    """Stock's answers to the prompts, see `greedy`."""
     return greedy(pair[0], DynamicCache(config=pair[0].config), prompts())
 
 
@@ -83,7 +83,7 @@ def test_padded_batch_equals_stock(
 
 @pytest.mark.parametrize("columns", [1, 40])
 def test_prompt_logits_equal_stock(pair: tuple[Any, Any], columns: int) -> None:
-    """Of every prompt token, one column at a time or all at once."""
+    """Logits of every prompt token, one column at a time or all at once."""
     stock, ours = pair
     ids = prompts(rows=2, pads=(0, 0))["input_ids"].to(stock.device)
     cache = H2OCache(budget=PROMPT, policy="h2o-paper", chunk=8)

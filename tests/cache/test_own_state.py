@@ -18,7 +18,7 @@ from h2o_chat import H2OCache
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, arena, state
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine import saved_cache
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
@@ -66,7 +66,7 @@ class Halved(Received):
 
 
 def longest_not_hit(slots: Slots) -> Tensor:
-    """Of those that were hit at the same time the less attended to. [L, R, H, S]"""
+    """The longest not hit; among equals the less attended to. [L, R, H, S]"""
     score = slots.score.sum(-1)
     return slots.last_hit + score / (1 + score)
 
@@ -85,7 +85,7 @@ HALVE = Policy(
 
 
 class HalveHead(OracleHead):
-    """The same, literal."""
+    """The policy, computed literally."""
 
     def attend(self, queries: Tensor, scaling: float) -> Tensor:
         keys = torch.stack([token.key for token in self.held])

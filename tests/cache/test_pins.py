@@ -14,7 +14,7 @@ from tiny_models import VOCAB, tiny
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import BudgetError
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.engine import Engine
 from h2o_chat.transformers_cache.probe import probe
 
@@ -51,7 +51,7 @@ def holders(cache: H2OCache, position: int) -> int:
 
 
 CACHES = 6
-"""Of the tiny llama: 3 layers x 2 KV heads."""
+"""Caches of the tiny llama: 3 layers x 2 KV heads."""
 
 
 @pytest.mark.parametrize("family", ["llama", "opt"])

@@ -21,7 +21,7 @@ from transformers.cache_utils import DynamicCache
 from h2o_chat import H2OCache, Policy
 from h2o_chat.base.config import POLICIES
 from h2o_chat.base.errors import BudgetError, H2OChatError, ModelError, UsageError
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.models import resolve
 from h2o_chat.native.step import knows
 from h2o_chat.policies.policies import Slots
@@ -370,7 +370,7 @@ def test_a_number_that_is_none(what: str, value: Any) -> None:
 
 
 def test_a_policy_reads_the_states_that_it_names() -> None:
-    """What nobody keeps for it would be zeros, silently; the native step leaves such a policy to torch."""
+    """States that are not kept would silently be zeros; the native step leaves such a policy to torch."""
     plain = Policy(lambda slots: slots.lately, forget=1.0, sinks=4, heavy=True)
     cache = H2OCache(16, policy=plain, observe=True)
     model, ids = tiny("llama", "h2o"), torch.arange(3, 43)[None]

@@ -10,8 +10,8 @@ from torch import Tensor
 
 import h2o_chat.transformers_cache.registered  # noqa: F401  (registers "h2o")
 from h2o_chat.base.errors import UsageError, WindowFullError
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.cache.step import Step
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
@@ -104,7 +104,7 @@ PINS = {7, 30}
 def test_every_key_stands_where_its_distance_says(policy: str, chunk: int, chats: bool) -> None:
     """In layer 0 a key depends on its token alone, so the stored ones can be checked against fresh ones.
 
-    What is pinned is protected at first, then not, then what is left of it again; it comes nearer in a chat.
+    Pinned tokens are protected at first, then not, then what is left of it again; it comes nearer in a chat.
     """
     model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
     positions = probe(model, chats)

@@ -14,7 +14,7 @@ from twins import TWINS, WholePrompt
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, attention
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Slots
 
@@ -116,7 +116,7 @@ LOOKS: dict[str, Callable[[H2OCache], Any]] = {
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_who_stays_is_chosen_before_anybody_looks(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits until then (`H2OCache.arenas`) is what is absorbed at once, layer by layer."""
+    """Absorbing later (`H2OCache.arenas`) gives the same result as absorbing at once, layer by layer."""
     found = []
     for most_bytes in (1 << 40, -1):  # all waits; nothing does
         monkeypatch.setattr(absorb, "WAITING_BYTES", most_bytes)

@@ -23,9 +23,9 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import SavedCacheError, UsageError
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.distance import indices
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.quantized import BITS, dequantise, quantise, row_bytes
 from h2o_chat.cache.state import state_bytes
-from h2o_chat.cache.step import Step
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.saved_cache import _check

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import BudgetError, UsageError
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
-from h2o_chat.cache.step import Step
 from h2o_chat.transformers_cache.probe import probe
 
 BUDGET = 32
@@ -20,7 +20,7 @@ LONGEST = 64
 SYSTEM = (5, 0, 3)
 """First tokens of each row that are protected."""
 PINS: tuple[set[int], ...] = ({12, 50, 70}, {3, 40}, set())
-"""Of each row: some read with the first prompt, some generated later, at another age of each row."""
+"""Per row: some read with the first prompt, some generated later, at another age of each row."""
 AGES = (30, 9, 55)
 
 
@@ -134,7 +134,7 @@ def test_rows_with_their_own_pins_equal_the_rows_alone_while_one_is_refilled(
 
 @pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "full"])
 def test_a_row_that_was_taken_goes_on_in_another_row_and_another_cache(policy: str) -> None:
-    """What it leaves and what it comes to go on as if it had never been there."""
+    """The rows that it leaves and joins go on as if it had never been there."""
     together = Fed("gemma3_text", policy=policy)
     together.cache.protect(5, row=1)
     together.feed([noise(age, row) for row, age in enumerate(AGES)], True)
@@ -204,7 +204,7 @@ def test_only_one_row_alike_can_be_put() -> None:
 
 
 def test_rows_that_are_all_emptied_are_as_new() -> None:
-    """What the last token gave to slots that are empty now is added to nobody's score."""
+    """Attention of the last token to slots that are now empty is added to no score."""
     torch.manual_seed(0)
     before, after = torch.randint(3, VOCAB, (2, 40)), torch.randint(3, VOCAB, (30,)).tolist()
     used, new = (Fed("llama", policy="h2o-paper") for _ in range(2))

@@ -1,4 +1,4 @@
-"""What is told of tokens: their texts and places, live and of conversations that are resumed."""
+"""Events about tokens: their texts and positions, live and in resumed conversations."""
 
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ def test_nothing_is_told_where_nobody_looks(loaded: Loaded) -> None:
 
 
 def test_scores_are_told_when_they_double_and_who_is_attended(loaded: Loaded) -> None:
-    """What was told last is never further from the truth than a factor of two."""
+    """The last reported score is never wrong by more than a factor of two."""
     engine = Engine(loaded, Settings(model="x", budget=48, events_every=4))
     known: dict[int, float] = {}
     attended = []

@@ -15,7 +15,7 @@ from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.lab.eval.recall_questions import read_questions
 from h2o_chat.lab.shared.lab_texts import read_texts
 from h2o_chat.lab.shared.policy_variant import PolicyVariant
-from h2o_chat.models.cached import repositories
+from h2o_chat.models.hub_cache import repositories
 from h2o_chat.models.load import check_family
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.resolve import check_weights, look_up, read_config

@@ -15,7 +15,7 @@ from h2o_chat.chat.templates.chat_template import (
     literal,
     pieces,
 )
-from h2o_chat.models.tokenizing import tokens_of
+from h2o_chat.models.tokenizer_calls import tokens_of
 
 
 @pytest.mark.parametrize(

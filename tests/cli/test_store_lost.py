@@ -190,7 +190,7 @@ def test_a_new_store_at_the_same_place_is_left_alone(talked: Path) -> None:
         old.close()
         assert (talked / f"{DATABASE}-wal").exists()
         writer.said("user", "Still here.")
-        assert not writer.waiting.trouble
+        assert not writer.backlog.trouble
     new.close()
     store = Store(talked)
     assert [one.text for one in store.path(store.find("last"))] == ["Hello.", "Still here."]
@@ -206,7 +206,7 @@ def test_other_processes_that_write_are_no_harm(talked: Path) -> None:
             said = h2o_here("sessions", "import", _export(talked), "--data", talked)
             assert said.code == ExitCode.OK, said.err
             writer.said("user", "after")
-            assert not writer.waiting.trouble
+            assert not writer.backlog.trouble
     store.close()
 
 

@@ -27,7 +27,7 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.resolve import find
 from h2o_chat.native import library
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 BEFORE = FIXTURES / "before_the_arena"

@@ -12,7 +12,7 @@ from tiny_models import tiny
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, turning
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.engine.undo import undo
 from h2o_chat.models.load import Loaded, load

@@ -13,7 +13,7 @@ from h2o_chat.lab.eval import qa
 from h2o_chat.lab.eval import stuck_eval as stuck
 from h2o_chat.lab.shared.policy_runs import Run, runs_of
 from h2o_chat.models.load import Loaded
-from h2o_chat.models.tokenizing import tokens_of
+from h2o_chat.models.tokenizer_calls import tokens_of
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 SAID = ["Hello.", "I like tea.", "Where is Rome?"]

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.chat.conversation.restore import prompt_tokens, read_again
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.engine import Engine

@@ -65,7 +65,7 @@ def h2o(environment: dict[str, str]) -> Call:
 
 @pytest.fixture
 def here(environment: dict[str, str], hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The same in this process, where huggingface_hub has read its variables long ago: they are set anew."""
+    """A call in this process; huggingface_hub has read its variables already, so they are patched."""
     for name in [name for name in os.environ if name not in environment]:
         monkeypatch.delenv(name)
     for name, value in environment.items():

@@ -1,4 +1,4 @@
-"""What tests of fetched models share: models to fetch, where they go, how a refusal reads."""
+"""Shared by tests of fetched models: models to fetch, their folders, refusals."""
 
 import json
 import struct

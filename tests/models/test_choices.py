@@ -9,7 +9,7 @@ import transformers
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.models import choices
-from h2o_chat.models.resolve import Weights
+from h2o_chat.models.resolve import StoredWeights
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 BILLION = 10**9
@@ -22,7 +22,7 @@ def test_all_gpus_where_one_is_too_small(monkeypatch: pytest.MonkeyPatch) -> Non
     config = transformers.LlamaConfig()
 
     def choose(parameters: int, device: str, quantization: str) -> list[torch.device]:
-        settings, weights = Settings(device=device), Weights(parameters, "F16", 2 * parameters)
+        settings, weights = Settings(device=device), StoredWeights(parameters, "F16", 2 * parameters)
         return choices.choose_devices("m", settings, config, weights, quantization, "float16", GPU)
 
     both = [GPU, torch.device("cuda:1")]
@@ -48,7 +48,7 @@ def test_all_gpus_where_one_is_too_small(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_choice_of_quantisation(quantize: Any, dtype: Any, parameters: int, expected: str) -> None:
     settings = Settings(quantize=quantize, dtype=dtype)
-    assert choices.choose_quantization(settings, Weights(parameters, "F16", 0), None) == expected
+    assert choices.choose_quantization(settings, StoredWeights(parameters, "F16", 0), None) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,21 @@ def test_choice_of_quantisation(quantize: Any, dtype: Any, parameters: int, expe
 def test_choice_of_precision(
     stored: str, parameters: int, device: torch.device, quantization: str, expected: str
 ) -> None:
-    weights = Weights(parameters, stored, 0)
+    weights = StoredWeights(parameters, stored, 0)
     assert choices.choose_dtype(Settings(), weights, device, quantization) == expected
     assert choices.choose_dtype(Settings(dtype="float16"), weights, device, quantization) == "float16"
 
 
 def test_precision_we_cannot_load() -> None:
     with pytest.raises(ModelError, match="F8_E4M3"):
-        choices.choose_dtype(Settings(), Weights(1000, "F8_E4M3", 0), CPU, "none")
+        choices.choose_dtype(Settings(), StoredWeights(1000, "F8_E4M3", 0), CPU, "none")
 
 
 def test_float64_cannot_be_quantised() -> None:
     with pytest.raises(UsageError, match="float64"):
-        choices.choose_quantization(Settings(quantize="nf4", dtype="float64"), Weights(1000, "F32", 0), None)
+        choices.choose_quantization(
+            Settings(quantize="nf4", dtype="float64"), StoredWeights(1000, "F32", 0), None
+        )
 
 
 def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:

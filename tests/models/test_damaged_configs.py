@@ -8,7 +8,7 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.models.fits import slot_bytes
 from h2o_chat.models.sizes import sizes_of
 from h2o_chat.native import library
-from h2o_chat.native.loading import why_not_native
+from h2o_chat.native.native_model import why_not_native
 
 
 def test_no_heads_are_named() -> None:

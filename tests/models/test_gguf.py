@@ -20,7 +20,7 @@ from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import gguf, load
 from h2o_chat.models.gguf_config import config_of
 from h2o_chat.models.resolve import check_weights, read_config
-from h2o_chat.native.loading import bits_of, open_model
+from h2o_chat.native.native_model import bits_of, open_model
 from h2o_chat.native.probing import frame_of
 
 __all__ = ["llama"]
@@ -59,7 +59,7 @@ def test_scaled_rotations(values: dict[str, Any], rope: dict[str, Any], tmp_path
 
 
 def llama_3_factors(factor: float, size: int, theta: float) -> np.ndarray[Any, Any]:
-    """As llama.cpp's converter computes them (conversion/llama.py, generate_extra_tensors)."""
+    """The factors of llama.cpp's converter (conversion/llama.py, generate_extra_tensors)."""
     found = []
     for number in range(0, size, 2):
         length = 2 * math.pi * theta ** (number / size)
@@ -160,7 +160,7 @@ def test_bits(kind: str, ends: str, bits: int, llama: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3"])
 def test_transformers_computes_it_too(family: str, tmp_path: Path) -> None:
-    """The same logits as with the folder's own weights."""
+    """Logits equal those with the folder's own weights."""
     folder = folder_of(family, tmp_path / "model", **CHANGES.get(family, {}))
     path = write(folder, tmp_path / "model.gguf", "F32")
     loaded = load.load(Settings(model=str(path), dtype="float64"), lambda *_: None)

@@ -51,7 +51,7 @@ def test_a_tokenizer_makes_the_same_tokens(name: str, shared_models: Path, tmp_p
 
 
 def test_control_tokens_outside_the_alphabet(llama: Path, tmp_path: Path) -> None:
-    """As DeepSeek's are: in a byte-level vocabulary, spelled as they are."""
+    """In a byte-level vocabulary they are spelled literally, like DeepSeek's."""
     words = ["<|end|>", "<｜User｜>", *"abcdefgh", "ab"] + [f"[{number}]" for number in range(309)]
     values = {
         "tokenizer.ggml.tokens": words,

@@ -1,4 +1,4 @@
-"""What the hub refuses, and what arrives otherwise than it was listed; asked on the loopback."""
+"""Refusals of the hub, and files that differ from their listing; on the loopback."""
 
 import errno
 import json
@@ -10,7 +10,7 @@ from hub_server import Hub, Repository, hash_of
 from pulled import MIB, Call, refused, repository, snapshot, weights
 
 from h2o_chat.base.errors import ExitCode, ModelError
-from h2o_chat.models import refusals
+from h2o_chat.models import hub_errors
 
 pytestmark = pytest.mark.loopback
 
@@ -193,6 +193,6 @@ def test_unknown_name_never_asks(hub: Hub, here: Call) -> None:
 
 
 def test_disk_full_in_the_middle() -> None:
-    with pytest.raises(ModelError, match=r"The disk of .* is full") as caught, refusals.explained("a/b"):
+    with pytest.raises(ModelError, match=r"The disk of .* is full") as caught, hub_errors.explained("a/b"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert "it goes on where it stopped" in caught.value.hint

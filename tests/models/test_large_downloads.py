@@ -22,7 +22,7 @@ SMALL_ENOUGH_BYTES = 100_000_000
 
 
 def words(text: str) -> str:
-    """What a box says, without its lines and breaks."""
+    """The text of a box, without its lines and breaks."""
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
 
 

@@ -1,14 +1,14 @@
-"""What a model is estimated to need, and what is said of one that does not fit."""
+"""The estimate of a model's memory, and the error for one that does not fit."""
 
 import pytest
 
 from h2o_chat.base.errors import ExitCode, OutOfMemoryError
 from h2o_chat.models.fits import Need, estimate, require
-from h2o_chat.models.resolve import Weights
+from h2o_chat.models.resolve import StoredWeights
 from h2o_chat.models.sizes import Sizes
 
 LLAMA_7B = Sizes(layers=32, hidden=4096, heads=32, kv_heads=32, head_size=128, vocabulary=32_000, tied=False)
-WEIGHTS = Weights(6_738_415_616, "F16", 13_476_831_232)
+WEIGHTS = StoredWeights(6_738_415_616, "F16", 13_476_831_232)
 GB = 10**9
 
 
@@ -22,7 +22,7 @@ def test_weights() -> None:
     assert needs()["none"].weights == 13_476_831_232
     assert needs()["int8"].weights == pytest.approx(7.0e9, rel=0.01)
     assert needs()["nf4"].weights == pytest.approx(4.17e9, rel=0.01)
-    as_stored = estimate(LLAMA_7B, Weights(4 * GB, "U8", 4 * GB), "nf4", 2, 512, as_stored=True)
+    as_stored = estimate(LLAMA_7B, StoredWeights(4 * GB, "U8", 4 * GB), "nf4", 2, 512, as_stored=True)
     assert as_stored.weights == 4 * GB
 
 

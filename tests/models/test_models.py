@@ -201,7 +201,7 @@ def test_tokenizer_of_another_model(folder: Path, shared_models: Path) -> None:
 
 
 def test_markers_for_images_may_lie_beyond_the_embedding(shared_models: Path) -> None:
-    """As in Gemma 3, whose text model has no row for its image token."""
+    """Gemma 3's text model has no row for its image token."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(shared_models / "stories260k")
     assert load_tokenizer._tokens_outside(tokenizer, 512) == []
     tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
@@ -278,7 +278,7 @@ def test_layers_that_cannot_be_packed(folder: Path) -> None:
 
 @pytest.mark.parametrize("quantize", ["int8", "nf4"])
 def test_quantised_by_whoever_published_it(shared_models: Path, tmp_path: Path, quantize: str) -> None:
-    """As bitsandbytes writes it: loaded as it is, and answering the same."""
+    """Weights stored by bitsandbytes are loaded unchanged and give the same answers."""
     before = load(shared_models / "stories3m", quantize=quantize)
     stored = tmp_path / "stored"
     before.model.save_pretrained(stored)

@@ -14,7 +14,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import ollama
 from h2o_chat.models.gguf_tokenizer import require_template
-from h2o_chat.models.resolve import Found, find, look_up, names_starting_with
+from h2o_chat.models.resolve import LocalModel, find, look_up, names_starting_with
 
 SIZES = {
     "hidden_size": 64,
@@ -61,7 +61,7 @@ def test_names(where: str, tag: str, name: str, shown: str, root: Path, file: Pa
     found = find(name)
     assert found.name == shown
     assert found.folder.read_bytes() == file.read_bytes()
-    assert [one.name for one in ollama.kept()] == [shown]
+    assert [one.name for one in ollama.installed()] == [shown]
     assert shown in names_starting_with("ollama:")
 
 
@@ -115,7 +115,7 @@ def test_an_alias_may_lead_there(
     (tmp_path / "h2o-chat" / "config.toml").write_text('[aliases]\nmine = "ollama:tiny"\n')
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     found = look_up("mine")
-    assert isinstance(found, Found)
+    assert isinstance(found, LocalModel)
     assert found.name == "ollama:tiny"
 
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_not_what_its_name_says(root: Path, file: Path) -> None:
 
 
 def test_it_is_checked_before_it_is_opened(root: Path, file: Path) -> None:
-    from h2o_chat.native.loading import open_model
+    from h2o_chat.native.native_model import open_model
 
     keep(root, file)
     blob = find("ollama:tiny").folder
@@ -196,7 +196,7 @@ def test_damaged_manifests(manifest: str, root: Path, file: Path) -> None:
     keep(root, file).write_text(manifest)
     with pytest.raises(ModelError, match="is damaged: it is no manifest of a model"):
         find("ollama:tiny")
-    [one] = ollama.kept()
+    [one] = ollama.installed()
     assert "is damaged" in one.wrong
 
 
@@ -208,4 +208,4 @@ def test_strange_things_in_the_store(root: Path, file: Path) -> None:
     (manifests / "registry.ollama.ai" / "library" / "tiny" / "\x1b[2J").write_text("{}")
     (manifests / "registry.ollama.ai" / "library" / "tiny" / "folder").mkdir()
     os.mkfifo(manifests / "registry.ollama.ai" / "library" / "tiny" / "pipe")
-    assert [one.name for one in ollama.kept()] == ["ollama:tiny"]
+    assert [one.name for one in ollama.installed()] == ["ollama:tiny"]

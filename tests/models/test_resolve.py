@@ -11,7 +11,7 @@ import pytest
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import resolve
 from h2o_chat.models.aliases import ALIASES
-from h2o_chat.models.resolve import Found, Known
+from h2o_chat.models.resolve import HubModel, LocalModel
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def model_in(folder: Path) -> Path:
-    """As little as makes a folder a model."""
+    """A folder with the least files of a model."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     return folder
@@ -53,7 +53,7 @@ def configure(tmp_path: Path, text: str) -> None:
 
 def test_folder(tmp_path: Path) -> None:
     folder = model_in(tmp_path / "mine")
-    assert resolve.look_up(str(folder)) == Found("mine", folder)
+    assert resolve.look_up(str(folder)) == LocalModel("mine", folder)
 
 
 def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,15 +63,15 @@ def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_alias(cache: Path) -> None:
-    assert resolve.look_up("Llama-7B") == Known("huggyllama/llama-7b")
+    assert resolve.look_up("Llama-7B") == HubModel("huggyllama/llama-7b")
     folder = fetched(cache, "huggyllama/llama-7b")
-    assert resolve.look_up("llama-7b") == Found("huggyllama/llama-7b", folder, COMMIT)
+    assert resolve.look_up("llama-7b") == LocalModel("huggyllama/llama-7b", folder, COMMIT)
 
 
 def test_org_and_name(cache: Path) -> None:
-    assert resolve.look_up("nobody/nothing") == Known("nobody/nothing")
+    assert resolve.look_up("nobody/nothing") == HubModel("nobody/nothing")
     folder = fetched(cache, "nobody/nothing")
-    assert resolve.find("nobody/nothing") == Found("nobody/nothing", folder, COMMIT)
+    assert resolve.find("nobody/nothing") == LocalModel("nobody/nothing", folder, COMMIT)
 
 
 def test_what_only_one_fetched_model_is_called(cache: Path) -> None:
@@ -89,16 +89,16 @@ def test_what_only_one_fetched_model_is_called(cache: Path) -> None:
 def test_a_folder_comes_before_an_alias(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "llama-7b").mkdir()
-    assert isinstance(resolve.look_up("llama-7b"), Known), "an empty folder is no model"
+    assert isinstance(resolve.look_up("llama-7b"), HubModel), "an empty folder is no model"
     model_in(tmp_path / "tinyllama")
-    assert isinstance(resolve.look_up("tinyllama"), Found)
+    assert isinstance(resolve.look_up("tinyllama"), LocalModel)
 
 
 def test_the_users_own_aliases(tmp_path: Path) -> None:
     folder = model_in(tmp_path / "far" / "away")
     configure(tmp_path, f'[aliases]\nMine = "{folder}"\ngpt2 = "someone/else"\nbad = "nothing"\n')
     assert resolve.find("mine").folder == folder
-    assert resolve.look_up("gpt2") == Known("someone/else")
+    assert resolve.look_up("gpt2") == HubModel("someone/else")
     with pytest.raises(ModelError, match="leads to 'nothing'"):
         resolve.look_up("bad")
 
@@ -115,9 +115,9 @@ def test_half_a_download_is_not_a_model(cache: Path) -> None:
     index = folder / "model.safetensors.index.json"
     for text in ("{", "{}", json.dumps({"weight_map": {"x": "model-1.safetensors"}})):
         index.write_text(text)
-        assert resolve.look_up("a/half") == Known("a/half")
+        assert resolve.look_up("a/half") == HubModel("a/half")
     (folder / "model-1.safetensors").touch()
-    assert isinstance(resolve.look_up("a/half"), Found)
+    assert isinstance(resolve.look_up("a/half"), LocalModel)
 
 
 def test_no_name_is_the_bundled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_a_typo_in_a_files_name_leads_to_the_nearest_file(
     (folder / "another.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelError, match=f"There is no file .*{typed}. Did you mean .*smol-135m-q4_1.gguf"):
         resolve.look_up(str(folder / typed))
-    assert resolve.look_up("files/something-else") == Known("files/something-else")
+    assert resolve.look_up("files/something-else") == HubModel("files/something-else")
 
 
 def test_known_but_not_here_says_how_to_get_it() -> None:

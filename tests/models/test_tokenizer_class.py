@@ -11,7 +11,7 @@ import transformers
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import resolve
 from h2o_chat.models.load_tokenizer import load_tokenizer
-from h2o_chat.native.frame import FAMILIES
+from h2o_chat.native.model_frame import FAMILIES
 
 CLASSES = (
     *("TokenizersBackend", "PreTrainedTokenizerFast", "LlamaTokenizer", "LlamaTokenizerFast"),

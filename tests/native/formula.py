@@ -49,7 +49,7 @@ def added(parts: Tensor) -> Tensor:
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Of [..., n] with [..., n]."""
+    """Dot products of [..., n] with [..., n]."""
     a, b = lanes(a), lanes(b)
     sums = torch.zeros((*torch.broadcast_shapes(a.shape, b.shape)[:-2], 16))
     for i in range(a.shape[-2]):
@@ -95,7 +95,7 @@ def turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 @dataclass
 class Slots:
-    """Of one layer, before or after a step: [H, S, ...]."""
+    """Slots of one layer, before or after a step: [H, S, ...]."""
 
     keys: Tensor
     values: Tensor

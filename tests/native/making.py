@@ -1,4 +1,4 @@
-"""What the tests of packed files share."""
+"""Shared by tests of packed files."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -25,7 +25,7 @@ pytestmark = [
 
 ARM = build.Target("Linux", "aarch64")
 PLAIN = build.Target("Linux", "any")
-"""Of whatever processor this is, without its forms: quick to compile."""
+"""A target without forms, which is quick to compile."""
 
 FOLDER = Path(__file__).parent
 

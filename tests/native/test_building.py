@@ -82,7 +82,7 @@ def test_a_source_that_changed_is_compiled_again(small: ModuleType) -> None:
 
 @pytest.mark.compiler
 def test_a_library_that_does_not_load_is_made_again(small: ModuleType) -> None:
-    """As one of the same sources that was compiled on a newer system."""
+    """For example one that was compiled from the same sources on a newer system."""
     small.LIBRARY.write_bytes(f"h2o_made {small.digest()} 2026-11-22 g++\0".encode())
     assert small.is_current()
     assert small.build() is None
@@ -189,5 +189,5 @@ def test_the_program_alone(small: ModuleType, tmp_path: Path) -> None:
 
 @pytest.mark.compiler
 def test_it_is_compiled_where_tests_run() -> None:
-    """Else those that need it are skipped, and nobody sees it."""
+    """Tests that need it would otherwise be skipped unnoticed."""
     assert library.why_not() == "", f"run: {sys.executable} -m h2o_chat.native.build"

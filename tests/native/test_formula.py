@@ -1,4 +1,4 @@
-"""What the library computes for a decoded token is the formula, bit for bit: logits, slots and scores."""
+"""A decoded token's logits, slots and scores equal the formula bit for bit."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from sweep import sweep
 from test_packing import assert_holds, weights_of
 from test_step import by, cache_of, said, talk
 
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packing import pack as pack_into

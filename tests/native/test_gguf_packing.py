@@ -18,10 +18,10 @@ from torch.nn.functional import cross_entropy
 from twin import round_activations
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.native import library
 from h2o_chat.native.layout import Matrix, parts
-from h2o_chat.native.loading import positions_of
+from h2o_chat.native.native_model import positions_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for, sources_of
 from h2o_chat.native.step import NativeStep
@@ -127,7 +127,7 @@ def by_step(packed: Packed, ids: list[int], more: int, form: str = "") -> tuple[
 
 @torch.inference_mode()
 def greedily(model: Any, ids: list[int], more: int) -> list[int]:
-    """The same in torch, without a cache."""
+    """Greedy tokens in torch, without a cache."""
     found = list(ids)
     for _ in range(more):
         found.append(int(model(torch.tensor([found])).logits[0, -1].argmax()))

@@ -1,4 +1,4 @@
-"""What a packed file tells of its model is what transformers says of it."""
+"""Properties of a packed model equal those of transformers."""
 
 import json
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import load, resolve
 from h2o_chat.models.sizes import sizes_of
-from h2o_chat.native import loading
+from h2o_chat.native import native_model
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_sizes(name: str, pack: Pack, folders: Callable[[str], Path]) -> None:
     packed = pack(name, 4)
-    ours = loading.LoadedNative(None, None, "tiny", None, "int4", "float32", "cpu", packed=packed)
+    ours = native_model.LoadedNative(None, None, "tiny", None, "int4", "float32", "cpu", packed=packed)
     with torch.device("meta"):
         theirs = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folders(name)))
     assert ours.sizes == sizes_of(theirs.config)
@@ -38,14 +38,14 @@ def test_ends(where: str, ends: Any, tmp_path: Path) -> None:
     else:
         config.eos_token_id = ends
     config.save_pretrained(tmp_path)
-    assert loading._ends(tmp_path) == ends_of_transformers(tmp_path) == ends
+    assert native_model._ends(tmp_path) == ends_of_transformers(tmp_path) == ends
 
 
 @pytest.mark.parametrize("damaged", ["{", "[1]", "\xff"])
 def test_damaged_ends_are_the_models(damaged: str, tmp_path: Path) -> None:
     (tmp_path / "generation_config.json").write_text(damaged, "latin-1")
     with pytest.raises(ModelError, match=r"generation_config\.json cannot be read"):
-        loading._ends(tmp_path)
+        native_model._ends(tmp_path)
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen3"])
@@ -53,11 +53,11 @@ def test_ends_that_no_file_names(family: str, tmp_path: Path) -> None:
     fields = AutoConfig.for_model(family).to_dict()
     del fields["eos_token_id"]
     (tmp_path / "config.json").write_text(json.dumps(fields))
-    assert loading._ends(tmp_path) == ends_of_transformers(tmp_path)
+    assert native_model._ends(tmp_path) == ends_of_transformers(tmp_path)
 
 
 def ends_of_transformers(folder: Path) -> Any:
-    """As a model loaded from a folder has them."""
+    """The end tokens of a model loaded from a folder."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
     if (folder / "generation_config.json").is_file():
@@ -67,12 +67,12 @@ def ends_of_transformers(folder: Path) -> Any:
 
 @pytest.mark.usefixtures("compiled")
 def test_the_second_start_loads_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is otherwise like the first."""
+    """It is otherwise like the first."""
     settings = Settings(quantize="int8", threads=1)
-    first = loading.open_model(settings, silent)
-    monkeypatch.setattr(loading, "check_family", lambda _: pytest.fail("the configuration was loaded"))
-    second = loading.open_model(settings, silent)
-    assert isinstance(second, loading.LoadedNative)
+    first = native_model.open_model(settings, silent)
+    monkeypatch.setattr(native_model, "check_family", lambda _: pytest.fail("the configuration was loaded"))
+    second = native_model.open_model(settings, silent)
+    assert isinstance(second, native_model.LoadedNative)
     assert (second.name, second.revision, second.ends) == (first.name, first.revision, first.ends)
     assert second.sizes == first.sizes == sizes_of(load.check_family(resolve.find(None).folder))
 
@@ -81,11 +81,11 @@ def test_the_second_start_loads_no_configuration(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("damage", [b"", b"h2o-pack"])
 def test_a_damaged_file_is_packed_again(damage: bytes) -> None:
     settings = Settings(quantize="int8", threads=1)
-    first = loading.open_model(settings, silent)
-    assert isinstance(first, loading.LoadedNative)
+    first = native_model.open_model(settings, silent)
+    assert isinstance(first, native_model.LoadedNative)
     first.packed.path.unlink()  # somebody has it mapped
     first.packed.path.write_bytes(damage)
-    again = loading.open_model(settings, silent)
-    assert isinstance(again, loading.LoadedNative)
+    again = native_model.open_model(settings, silent)
+    assert isinstance(again, native_model.LoadedNative)
     assert "is damaged" in again.packed.note
     assert again.sizes == first.sizes

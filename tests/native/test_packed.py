@@ -19,11 +19,11 @@ from tiny_models import tiny
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.native import packing
-from h2o_chat.native.header import MAGIC, PackedError
 from h2o_chat.native.layout import ALIGNED, layout
 from h2o_chat.native.packed import Packed, open_packed
+from h2o_chat.native.packed_folder import is_checked, packed_files
+from h2o_chat.native.packed_header import MAGIC, PackedError
 from h2o_chat.native.packing import packed_for
-from h2o_chat.native.places import is_checked, kept_files
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def start_of_data(raw: bytes) -> int:
 
 
 def with_text(raw: bytes, text: bytes) -> bytes:
-    """The same file with another header, whose length and checksum are right."""
+    """A file with another header of right length and checksum."""
     fixed = struct.pack("<8sIIII", MAGIC, 1, len(text), zlib.crc32(text), 0)
     head = fixed + text
     return head.ljust(-(-len(head) // ALIGNED) * ALIGNED, b"\0") + raw[start_of_data(raw) :]
@@ -236,7 +236,7 @@ def test_checksums_are_verified_when_the_file_changed(
     assert len(read) == 1
     os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns + 1000))
     assert not is_checked(path, path.stat())
-    assert kept_files()[0].checked_at is None
+    assert packed_files()[0].checked_at is None
     open_packed(path)
     open_packed(path)
     assert len(read) == 2, "once"
@@ -247,7 +247,7 @@ def test_checksums_are_verified_when_the_file_changed(
     copy.replace(path)
     open_packed(path)
     assert len(read) == 3, "another inode"
-    assert kept_files()[0].checked_at is not None
+    assert packed_files()[0].checked_at is not None
 
 
 @pytest.mark.parametrize("noted", [b"", b"[]", b"{", b"[" * 100000, b"\xff", b'{"bytes": 1}'])

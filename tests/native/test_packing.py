@@ -20,12 +20,12 @@ from torch import Tensor
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.native import packing
-from h2o_chat.native.frame import FAMILIES
-from h2o_chat.native.header import PackedError
 from h2o_chat.native.layout import Matrix, Vector, layout, parts
+from h2o_chat.native.model_frame import FAMILIES
 from h2o_chat.native.packed import Packed
+from h2o_chat.native.packed_folder import packed_files, place_of
+from h2o_chat.native.packed_header import PackedError
 from h2o_chat.native.packing import packed_for
-from h2o_chat.native.places import kept_files, place_of
 from h2o_chat.native.sources import Sources
 
 ALLOWED = {4: 0.1, 8: 0.008}
@@ -65,7 +65,7 @@ def weights_of(folder: Path) -> dict[str, Tensor]:
 
 
 def assert_holds(packed: Packed, own: dict[str, Tensor]) -> None:
-    """The same numbers, as far as they were rounded, in the right order."""
+    """The packed file has the model's rounded numbers in the right order."""
     for part in parts(packed.frame):
         expected = torch.cat([own[source.name] for source in part.sources])
         found = packed.weight(part.name)
@@ -124,7 +124,7 @@ def test_large_matrices_are_read_in_blocks(saved: Make, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Sources, "rows", rows)
     monkeypatch.setattr(packing, "BLOCK_NUMBERS", 1024)
-    place_of("weights-x", 4).parent.joinpath(kept_files()[0].path.name).unlink()
+    place_of("weights-x", 4).parent.joinpath(packed_files()[0].path.name).unlink()
     assert packed_for(folder, 4, silent).header.checks == whole
     assert max(sizes) <= 16 * 1024, "16 rows of the widest matrix"
 
@@ -283,10 +283,10 @@ def test_weights_that_changed(saved: Make, cache: Path) -> None:
     other = packed_for(saved(name="other", seed=5), 8, silent)
     folder = saved()
     four, eight = packed_for(folder, 4, silent), packed_for(folder, 8, silent)
-    assert len(kept_files()) == 3
+    assert len(packed_files()) == 3
     saved(seed=1)
     new = packed_for(folder, 8, silent)
-    assert {one.path for one in kept_files()} == {new.path, other.path}
+    assert {one.path for one in packed_files()} == {new.path, other.path}
     assert not four.path.exists()
     assert len(list(cache.iterdir())) == 4, "what was noted of them is gone too"
     assert_holds(new, weights_of(folder))

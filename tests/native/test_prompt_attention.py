@@ -11,11 +11,11 @@ from torch import Tensor
 
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.native import library
-from h2o_chat.native.loading import positions_of
-from h2o_chat.native.of_slots import OfSlots
+from h2o_chat.native.native_model import positions_of
 from h2o_chat.native.packed import Packed
+from h2o_chat.native.slot_kernels import SlotKernels
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 
@@ -25,7 +25,7 @@ LENGTHS = (30, 1, 57, 200, 90, 3, 150)
 """Tokens of the calls of a conversation: it fills its slots, clamps, and rebases."""
 
 
-class Watched(OfSlots):
+class Watched(SlotKernels):
     """Computes each pass in torch too; counts what the passes had."""
 
     def __init__(self, *args: Any) -> None:
@@ -49,7 +49,7 @@ class Watched(OfSlots):
 
 def watched(packed: Packed, threads: int) -> tuple[NativeStep, Watched]:
     step = NativeStep(packed, threads)
-    step.of_slots = seen = Watched(step.of_slots.model, packed.frame.head_size)
+    step.slot_kernels = seen = Watched(step.slot_kernels.model, packed.frame.head_size)
     return step, seen
 
 

@@ -90,7 +90,7 @@ def test_under_a_sanitizer(which: str, tmp_path: Path) -> None:
 
 
 def test_every_form_has_every_function() -> None:
-    """What a form lacks is a null pointer: a compiler for another processor says nothing of it here."""
+    """A missing function is a null pointer, which a compiler for another processor does not report."""
     files = [file.read_text("utf-8") for file in build.SOURCES.glob("step_*.cpp")]
     assert len(files) == 5
     assert len({file.partition(" = ")[2] for file in files}) == 1
@@ -118,7 +118,7 @@ def test_what_every_processor_runs_has_no_newer_instructions(name: str, objects:
 @x86
 @pytest.mark.parametrize("name", list(build.X86_FORMS))
 def test_the_other_forms_have_them(name: str, objects: dict[str, Path]) -> None:
-    """So the test above sees what it looks for."""
+    """This shows that the test above can fail."""
     assert any("%ymm" in line or "%zmm" in line for line in with_vex(objects[name]))
 
 
@@ -126,7 +126,7 @@ def test_the_other_forms_have_them(name: str, objects: dict[str, Path]) -> None:
     not build.HERE.forms or not shutil.which("nm"), reason="needs forms beside the plain one, and nm"
 )
 def test_no_function_of_a_form_can_be_taken_for_that_of_another(objects: dict[str, Path]) -> None:
-    """Of weak functions (templates, inline ones) of one name the linker takes any, also one with AVX-512."""
+    """The linker takes any of several weak functions (templates, inline) of one name, even with AVX-512."""
 
     def weak(name: str) -> list[str]:
         lines = run("nm", "-C", "--defined-only", str(objects[name])).stdout.splitlines()

@@ -11,9 +11,9 @@ from torch import Tensor
 from twin import twin
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.native import library
-from h2o_chat.native.loading import positions_of
+from h2o_chat.native.native_model import positions_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for
 from h2o_chat.native.step import NativeStep
@@ -39,7 +39,7 @@ def by(step: NativeStep) -> Compute:
 
 
 def by_layers(step: NativeStep) -> Compute:
-    """The same products, with torch's attention and bookkeeping."""
+    """The library's products, with torch's attention and scores."""
     return lambda cache, ids: step._layer_by_layer(cache, ids, all_columns=False)[:, -1]
 
 
@@ -70,7 +70,7 @@ def said(count: int, vocabulary: int, seed: int = 0) -> list[int]:
 
 
 def everything(cache: H2OCache) -> list[Tensor]:
-    """All that is known of the slots."""
+    """All states of the slots, and their order."""
     known = [arena.slots.states | {"order": arena.order} for arena in cache.arenas]
     return [state for states in known for state in states.values()]
 
@@ -251,7 +251,7 @@ def test_what_a_slot_changes_is_as_in_torch(name: str, kv: str, pack: Pack) -> N
         wanted = output_change_of_heads(slots)
         assert bool((wanted > 0).any())
         for form in library.forms():
-            found = NativeStep(packed, 2, form).of_slots.kernels.change(slots)
+            found = NativeStep(packed, 2, form).slot_kernels.kernels.change(slots)
             assert torch.allclose(wanted, found, rtol=2e-4, atol=1e-6)
             assert not bool(found[slots.positions < 0].any())
 

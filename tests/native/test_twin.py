@@ -9,7 +9,7 @@ import transformers
 from making import Make, silent
 from twin import twin
 
-from h2o_chat.native.frame import FAMILIES
+from h2o_chat.native.model_frame import FAMILIES
 from h2o_chat.native.packing import packed_for
 
 

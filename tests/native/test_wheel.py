@@ -1,4 +1,4 @@
-"""What a wheel and an sdist hold, made by hatchling with `hatch_build.py`, with and without a compiler."""
+"""Contents of a wheel and an sdist made by hatchling with `hatch_build.py`, with and without a compiler."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""What the native step computes, in torch: a transformers model whose weights and activations are rounded."""
+"""The native step in torch: a transformers model with rounded weights and activations."""
 
 from pathlib import Path
 from typing import Any

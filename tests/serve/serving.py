@@ -17,8 +17,8 @@ from forking import Forked
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.batch import Batch
 from h2o_chat.models.load import Loaded
-from h2o_chat.serve.line import Limits
 from h2o_chat.serve.prefixes import Prefixes
+from h2o_chat.serve.request_queue import Limits
 from h2o_chat.serve.service import Service
 
 PROGRAM = [sys.executable, "-m", "h2o_chat", "serve", "--address", "127.0.0.1:0", "--threads", "1"]
@@ -82,7 +82,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a request."""
+    """The answer to a request."""
 
     status: int
     headers: dict[str, str]
@@ -173,6 +173,6 @@ def said(messages: Any) -> Any:
 
 
 def text_of(events: list[Any]) -> str:
-    """What a stream has said."""
+    """The text of a stream's events."""
     chunks = [event for event in events if isinstance(event, dict) and "choices" in event]
     return "".join(choice["delta"].get("content", "") for chunk in chunks for choice in chunk["choices"])

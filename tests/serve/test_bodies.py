@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from serving import Server
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.serve import body
-from h2o_chat.serve.asked import KNOWN, asked_for
-from h2o_chat.serve.body import Bodies
-from h2o_chat.serve.errors import ApiError
+from h2o_chat.serve import request_bodies
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_request import KNOWN, asked_for
+from h2o_chat.serve.request_bodies import Bodies
 
 pytestmark = pytest.mark.loopback
 
@@ -123,15 +123,15 @@ async def test_a_body_that_says_no_length_is_counted() -> None:
 
 async def test_all_bodies_together_have_a_limit() -> None:
     held = Bodies(0)
-    held.bytes.held[OTHER] = body.BODIES_BYTES
+    held.bytes.held[OTHER] = request_bodies.BODIES_BYTES
     with pytest.raises(ApiError) as error:
         await held.read(Sent([b"x"]))  # type: ignore[arg-type]
-    assert (error.value.status, held.bytes.held.total()) == (503, body.BODIES_BYTES)
+    assert (error.value.status, held.bytes.held.total()) == (503, request_bodies.BODIES_BYTES)
 
 
 async def test_where_there_is_no_room_the_oldest_body_of_the_key_that_asks_is_cut() -> None:
     held = Bodies(2)
-    piece = body.BODIES_BYTES // 8
+    piece = request_bodies.BODIES_BYTES // 8
 
     async def read(owner: bytes, ends: bool) -> bytes:
         return await held.read(Sent([b"x" * piece], ends, owner))  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ async def test_where_there_is_no_room_the_oldest_body_of_the_key_that_asks_is_cu
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "BODY_S", 0.01)
+    monkeypatch.setattr(request_bodies, "BODY_S", 0.01)
     held = Bodies(0)
     with pytest.raises(ApiError) as error:
         await held.read(Sent([b"x"], ends=False))  # type: ignore[arg-type]

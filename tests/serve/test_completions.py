@@ -12,7 +12,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 
 pytestmark = pytest.mark.loopback
 
@@ -39,7 +39,7 @@ def loaded() -> Loaded:
 
 
 def alone(loaded: Loaded, *texts: str, **sampling: Any) -> list[Turn]:
-    """The same conversation in an engine of its own."""
+    """The conversation in a separate engine."""
     chat = Chat(Engine(loaded, SETTINGS), SETTINGS)
     drawn = Sampling(**{"max_tokens": 40, **sampling})
     return [event for text in texts for event in chat.send(text, drawn) if isinstance(event, Turn)]

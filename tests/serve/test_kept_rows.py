@@ -1,4 +1,4 @@
-"""What the server keeps on disk: where it lies, how much of it, and who may put something there."""
+"""Memories that the server keeps on disk: place, amount and permissions."""
 
 import asyncio
 import os
@@ -11,14 +11,14 @@ from h2o_chat.base.errors import BusyError, SavedCacheError, StoreError
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
-from h2o_chat.serve import saved as saved_module
-from h2o_chat.serve.asked import Asked
-from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.keys import NOBODY
-from h2o_chat.serve.line import Limits
-from h2o_chat.serve.prefixes import Kept, Prefixes
-from h2o_chat.serve.saved import Saved
+from h2o_chat.native.native_model import open_model
+from h2o_chat.serve import saved_memories as saved_module
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.api_keys import NOBODY
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.prefixes import Memory, Prefixes
+from h2o_chat.serve.request_queue import Limits
+from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended
 
@@ -38,14 +38,14 @@ def saved(loaded: Loaded, tmp_path: Path) -> Saved:
 
 
 @pytest.fixture
-def kept(loaded: Loaded) -> Kept:
+def kept(loaded: Loaded) -> Memory:
     engine = Engine(loaded, SETTINGS)
     engine.forward([5, 6, 7], prompt=True)
-    return Kept(b"k" * 32, True, 3, engine.snapshot())
+    return Memory(b"k" * 32, True, 3, engine.snapshot())
 
 
-def test_rows_come_back_in_their_order_and_others_go(saved: Saved, kept: Kept) -> None:
-    rows = [Kept(bytes([number]) * 32, number == 2, 3, kept.state) for number in (3, 1, 2)]
+def test_rows_come_back_in_their_order_and_others_go(saved: Saved, kept: Memory) -> None:
+    rows = [Memory(bytes([number]) * 32, number == 2, 3, kept.state) for number in (3, 1, 2)]
     saved.write_rows(rows)
     found = saved.rows()
     assert [one.chain[0] for one in found] == [3, 1, 2]
@@ -57,7 +57,7 @@ def test_rows_come_back_in_their_order_and_others_go(saved: Saved, kept: Kept) -
     assert [one.chain[0] for one in saved.rows()] == [1, 3]
 
 
-def test_files_that_are_none_of_ours_are_left(saved: Saved, kept: Kept) -> None:
+def test_files_that_are_none_of_ours_are_left(saved: Saved, kept: Memory) -> None:
     saved.write_rows([kept])
     for name in ("row-x.safetensors", "row-zz-0.safetensors", "notes.txt"):
         (saved.folder / name).write_text("mine")
@@ -68,10 +68,10 @@ def test_files_that_are_none_of_ours_are_left(saved: Saved, kept: Kept) -> None:
         saved.read(damaged)
 
 
-def test_a_name_is_replaced_and_leads_to_what_its_key_has_saved(saved: Saved, kept: Kept) -> None:
+def test_a_name_is_replaced_and_leads_to_what_its_key_has_saved(saved: Saved, kept: Memory) -> None:
     assert kept.state is not None
     saved.write_session(b"one", "a", kept)
-    other = Kept(b"o" * 32, False, 3, kept.state)
+    other = Memory(b"o" * 32, False, 3, kept.state)
     saved.write_session(b"one", "a", other)
     assert saved.session(b"one", "a")[0].chain == other.chain
     assert len(list(saved.folder.glob("session-*"))) == 1
@@ -82,7 +82,7 @@ def test_a_name_is_replaced_and_leads_to_what_its_key_has_saved(saved: Saved, ke
         assert error.value.status == 404
 
 
-def test_a_key_saves_so_many_sessions(saved: Saved, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_saves_so_many_sessions(saved: Saved, kept: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved_module, "SESSIONS", 2)
     for name in "ab":
         saved.write_session(b"one", name, kept)
@@ -122,7 +122,7 @@ async def test_a_damaged_row_is_read_again(
 
 
 async def answered(service: Service, said: list[tuple[str, str]]) -> Ended:
-    ticket = service.ticket(Asked(tuple(said), SAMPLING, 0), NOBODY)
+    ticket = service.ticket(ChatRequest(tuple(said), SAMPLING, 0), NOBODY)
     service.submit(ticket)
     async with asyncio.timeout(100):
         while not (items := await ticket.stream.take(10)):
@@ -139,7 +139,7 @@ def test_two_servers_do_not_share_a_folder(saved: Saved, loaded: Loaded, tmp_pat
     assert other.folder != saved.folder
 
 
-def test_links_are_not_followed(saved: Saved, kept: Kept, loaded: Loaded, tmp_path: Path) -> None:
+def test_links_are_not_followed(saved: Saved, kept: Memory, loaded: Loaded, tmp_path: Path) -> None:
     saved.write_rows([kept])
     (found,) = saved.rows()
     assert found.file is not None

@@ -1,4 +1,4 @@
-"""What is too much, too slow or wrong is refused, with the status that says so; nobody else feels it."""
+"""Requests that are too large, too slow or wrong are refused with the right status; others go on."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,8 @@ import pytest
 from serving import Client, Server, text_of
 
 from h2o_chat.serve import protocol
-from h2o_chat.serve.body import BODY_BYTES
 from h2o_chat.serve.protocol import Connection
+from h2o_chat.serve.request_bodies import BODY_BYTES
 
 pytestmark = pytest.mark.loopback
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from opened_models import loaded
 from serving import SAMPLING, begin
-from test_retelling import answered
+from test_server_recall import answered
 
 from h2o_chat.base.config import Settings
 from h2o_chat.serve.service import Service

@@ -12,8 +12,8 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
-from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain
+from h2o_chat.native.native_model import open_model
+from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain
 
 pytestmark = pytest.mark.loopback
 
@@ -70,7 +70,7 @@ def turns() -> list[Turn]:
 
 
 def history(turns: list[Turn], texts: int, begin: str = "") -> list[dict[str, str]]:
-    """What a client sends to have the last of so many texts answered."""
+    """The messages of a client that wants text number `texts` answered."""
     system = [{"role": "system", "content": begin}] if begin else []
     said = [
         {"role": role, "content": text}
@@ -202,8 +202,8 @@ def test_rows_are_saved_at_the_end_and_gone_on_from_token_for_token(
         assert second.end() == 0, second.said
 
 
-def kept(name: str) -> Kept:
-    return Kept(name.encode(), False, 1, None)
+def kept(name: str) -> Memory:
+    return Memory(name.encode(), False, 1, None)
 
 
 def test_the_oldest_go_first_but_for_those_from_which_many_went_on() -> None:
@@ -224,7 +224,7 @@ def test_the_longest_beginning_is_found() -> None:
     messages = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d"), ("user", "e")]
     hashes = chain(beginning(b"key", b"model"), messages)
     for place in (1, 3):
-        prefixes.add(Kept(hashes[place], False, place, None))
+        prefixes.add(Memory(hashes[place], False, place, None))
     found = prefixes.longest(hashes)
     assert found is not None
     assert found.tokens == 3

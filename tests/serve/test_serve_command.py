@@ -1,4 +1,4 @@
-"""What is asked for on the command line, and what of it is refused before a model is loaded."""
+"""The flags of the server, and refusals before a model is loaded."""
 
 import errno
 import hmac
@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cli.cli import app
-from h2o_chat.serve import keys as keys_module
-from h2o_chat.serve.keys import NOBODY, Keys, read_keys
+from h2o_chat.serve import api_keys as keys_module
+from h2o_chat.serve.api_keys import NOBODY, Keys, read_keys
 
 pytestmark = pytest.mark.loopback
 
@@ -22,7 +22,7 @@ KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
 
 
 def refused(code: int, *flags: str) -> str:
-    """What is said, in this process: a model is loaded sooner."""
+    """The error output of the command, run in this process."""
     ended = CliRunner().invoke(app, ["serve", "--no-store", "--threads", "1", *flags])
     assert (ended.exit_code, ended.stdout) == (code, "")
     return ended.stderr

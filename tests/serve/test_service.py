@@ -21,12 +21,12 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.row_capacity import OBJECTS_BYTES
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 from h2o_chat.serve import protocol
-from h2o_chat.serve.asked import Asked
-from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.keys import NOBODY, Keys
-from h2o_chat.serve.line import Ticket
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.api_keys import NOBODY, Keys
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.server import Server, listen
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
@@ -50,7 +50,7 @@ def submit(service: Service, *said: str, **how: Any) -> Ticket:
     """A conversation: the user's messages and, between them, the answers."""
     roles = ("user", "assistant")
     messages = tuple((roles[index % 2], text) for index, text in enumerate(said))
-    ticket = service.ticket(Asked(messages, replace(SAMPLING, **how), 0), NOBODY)
+    ticket = service.ticket(ChatRequest(messages, replace(SAMPLING, **how), 0), NOBODY)
     service.submit(ticket)
     return ticket
 
@@ -231,7 +231,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
 async def test_first_words_are_sent_before_the_next_step(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else who sends them may wait for a processor until the system's next tick. Later ones nobody awaits."""
+    """Without that wait the event loop may get no processor until the system's next tick."""
     steps, step = list[Batch](), Batch.step
 
     def counted(batch: Batch) -> Any:
@@ -241,7 +241,7 @@ async def test_first_words_are_sent_before_the_next_step(
     monkeypatch.setattr(Batch, "step", counted)
     monkeypatch.setattr("h2o_chat.serve.service.FIRST_WORDS_S", 60)
     service = begin(loaded, SETTINGS)
-    ticket = service.ticket(Asked((("user", "Hello, who are you?"),), SAMPLING, 0, stream=True), NOBODY)
+    ticket = service.ticket(ChatRequest((("user", "Hello, who are you?"),), SAMPLING, 0, stream=True), NOBODY)
     service.submit(ticket)
     assert await ticket.stream.take(60)
     before = len(steps)

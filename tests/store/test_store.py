@@ -1,4 +1,4 @@
-"""What a store keeps comes back: branches, answers that stream, titles, ids."""
+"""A store returns what it was given: branches, streaming answers, titles, ids."""
 
 import os
 import random

@@ -46,7 +46,7 @@ with store.claim(sys.argv[2]) as writer:
     resource.setrlimit(resource.RLIMIT_FSIZE, (full, free[1]))
     for number in range(1, 4):
         writer.token(number, f" {number}")
-        print(writer.waiting.trouble or "written")
+        print(writer.backlog.trouble or "written")
     resource.setrlimit(resource.RLIMIT_FSIZE, free)
     writer.token(4, " 4")
     writer.finished(" 0 1 2 3 4", "eos", 0, 4)
@@ -272,7 +272,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
-    """What could not be written follows when there is space again."""
+    """Changes that could not be written are written when there is space again."""
     conversation = store.create("m", {})
     out = ended(start(FILL_THE_DISK, folder, conversation)).splitlines()
     assert len(out) == 3
@@ -283,22 +283,22 @@ def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
 
 
 def test_a_database_that_may_not_grow(store: Store) -> None:
-    """What does not fit waits, and so does what was said behind it: in order, until there is room."""
+    """Changes that do not fit wait in order, with all later ones, until there is room."""
     conversation = store.create("m", {})
     with store.claim(conversation) as writer:
         writer.said("user", "before")
         store._database.rows("PRAGMA max_page_count = 50")
         writer.said("user", "Much. " * 200_000)
-        assert "the disk is full" in str(writer.waiting.trouble)
+        assert "the disk is full" in str(writer.backlog.trouble)
         assert (
-            writer.waiting.words
+            writer.backlog.words
             == "1 message (the first: 'Much. Much. Much. Much. Much. Much. Much. Much. Much. Much.…')"
         )
         assert [m.text for m in store.path(conversation)] == ["before"]
         last = writer.said("user", "after")
         assert [m.text for m in store.path(conversation)] == ["before"]
         store._database.rows("PRAGMA max_page_count = 5000")
-        assert writer.waiting.flush()
-        assert writer.waiting.trouble is None
+        assert writer.backlog.flush()
+        assert writer.backlog.trouble is None
         assert writer.leaf == last
     assert [m.text[:6] for m in store.path(conversation)] == ["before", "Much. ", "after"]

@@ -43,7 +43,7 @@ with store.claim(store.create("m", {})) as writer:
 
 
 def test_killed_at_any_moment(folder: Path) -> None:
-    """What was delivered is there, the file is whole, and the next start goes on."""
+    """Delivered tokens are stored, the file is sound, and the next start continues."""
     store = Store(folder)
     conversation = store.create("m", {})
     chance = random.Random(4)

@@ -15,13 +15,13 @@ from storing import intact, start
 
 from h2o_chat.base.errors import StoreBusyError, UsageError
 from h2o_chat.store import DATABASE, Store
-from h2o_chat.store.rows import Conversation
+from h2o_chat.store.records import Conversation
 
 MESSAGES = 40_000
 WORD = "kweluzebra"
 PROGRAM = [sys.executable, "-m", "h2o_chat"]
 PATIENCE_S = 100.0
-"""Of a test, with a machine that is busy."""
+"""Seconds that a test waits, on a busy machine."""
 
 
 @pytest.fixture
@@ -72,11 +72,11 @@ def test_what_is_said_waits_in_order(store: Store, foreign: sqlite3.Connection) 
         writer.withdraw(never)
         writer.move(answer)
         assert time.monotonic() - began < 20, "1,100 steps, none of which waits"
-        assert isinstance(writer.waiting.trouble, StoreBusyError)
-        assert writer.waiting.words == "42 messages (the first: 'and 0') and 1,000 tokens"
+        assert isinstance(writer.backlog.trouble, StoreBusyError)
+        assert writer.backlog.words == "42 messages (the first: 'and 0') and 1,000 tokens"
         assert [m.id for m in store.path(conversation)] == [first]
         foreign.execute("ROLLBACK")
-        assert writer.waiting.flush(PATIENCE_S)
+        assert writer.backlog.flush(PATIENCE_S)
         path = store.path(conversation)
     assert [m.text for m in path][-2:] == ["and 18", "answer 19"]
     assert (path[-1].ids, path[-2].first, path[-2].pinned) == (tuple(range(50)), 7, True)
@@ -91,7 +91,7 @@ def test_a_conversation_begins_while_another_process_writes(
         said = writer.said("user", "hello")
         assert store.list() == []
         foreign.execute("ROLLBACK")
-        assert writer.waiting.flush(PATIENCE_S)
+        assert writer.backlog.flush(PATIENCE_S)
     assert [(m.id, m.text) for m in store.path(writer.conversation)] == [(said, "hello")]
     assert store.settings(writer.conversation) == {"budget": 64}
 
@@ -110,9 +110,9 @@ def test_others_write_during_a_long_command(store: Store, folder: Path, tmp_path
         while process.poll() is None:
             writer.said("user", "hello")
             if store._database.rows("SELECT 1 FROM conversations WHERE hidden"):
-                on_disk += not writer.waiting
+                on_disk += not writer.backlog
             time.sleep(0.01)
-        assert writer.waiting.flush(PATIENCE_S)
+        assert writer.backlog.flush(PATIENCE_S)
     _, err = process.communicate()
     assert process.returncode == 0, err
     assert on_disk > 2, "written in between"  # how often depends on the machine

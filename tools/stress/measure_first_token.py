@@ -24,7 +24,7 @@ from h2o_chat.chat.conversation.chat import Chat  # noqa: E402
 from h2o_chat.engine.engine import Engine  # noqa: E402
 from h2o_chat.events.events import Event, Said, Token  # noqa: E402
 from h2o_chat.lab.eval.synthetic_talk import FACTS, VALUES, between  # noqa: E402
-from h2o_chat.native.loading import open_model  # noqa: E402
+from h2o_chat.native.native_model import open_model  # noqa: E402
 
 SMALL_TALK = "That is nice to hear, I will think about it tomorrow."
 FACTS_APART = 10

@@ -48,7 +48,7 @@ from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 
 TIMEOUT_S = 120
 """Longest request that the server promises."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from h2o_chat.base.config import Settings
 from h2o_chat.events.events import Session
 from h2o_chat.models import smollm2
-from h2o_chat.models.resolve import BUNDLED, POCKET, Found, look_up
+from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, look_up
 
 WORDS = {64: 50, 128: 100}
 """About how many words these numbers of tokens are."""
@@ -67,8 +67,8 @@ def first_budget(settings: Settings, named: Collection[str]) -> Settings:
     if not ABOUT_MEMORY.isdisjoint(named):
         return settings
     model = look_up(settings.model)
-    if isinstance(model, Found) and model.folder in BUNDLED:
+    if isinstance(model, LocalModel) and model.folder in BUNDLED:
         return replace(settings, budget=FIRST_BUDGETS[POCKET])
-    if isinstance(model, Found) and model.folder == smollm2.place():
+    if isinstance(model, LocalModel) and model.folder == smollm2.place():
         return replace(settings, budget=FIRST_BUDGETS[smollm2.NAME])
     return settings

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base import precedence
-from h2o_chat.base.called import called, data_flag
 from h2o_chat.base.errors import (
     DiskError,
     EngineError,
@@ -22,6 +21,7 @@ from h2o_chat.base.errors import (
     UsageError,
     refusal,
 )
+from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.chat.conversation import saved_caches
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.rescue import Rescue
@@ -156,12 +156,12 @@ class Keeper:
     @property
     def waiting(self) -> int:
         """How many things are not on disk yet."""
-        return len(self._writer.waiting) if self._writer else 0
+        return len(self._writer.backlog) if self._writer else 0
 
     @property
     def may_pass(self) -> bool:
         """Whether another process keeps the store busy, for less than GIVE_UP_S."""
-        waiting = self._writer.waiting if self._writer else None
+        waiting = self._writer.backlog if self._writer else None
         return (
             waiting is not None
             and isinstance(waiting.trouble, StoreBusyError)
@@ -172,12 +172,12 @@ class Keeper:
     def unstored(self) -> str:
         """A sentence about what is not on disk; empty where all is."""
         if lost := self._lost:
-            waits = self._writer.waiting if self._writer else ()
+            waits = self._writer.backlog if self._writer else ()
             what = f"Not stored: {waits.words}. " if waits else ""
             return f"{what}{lost.message} {self.rescue.words}".strip()
         if self._never:
             return f"Nothing of this conversation is stored. {self._never.message}"
-        if self._writer is None or (waiting := self._writer.waiting).trouble is None:
+        if self._writer is None or (waiting := self._writer.backlog).trouble is None:
             return ""
         return f"Not stored: {waiting.words}. {waiting.trouble.message}"
 
@@ -191,14 +191,14 @@ class Keeper:
         """Why the store is lost; None: it is not."""
         if isinstance(self._never, StoreLostError):
             return self._never
-        waiting = self._writer.waiting if self._writer else None
+        waiting = self._writer.backlog if self._writer else None
         return waiting.trouble if waiting and waiting.for_good else None
 
     def flush(self) -> bool:
         """Try again to write what waits; returns whether all is on disk."""
         if self._writer is None:
             return self._never is None
-        done = self._writer.waiting.flush()
+        done = self._writer.backlog.flush()
         _look(self)
         return done
 
@@ -242,7 +242,7 @@ class Keeper:
         if not self.flush():
             if lost := self._lost:
                 raise lost
-            why = self._writer.waiting.trouble if self._writer else self._never
+            why = self._writer.backlog.trouble if self._writer else self._never
             raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
 
     def saved(self, message: int) -> Path | None:
@@ -322,7 +322,7 @@ def _look(keeper: Keeper, *, streaming: bool = False) -> None:
         keeper.rescue.save(keeper._session.model, keeper._settings)
     if keeper._writer is None:
         return
-    waiting = keeper._writer.waiting
+    waiting = keeper._writer.backlog
     if isinstance(waiting.trouble, DiskError) and not keeper._gave_way:
         keeper._gave_way = saved_caches.make_room(keeper.store, keeper._writer.conversation, waiting.flush)
     if (trouble := waiting.trouble) is None:
@@ -359,6 +359,6 @@ def _check_model(store: Store, conversation: str, session: Session) -> None:
     if before != session.model:
         raise UsageError(
             f"Conversation {conversation} was held with {before}, and this is {session.model}.",
-            f"{called()} --resume {conversation}{data_flag(store.folder)} goes on with that model. Or export"
-            " the conversation and import it as a new one.",
+            f"{program_name()} --resume {conversation}{data_flag(store.folder)} goes on with that model."
+            " Or export the conversation and import it as a new one.",
         )

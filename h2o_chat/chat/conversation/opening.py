@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from h2o_chat.base.called import called
 from h2o_chat.base.config import QUANTIZE, Settings
 from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError, UsageError
+from h2o_chat.base.program_name import program_name
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
@@ -19,7 +19,7 @@ from h2o_chat.models.gguf import is_gguf
 from h2o_chat.models.hub import Agree, agreed, stay_offline
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
-from h2o_chat.models.resolve import POCKET, Found, find, look_up
+from h2o_chat.models.resolve import POCKET, LocalModel, find, look_up
 from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.store import DATABASE, Store
 
@@ -82,13 +82,13 @@ def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
     last, gone = _last_named(folder), ""
     if last is not None:
         try:
-            if isinstance(found := look_up(last), Found):
+            if isinstance(found := look_up(last), LocalModel):
                 return replace(settings, model=last), f"{found.name}, the last one used"
             gone = f"; {last}, the last one used, is not here any more"
         except ModelError:
             gone = f"; {last}, the last one used, cannot be had any more"
     found = find(None)
-    toy = f", a toy; to fetch one that talks: {called()} models pull {smollm2.NAME}"
+    toy = f", a toy; to fetch one that talks: {program_name()} models pull {smollm2.NAME}"
     return settings, f"{found.name}{toy if found.name == POCKET else ''}{gone}"
 
 

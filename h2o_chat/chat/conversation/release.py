@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from h2o_chat.base.called import NAME, called, data_flag
 from h2o_chat.base.errors import StoreError, UsageError
+from h2o_chat.base.program_name import NAME, data_flag, program_name
 from h2o_chat.base.system import ENDING
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
@@ -56,7 +56,7 @@ def release_chat(chat: Chat, say: bool) -> None:
     if chat.keeper:
         chat.keeper.store.empty_log()
     if chat.keeper and known_as and say:
-        flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", called()
+        flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", program_name()
         whole = "" if other == NAME else f" ({other} {flags})"
         sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
     if unstored:

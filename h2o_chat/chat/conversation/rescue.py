@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.base.called import called
 from h2o_chat.base.errors import H2OChatError, StoreError, refusal
-from h2o_chat.base.own import own_folder
+from h2o_chat.base.private_files import own_folder
+from h2o_chat.base.program_name import program_name
 from h2o_chat.chat.conversation.message import Message, as_conversation
 from h2o_chat.events.events import Note
 
@@ -63,7 +63,7 @@ class Rescue:
     def way_back(self) -> str:
         """A sentence that says how to get it back."""
         if self.file:
-            return f"{called()} sessions import {shlex.quote(str(self.file))} brings it back."
+            return f"{program_name()} sessions import {shlex.quote(str(self.file))} brings it back."
         return NOWHERE_ELSE
 
     def note(self, trouble: StoreError) -> Note:

@@ -13,7 +13,7 @@ from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
 from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.events.events import Note, ReadSoFar
-from h2o_chat.models.tokenizing import text_of
+from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.store import StoredMessage
 
 if TYPE_CHECKING:  # importing torch takes seconds

@@ -13,7 +13,7 @@ from typing import IO, Any, TextIO
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of
-from h2o_chat.base.own import stands_at
+from h2o_chat.base.private_files import stands_at
 from h2o_chat.base.system import lock
 from h2o_chat.chat.files.batch_lines import BatchLine
 from h2o_chat.events.events import Turn

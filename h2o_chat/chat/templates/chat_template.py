@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
 from h2o_chat.chat.templates.rendering import TemplateFailed, render
-from h2o_chat.models.tokenizing import tokens_of
+from h2o_chat.models.tokenizer_calls import tokens_of
 
 PIECE_CHARACTERS = 16 << 10
 """A longer text is tokenised in pieces, each in at most 0.1 s; its template gets a word in its place."""

@@ -18,7 +18,7 @@ from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.bench.idle import Sample
 from h2o_chat.lab.shared.report_output import print_tables
-from h2o_chat.native.waiting import let_torch_sleep
+from h2o_chat.native.spin_wait import let_torch_sleep
 
 STEPS = 32
 """Steps of all rows in one sample: twice the tokens between two settles at 512 slots."""

@@ -26,7 +26,7 @@ from h2o_chat.lab.shared.intervals import DRAWS, interval
 from h2o_chat.models.choices import choose_device, default_threads
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
-from h2o_chat.native.loading import LoadedNative
+from h2o_chat.native.native_model import LoadedNative
 
 OURS, STOCK, OTHER = "ours", "stock", "other"
 TURN_TOKENS = 32

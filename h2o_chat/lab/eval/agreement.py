@@ -17,8 +17,8 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, unheard
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
-from h2o_chat.cache.step import Step
 from h2o_chat.lab.eval.perplexity import ROWS
 from h2o_chat.lab.shared.intervals import mean_interval
 from h2o_chat.lab.shared.measured_results import Results, key

@@ -21,14 +21,14 @@ from torch import Tensor
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.base.progress import Tick, part, progress_bar, unheard
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.lab.shared.intervals import mean_interval
 from h2o_chat.lab.shared.policy_runs import Run, runs_of
 from h2o_chat.lab.shared.report_output import print_tables, slots, tell
 from h2o_chat.models.load import Loaded, load
-from h2o_chat.models.tokenizing import tokens_of
+from h2o_chat.models.tokenizer_calls import tokens_of
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 

@@ -23,14 +23,14 @@ from torch import Tensor
 from h2o_chat.base.config import PREFILLS
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.shared.intervals import bootstrap
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked, slots_of
 from h2o_chat.lab.shared.report_output import print_tables
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.loading import LoadedNative
+from h2o_chat.native.native_model import LoadedNative
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 

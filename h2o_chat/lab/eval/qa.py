@@ -22,7 +22,7 @@ from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_runs import Run
 from h2o_chat.lab.shared.report_output import print_tables, slots
 from h2o_chat.models.load import Loaded
-from h2o_chat.models.tokenizing import text_of, tokens_of
+from h2o_chat.models.tokenizer_calls import text_of, tokens_of
 
 PROMPT_TOKENS = 1910
 """A message has at most so many, as in the paper."""

@@ -11,7 +11,7 @@ from h2o_chat.base.progress import Tick, progress_bar
 from h2o_chat.lab.shared.pictures import pyplot
 from h2o_chat.lab.shared.report_output import tell
 from h2o_chat.models.load import Loaded, load
-from h2o_chat.native.loading import open_model
+from h2o_chat.native.native_model import open_model
 
 Report = TypeVar("Report")
 

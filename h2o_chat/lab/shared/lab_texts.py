@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import UsageError, refusal
-from h2o_chat.models.tokenizing import tokens_of
+from h2o_chat.models.tokenizer_calls import tokens_of
 from h2o_chat.store import clean
 
 MAX_BYTES = 256 << 20

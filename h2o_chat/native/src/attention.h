@@ -179,8 +179,8 @@ inline void weighted(const float *weights, int stride, const float *values, int 
         for (int p = 0; p < parts; ++p) store(out + h * size + 16 * p, sums[h][p]);
 }
 
-// What some query heads attend to in up to kUnpacked slots, up to 64 components at a time; added to `out` [G, D] if this is
-// not the `start`. Weights of a head stand `stride` apart.
+// Weighted sums of values for some query heads in up to kUnpacked slots, up to 64 components at a time; added to
+// `out` [G, D] if this is not the `start`. Weights of a head stand `stride` apart.
 inline void weigh_values(int groups, int size, const float *weights, int stride, const float *values, int some, float *out,
                          bool start) {
     by_heads(groups, [&](auto heads, int g) {
@@ -194,7 +194,7 @@ inline void weigh_values(int groups, int size, const float *weights, int stride,
     });
 }
 
-// What all queries of a KV head attend to: some slots after the other.
+// Weighted sums of values for all queries of a KV head, kUnpacked slots at a time.
 inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, const Held &held, int token, int head,
                    const float *weights) {
     const Sizes of(*job.frame);

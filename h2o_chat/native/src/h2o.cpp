@@ -393,7 +393,7 @@ int32_t h2o_before(h2o_model *model, int32_t layer, int32_t tokens, const float 
     return 0;
 }
 
-// What is left, when the pass is over, of what each query gave: `rate` for each query that comes after it.
+// Decay of each query's contribution at the end of the pass: `rate` for each later query.
 static void what_is_left(const h2o_pass &of, float rate, float share, float *left) {
     for (int row = 0; row < of.rows; ++row) {
         double now = share;

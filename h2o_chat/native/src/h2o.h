@@ -63,7 +63,7 @@ typedef struct {
     void *keys, *values;    // [R, H, S, D] fp32, keys turned; or bytes, not turned (h2o_step.kv_bits)
     int32_t *positions;     // [R, H, S], -1: empty
     float *score;           // [R, H, S, G]
-    float *lately;          // [R, H, S]; null: nobody looks
+    float *lately;          // [R, H, S]; null: not kept
     uint8_t *prompt, *protect;  // [R, H, S]
     const uint8_t *clamped; // [R, H, S]
     const int32_t *order;   // [R, H, S] slots in use, then the empty ones in the order of writing
@@ -77,15 +77,15 @@ typedef struct {
     int32_t of_prompt;
     int32_t clamps;            // some key may be clamped
     int32_t kv_bits;           // 0: keys and values are fp32; 8, 4: rows of bytes, h2o_chat/cache/quantized.py
-    int32_t farthest;          // no rotation index of a key is farther from 0
+    int32_t farthest;          // largest absolute rotation index of a key
     int32_t nearer;            // rotation index of clamped keys that are protected, and from `nearer_from` on;
     int32_t nearer_from;       // others have 0 (h2o_chat/cache/distance.py)
-    float forget;              // what a query leaves of the scores
-    float remember;            // what a query leaves of `lately`
+    float forget;              // factor of the scores at each query
+    float remember;            // factor of `lately` at each query
     const int64_t *ids;        // [R]
     const int32_t *positions;  // [R] in the conversation; -1: the row waits, nothing of it changes
     const int32_t *index;      // [R] rotation index
-    const int32_t *edge;       // [R] positions from there to where clamped keys are met from
+    const int32_t *edge;       // [R] positions from `index` to the index at which queries meet clamped keys
     const int32_t *in_use;     // [R] slots in use before
     const uint8_t *protect;    // [R]
     const h2o_slots *slots;    // [layers]
@@ -116,7 +116,7 @@ typedef struct {
     float *lately;             // [R, H * G, T + N] what it adds to `lately`, to be summed over G; null: nobody looks
 } h2o_pass;
 
-// Threads of an OpenMP library that are there already (GOMP_parallel, omp_get_thread_num, omp_get_num_threads).
+// Existing threads of an OpenMP library (GOMP_parallel, omp_get_thread_num, omp_get_num_threads).
 typedef struct {
     void (*run)(void (*work)(void *data), void *data, unsigned threads, unsigned flags);
     int (*number)(void);  // of the thread that asks, from 0 on
@@ -133,7 +133,7 @@ H2O_API int32_t h2o_forms(void);
 // a form that runs here.
 H2O_API h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads);
 H2O_API void h2o_close(h2o_model *model);
-// From now on calls are computed by so many threads of somebody else, which are awake: of a model opened for one thread.
+// Makes later calls of a model opened with one thread use the lender's threads, which are awake.
 // 0, or 1 if there is no memory.
 H2O_API int32_t h2o_borrow(h2o_model *model, const h2o_lender *lender, int32_t threads);
 H2O_API int32_t h2o_form(const h2o_model *model);
@@ -142,7 +142,7 @@ H2O_API int32_t h2o_form(const h2o_model *model);
 
 // Makes room for calls of so many tokens, or rows of so many slots.
 H2O_API int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots);
-// Of one decoded token of each row: everything. Logits [R, vocabulary]; those of rows that wait are not written.
+// Decodes one token of each row. Logits [R, vocabulary]; those of rows that wait are not written.
 H2O_API int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits);
 // Layer by layer, for callers that attend themselves. x: [N, hidden].
 H2O_API int32_t h2o_embed(h2o_model *model, int32_t tokens, const int64_t *ids, float *x);
@@ -153,7 +153,7 @@ H2O_API int32_t h2o_before(h2o_model *model, int32_t layer, int32_t tokens, cons
                            float *values);
 // Attention of a prompt.
 H2O_API int32_t h2o_attend(h2o_model *model, const h2o_pass *pass);
-// What attention gave [N, H * G, D] goes through `out` and the MLP, and is added to x.
+// Applies `out` and the MLP to the attention's output [N, H * G, D], and adds the result to x.
 H2O_API int32_t h2o_after(h2o_model *model, int32_t layer, int32_t tokens, const float *attended, float *x);
 // Logits [N, vocabulary].
 H2O_API int32_t h2o_head(h2o_model *model, int32_t tokens, const float *x, float *logits);

@@ -250,7 +250,7 @@ inline void turn(const float *x, const float *cosines, const float *sines, int p
     for (i = 2 * pairs; i < size; ++i) out[i] = x[i];
 }
 
-// The same by whole positions, with angles of all positions from 0 on [positions, stride]: cos(-a) is cos(a), and
+// Turns by whole positions, with angles of all positions from 0 on [positions, stride]: cos(-a) is cos(a), and
 // sin(-a) is -sin(a).
 inline void turn_by(const float *x, int positions, const float *cosines, const float *sines, int stride, int pairs,
                     int size, float *out) {

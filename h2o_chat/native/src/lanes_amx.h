@@ -50,8 +50,8 @@ struct Sixteen {
     const uint16_t *scales;
     const Rounded in;
     const int groups = in.columns / 32;
-    // What a tile is loaded from, or was stored to, must lie in the nearest cache by then: so groups are unpacked two
-    // ahead, and added two later.
+    // Memory of a tile must be in the nearest cache when it is loaded or read: groups are unpacked two ahead, and
+    // added two later.
     alignas(64) int8_t wide[4][512];
     alignas(64) int32_t products[4][2][256];  // where weights have 4 bits the second one is not used
 

@@ -174,8 +174,8 @@ inline Ints end4(Small a) {
     return {_mm256_madd_epi16(a.low, ones), _mm256_madd_epi16(a.high, ones)};
 }
 
-// The same, and the compiler computes it here: else it makes all products of a group first, for which there are not
-// registers enough, and adds them afterwards (GCC 12).
+// Returns `a`, and makes the compiler compute it here: GCC 12 would compute all products of a group first, for which
+// there are not enough registers, and add them afterwards.
 template <class T>
 inline T kept(T a) {
     __asm__("" : "+x"(a.low), "+x"(a.high));

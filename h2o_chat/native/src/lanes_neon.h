@@ -95,7 +95,7 @@ inline float sum(Floats a) {
     return vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)));
 }
 
-// Of two times four: numbers 2 apart.
+// Sums of numbers 2 apart in twice four.
 inline float32x4_t two_sums(float32x4_t a, float32x4_t b) {
     return vaddq_f32(vcombine_f32(vget_low_f32(a), vget_low_f32(b)), vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
 }

@@ -108,7 +108,7 @@ inline float sum(Floats a) {
     return a.at[0];
 }
 
-// Of each of sixteen.
+// The sum of each of sixteen.
 inline Floats sums(const Floats *all) {
     Floats each;
     for (int i = 0; i < 16; ++i) each.at[i] = sum(all[i]);
@@ -202,12 +202,12 @@ inline Floats to_floats(Ints a) {
     return v;
 }
 
-// Of whole numbers from -127 to 127.
+// Stores whole numbers from -127 to 127.
 inline void store_bytes(int8_t *to, Floats a) {
     for (int i = 0; i < 16; ++i) to[i] = static_cast<int8_t>(a.at[i]);
 }
 
-// The same for numbers of two bytes, 256 * high + low: sixteen of a group's from number `at` on.
+// Stores numbers of two bytes, 256 * high + low: sixteen of a group's from number `at` on.
 inline void store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
     for (int i = 0; i < 16; ++i) {
         const auto number = static_cast<int16_t>(256 * static_cast<int>(high.at[i]) + static_cast<int>(low.at[i]));
@@ -241,7 +241,7 @@ inline Bytes high_nibbles(Bytes a) {
 // A group's products so far, where a weight has 4 bits: so small that a form may keep them in 16 bits.
 using Small = Ints;
 
-// What a group's products begin with, where `all` is the sum of its activations: weights are stored as q + 8 (beside
+// Start value of a group's products, where `all` is the sum of its activations: weights are stored as q + 8 (beside
 // activations of one byte) and q + 128 (of two).
 inline int32_t begin(int32_t all, bool two_bytes) { return (two_bytes ? -128 : -8) * all; }
 inline Small begin4(int32_t begin) { return splat(begin); }
@@ -274,7 +274,7 @@ inline void times_words(Words weights, const int8_t *groups, Ints *products) {
     times_two_bytes<B>(weights, groups, products);
 }
 
-// The same, and the compiler computes it here.
+// Returns `a`, and makes the compiler compute it here (see lanes_avx2.h).
 template <class T>
 inline T kept(T a) {
     return a;

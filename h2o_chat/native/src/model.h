@@ -1,4 +1,4 @@
-// What a call computes with: the model's frame, its buffers and, of a decoded token, the caller's step.
+// Data of a call: the model's frame, its buffers and, for a decoded token, the caller's step.
 
 #pragma once
 
@@ -22,13 +22,13 @@ struct Rounded {
     int width;  // tokens of a block: 16, or N where those are fewer
     int bytes;  // of a group: 32 or 64
 
-    // As if this token was the first one; after it come those of its block.
+    // A view that begins with this token and goes on with those of its block.
     Rounded of(int token) const {
         const ptrdiff_t at = static_cast<ptrdiff_t>(token / kWidth) * kWidth * (columns / 32) + token % kWidth;
         return {numbers + at * bytes, scales + at, begins + at, columns, width, bytes};
     }
 
-    // As if the next group was the first one.
+    // A view that begins with the next group.
     Rounded next() const {
         return {numbers + width * bytes, scales + width, begins + width, columns, width, bytes};
     }
@@ -51,7 +51,7 @@ struct Change {
     int64_t own_floats;
 };
 
-// What a pass of a prompt is computed with: the keys that its queries may see are those of the row's slots, then of its
+// Data of a pass of a prompt: the keys that its queries may see are those of the row's slots, then of its
 // tokens.
 struct Pass {
     const h2o_pass *of;
@@ -60,7 +60,7 @@ struct Pass {
     float *values;      // [R, H, N, D] of the tokens; slots have theirs side by side already
     float *at;          // [R, H, stride] position after the row's first token; `kNever`: nobody sees the key
     float *clamped;     // [R, H, stride] 1 or 0
-    float *left;        // [2, R, N] what is left, after the pass, of what each query gave: to the score, to `lately`
+    float *left;        // [2, R, N] decay of each query's contribution at the end of the pass: to the score, to `lately`
     float *own;         // of each thread
     int64_t own_floats;
     const float *cosines, *sines;  // [indices, pairs] of the layer's rope
@@ -90,13 +90,13 @@ struct Job {
     const float *cosines, *sines;            // [ropes, N, pairs] of each token
     const float *edge_cosines, *edge_sines;  // the same, from there to where clamped keys are met from
     int most_pairs;
-    // Of a decoded token:
+    // For a decoded token:
     const h2o_step *step;
     const int32_t *rows;    // [N] which row each token is of
     float *numbers_held;    // of each thread, `kApart` between two: [kUnpacked, D] keys or values of slots that hold bytes
     const float *table_cosines, *table_sines;  // [ropes, indices, pairs] of all indices, where slots hold bytes
     int64_t table_pairs;                       // from one rope to the next
-    // Of a call for one layer:
+    // For a call of one layer:
     const float *in;        // `attended` of the caller
     float *queries, *keys, *values;
     const Change *change;

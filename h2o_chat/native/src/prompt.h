@@ -91,7 +91,7 @@ inline void ask_tiles(const Pass &pass, const h2o_layer &layer, const Block &blo
         for (int key = used + query + q + 1; key < end; ++key) block.weights[q * pass.stride + key] = kNever;
 }
 
-// What a block's queries attend to: the values of `used` slots, then of `tokens`.
+// Weighted sums for a block's queries: of the values of `used` slots, then of `tokens`.
 template <int queries>
 inline void weigh(const Pass &pass, const Block &block, int unit, int used, int tokens, int size) {
     const h2o_pass &of = *pass.of;
@@ -114,7 +114,7 @@ inline void by_queries(int count, Some some) {
     some(std::integral_constant<int, kQueries>());
 }
 
-// What `count` queries of a block gave to each key, as much as is left of it after the pass.
+// Attention that `count` queries of a block gave to each key, decayed to the end of the pass.
 inline void add_up(const Pass &pass, const Block &block, const float *left, int count, int end, float *sums) {
     for (int key = 0; key < end; key += 16) {
         Floats all = load(sums + key);

@@ -58,7 +58,7 @@ inline void from_bytes(const uint8_t *row, int bits, int size, float *x) {
     bits == 8 ? from_bytes<8>(row, size, x) : from_bytes<4>(row, size, x);
 }
 
-// The same of a key, turned by whole positions as `turn_by` does. Where D is known all pairs are turned.
+// Unpacks a key and turns it by whole positions, like `turn_by`. If D is known, all pairs are turned.
 template <int bits, int kSize = 0>
 inline void key_from_bytes(const uint8_t *row, int positions, const float *cosines, const float *sines, int stride,
                            int pairs, int size, float *out) {

@@ -12,7 +12,7 @@ namespace {
 
 inline int group_bytes(const h2o_matrix &m) { return m.bits == 8 ? 64 : 32; }
 
-// What all threads have of all tokens, for a product with m.
+// The rounded activations of all tokens, shared by all threads, for a product with m.
 inline Rounded shared(const Job &job, const h2o_matrix &m) {
     return {job.numbers, job.scales, job.begins, m.columns, job.tokens < kWidth ? job.tokens : kWidth, group_bytes(m)};
 }

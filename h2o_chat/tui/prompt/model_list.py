@@ -20,7 +20,7 @@ from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.files.export import one_line
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, fits
-from h2o_chat.models.cached import repositories
+from h2o_chat.models.hub_cache import repositories
 from h2o_chat.models.resolve import BUNDLED, POCKET
 from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
 from h2o_chat.tui.widgets.theme import MUTED
@@ -50,7 +50,7 @@ def rows(memory_bytes: int) -> Iterator[ModelRow]:
         yield ModelRow(
             name, f"here · {size(one.bytes)}" if one.folder else f"in part · {size(one.bytes)} are here"
         )
-    for kept in ollama.kept():
+    for kept in ollama.installed():
         yield ModelRow(kept.name, f"here, ollama's · {size(kept.bytes)}")
     for name, target in user_aliases().items():
         yield ModelRow(name, f"your own name for {target}")

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from h2o_chat.base.errors import StoreError
-from h2o_chat.base.own import open_own
+from h2o_chat.base.private_files import open_own
 
 KEPT = 1000
 """Most prompts; the oldest are dropped."""

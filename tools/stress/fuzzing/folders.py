@@ -143,7 +143,7 @@ class _Index:
             (folder / f"{name}.safetensors").write_bytes(_with_header({"a": _TENSOR}))
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.cached import _has_weights
+        from h2o_chat.models.hub_cache import _has_weights
         from h2o_chat.models.resolve import check_weights
 
         (self.folder / "model.safetensors.index.json").write_bytes(raw)
@@ -162,13 +162,13 @@ class _Family:
         from h2o_chat.models.choices import stored_quantization
         from h2o_chat.models.fits import estimate
         from h2o_chat.models.load import check_family
-        from h2o_chat.models.resolve import Weights
+        from h2o_chat.models.resolve import StoredWeights
         from h2o_chat.models.sizes import sizes_of
 
         (self.folder / "config.json").write_bytes(raw)
         config = check_family(self.folder)
         stored_quantization(config)
-        estimate(sizes_of(config), Weights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
+        estimate(sizes_of(config), StoredWeights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
 
 
 class _Tokenizer:
@@ -251,7 +251,7 @@ class _Cached:
         (self.folder / "model.safetensors").write_bytes(b"")
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.cached import cached, repositories
+        from h2o_chat.models.hub_cache import cached, repositories
 
         (self.root / "refs" / "main").write_bytes(raw)
         for one in [*repositories(), cached("org/name")]:

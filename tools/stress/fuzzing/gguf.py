@@ -226,8 +226,8 @@ class _Opened:
         from h2o_chat.models.load_tokenizer import load_tokenizer
         from h2o_chat.models.obtain import checked
         from h2o_chat.models.resolve import find
+        from h2o_chat.native.packed_folder import packed_folder
         from h2o_chat.native.packing import packed_for
-        from h2o_chat.native.places import packed_folder
 
         self.path.write_bytes(raw)
         found = checked(find(str(self.path)))

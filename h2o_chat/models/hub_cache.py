@@ -1,0 +1,86 @@
+"""Models in the Hugging Face cache, read from its folders: 0.1 s, no import, no network.
+
+Layout (huggingface.co/docs/huggingface_hub/guides/manage-cache): `models--ORG--NAME/refs/main` holds a
+commit, `snapshots/COMMIT/` its files as links into `blobs/`.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_PREFIX = "models--"
+
+
+@dataclass(frozen=True)
+class Cached:
+    """A model repository in the cache, complete or in part."""
+
+    repository: str
+    root: Path
+    """Its folder in the cache, with all revisions."""
+    folder: Path | None
+    """Folder of its main revision; None if files are missing."""
+    revision: str | None
+
+    @property
+    def bytes(self) -> int:
+        """Size on the disk: all revisions and partial files."""
+        return sum(path.stat().st_size for path in (self.root / "blobs").glob("*") if path.is_file())
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """huggingface_hub's cache folder, by the same environment variables."""
+    home = environment.get("XDG_CACHE_HOME", "~/.cache")
+    home = environment.get("HF_HOME", os.path.join(home, "huggingface"))
+    cache = environment.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub"))
+    return Path(os.path.expandvars(environment.get("HF_HUB_CACHE", cache))).expanduser()
+
+
+def repositories() -> list[Cached]:
+    """All models of the cache, sorted by name."""
+    return [_read(root) for root in sorted(cache_folder().glob(f"{_PREFIX}*")) if root.is_dir()]
+
+
+def cached(repository: str) -> Cached | None:
+    """One repository; None if no file of it is in the cache."""
+    root = cache_folder() / (_PREFIX + repository.replace("/", "--"))
+    return _read(root) if root.is_dir() else None
+
+
+def _read(root: Path) -> Cached:
+    repository = root.name.removeprefix(_PREFIX).replace("--", "/")
+    revision = _commit(root / "refs" / "main")
+    folder = root / "snapshots" / revision if revision else None
+    if folder is None or not (folder / "config.json").is_file() or not _has_weights(folder):
+        return Cached(repository, root, None, None)
+    return Cached(repository, root, folder, revision)
+
+
+def _commit(file: Path) -> str | None:
+    """The commit in a reference file; None if there is none."""
+    try:
+        with file.open("rb") as reference:
+            text = reference.read(100).decode(errors="replace").strip()
+    except OSError:
+        return None
+    return text if is_commit(text) else None
+
+
+def is_commit(text: object) -> bool:
+    """Whether a text is a commit hash, and so safe as a folder's name."""
+    return isinstance(text, str) and re.fullmatch(r"[0-9a-f]{40}", text) is not None
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether all weight files of the index exist."""
+    if (folder / "model.safetensors").is_file():
+        return True
+    try:
+        index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+        shards = set(index["weight_map"].values())
+        return bool(shards) and all((folder / str(shard)).is_file() for shard in shards)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False  # no index, or a damaged one

@@ -1,0 +1,125 @@
+"""A model's sizes, switches, rotations and windows, as the native step needs them. No torch."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+"""`config.model_type`s that the C++ step can compute."""
+
+_MOST_LAYERS = 1024
+_MOST_COUNT = 2**24
+_MOST_HEAD = 1024
+_MOST_WINDOW = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Turning:
+    """Rotation of a layer's queries and keys (RoPE)."""
+
+    inv_freq: tuple[float, ...]
+    """[head_size / 2] radians per position, exact fp32 numbers; component i pairs with i + head_size / 2."""
+    scale: float
+    """Factor of cosines and sines (YaRN); usually 1."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A model of one of `FAMILIES`, without its weights."""
+
+    family: str
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocabulary: int
+    epsilon: float
+    """Epsilon of the norms."""
+    tied: bool
+    """Whether the output layer shares the embedding's weights."""
+    bias: bool
+    """Whether q, k and v have biases."""
+    head_norms: bool
+    """Whether queries and keys are normalised per head before rotation."""
+    window_tokens: int
+    """Longest context of the model's training."""
+    ropes: tuple[Turning, ...]
+    """The distinct rotations."""
+    rope_of: tuple[int | None, ...]
+    """Per layer: index into `ropes`; None: keys are not turned."""
+    sees: tuple[int | None, ...]
+    """Per layer: tokens that a query sees, itself included; None: all before it."""
+    bits: int
+    """Bits of the layers' weights, 4 or 8."""
+    head_bits: int
+    """Bits of output layer and embedding, 4 or 8; normally 8 (`probing.HEAD_BITS`)."""
+
+
+def as_json(frame: Frame) -> dict[str, Any]:
+    return asdict(frame)
+
+
+def from_json(data: Any) -> Frame:
+    """A frame from a JSON object.
+
+    Raises:
+        ValueError: a field is missing or wrong; names it and its value.
+    """
+    if not isinstance(data, dict) or set(data) != set(Frame.__dataclass_fields__):
+        raise ValueError("the frame lacks a field, or has one that is not known")
+    for name in ("hidden", "intermediate", "heads", "kv_heads", "vocabulary"):
+        _whole(data, name, _MOST_COUNT)
+    layers = _whole(data, "layers", _MOST_LAYERS)
+    head_size = _whole(data, "head_size", _MOST_HEAD)
+    _whole(data, "window_tokens", _MOST_WINDOW)
+    for name in ("tied", "bias", "head_norms"):
+        _require(type(data[name]) is bool, data, name)
+    _require(data["family"] in FAMILIES, data, "family")
+    _require(_positive(data["epsilon"]), data, "epsilon")
+    _require(head_size % 16 == 0, data, "head_size")
+    _require(data["heads"] % data["kv_heads"] == 0, data, "kv_heads")
+    _require(data["heads"] * head_size <= _MOST_COUNT, data, "heads")  # rows of a matrix are int32
+    for name in ("bits", "head_bits"):
+        _require(type(data[name]) is int and data[name] in (4, 8), data, name)
+    _require(isinstance(data["ropes"], list) and len(data["ropes"]) <= layers, data, "ropes")
+    ropes = tuple(_turning(one, head_size) for one in data["ropes"])
+    for name, least, most in (("rope_of", 0, len(ropes) - 1), ("sees", 1, _MOST_WINDOW)):
+        column = data[name]
+        _require(
+            isinstance(column, list)
+            and len(column) == layers
+            and all(one is None or (type(one) is int and least <= one <= most) for one in column),
+            data,
+            name,
+        )
+    return Frame(**data | {"ropes": ropes, "rope_of": tuple(data["rope_of"]), "sees": tuple(data["sees"])})
+
+
+def _turning(data: Any, head_size: int) -> Turning:
+    if (
+        not isinstance(data, dict)
+        or set(data) != {"inv_freq", "scale"}
+        or not _positive(data["scale"])
+        or not isinstance(data["inv_freq"], list)
+        or len(data["inv_freq"]) * 2 != head_size
+        or not all(type(one) is float and math.isfinite(one) for one in data["inv_freq"])
+    ):
+        raise ValueError("ropes holds something that is no rotation")
+    return Turning(tuple(data["inv_freq"]), data["scale"])
+
+
+def _whole(data: dict[str, Any], name: str, most: int) -> int:
+    value = data[name]
+    _require(type(value) is int and 1 <= value <= most, data, name)
+    return int(value)
+
+
+def _positive(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value) and value > 0
+
+
+def _require(good: bool, data: dict[str, Any], name: str) -> None:
+    if not good:
+        raise ValueError(f"{name} is {str(data[name])[:60]}")

@@ -1,0 +1,212 @@
+"""Opens a model with packed weights for the native step, or with transformers."""
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.devices import free_bytes
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Progress
+from h2o_chat.cache.rope import Positions, Rope
+from h2o_chat.models import ollama
+from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
+from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
+from h2o_chat.models.load import Loaded, check_family, load, quiet, require_quantizable
+from h2o_chat.models.load_tokenizer import load_tokenizer
+from h2o_chat.models.resolve import StoredWeights, check_weights, find, read_config
+from h2o_chat.models.sizes import Sizes, sizes_of
+from h2o_chat.models.tokenizer_calls import blamed_on_the_model
+from h2o_chat.native import library
+from h2o_chat.native.layout import parts
+from h2o_chat.native.model_frame import Frame
+from h2o_chat.native.packed import Packed
+from h2o_chat.native.packed_folder import place_of
+from h2o_chat.native.packed_header import PackedError, read_whole_header
+from h2o_chat.native.packing import packed_for, usual_bits
+from h2o_chat.native.probing import frame_of
+from h2o_chat.native.spin_wait import asks_for_transformers
+
+
+@dataclass(frozen=True)
+class LoadedNative(Loaded):
+    """A model in packed weights; its `model` is None."""
+
+    packed: Packed = field(kw_only=True)
+
+    @property
+    def sizes(self) -> Sizes:
+        return _sizes(self.packed.frame)
+
+    @property
+    def precision(self) -> torch.dtype:
+        return torch.float32
+
+    @property
+    def parameters(self) -> int:
+        return sum(part.numbers for part in parts(self.packed.frame))
+
+
+def open_model(settings: Settings, progress: Progress) -> Loaded:
+    """Finds and opens the model of the settings, with the engine that they name or that suits it.
+
+    Raises:
+        UsageError: the native step was wanted, and cannot compute this model.
+        PackedError: weights cannot be packed.
+        H2OChatError: see `models.load`.
+    """
+    progress("resolve", None)
+    found = find(settings.model)
+    ollama.check(found.folder, progress)
+    with quiet():
+        frame = _packed_before(found.folder)
+        config = None if frame else check_family(found.folder)
+        weights = check_weights(found.folder)
+        bits = bits_of(settings, weights)
+        why = why_not_native(settings, config)
+        require_quantizable(found.name, found.folder, settings)
+        require_asked(found.name, settings, why)
+        if why:
+            return replace(load(settings, progress, config), why_not_native=why)
+        torch.set_num_threads(settings.threads or default_threads())
+        sizes = _sizes(frame) if frame else sizes_of(config)
+        tokenizer = load_tokenizer(found.folder, sizes.vocabulary)
+        require_room(found.name, settings, sizes, weights)
+        ends = _ends(found.folder)
+        packed = packed_for(found.folder, bits, progress)
+        return LoadedNative(
+            model=None,
+            tokenizer=tokenizer,
+            name=found.name,
+            revision=found.revision or packed.header.fingerprint,
+            quantization=f"int{bits}",
+            dtype="float32",
+            device="cpu",
+            ends=ends,
+            packed=packed,
+        )
+
+
+def _packed_before(folder: Path) -> Frame | None:
+    """The frame of a model whose weights are packed already; None: they are not.
+
+    It spares loading the configuration, which imports the base classes of transformers' models.
+    """
+    print_ = fingerprint(folder)
+    for path in (place_of(print_, bits) for bits in (4, 8)):
+        if path.is_file() and not path.is_symlink():
+            with contextlib.suppress(OSError, PackedError):  # a damaged file is packed again
+                if (header := read_whole_header(path)).fingerprint == print_:
+                    return header.frame
+    return None
+
+
+def _sizes(frame: Frame) -> Sizes:
+    return Sizes(
+        frame.layers, frame.hidden, frame.heads, frame.kv_heads, frame.head_size, frame.vocabulary, frame.tied
+    )
+
+
+def _ends(folder: Path) -> Any:
+    """The `generation_config.eos_token_id` that transformers would load."""
+    if (folder / "generation_config.json").is_file():
+        with blamed_on_the_model("The model's generation_config.json cannot be read", "Fetch it again."):
+            return transformers.GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
+    config = read_config(folder)
+    if "eos_token_id" in config:
+        return config["eos_token_id"]
+    return check_family(folder).eos_token_id  # the family's default
+
+
+def why_not_native(settings: Settings, config: Any) -> str:
+    """Why the transformers step computes the model, in words; empty if the native step does.
+
+    Args:
+        config: None: the weights are packed, so the native step can compute it.
+    """
+    if why := asks_for_transformers(settings):
+        return why
+    if settings.engine == "auto" and choose_device(settings.device).type != "cpu":
+        return "it computes on a CPU, and there is a GPU"
+    if settings.device not in ("auto", "cpu"):
+        return f"it computes on a CPU, and --device {settings.device} was given"
+    if config is not None and stored_quantization(config):
+        return "the weights are stored quantised already"
+    if missing := library.why_not():
+        return missing
+    if config is None:
+        return ""
+    frame = _frame_of(config.to_json_string())
+    return frame if isinstance(frame, str) else ""
+
+
+@cache
+def _frame_of(config: str) -> Frame | str:
+    """`frame_of` a configuration in JSON, cached."""
+    import json
+
+    fields = json.loads(config)
+    with blamed_on_the_model("The configuration is not valid", "Fetch it again."):
+        return frame_of(transformers.AutoConfig.for_model(**fields))
+
+
+def bits_of(settings: Settings, weights: StoredWeights) -> int:
+    """Bits of the layers' weights, 4 or 8."""
+    if settings.quantize in ("int4", "int8"):
+        return int(settings.quantize.removeprefix("int"))
+    return weights.held_bits or usual_bits(weights.parameters)
+
+
+def positions_of(frame: Frame, chats: bool) -> Positions:
+    """The rotations of the layers, like those that `probe.probe` finds in a loaded model."""
+    ropes = [Rope(torch.tensor(one.inv_freq), False, frame.head_size) for one in frame.ropes]
+    layers = tuple(None if number is None else ropes[number] for number in frame.rope_of)
+    return Positions(frame.window_tokens, layers, learned=False, chats=chats)
+
+
+def require_asked(name: str, settings: Settings, why: str) -> None:
+    """Checks that the wanted engine can compute the model.
+
+    Args:
+        why: why the native step cannot; empty if it can.
+
+    Raises:
+        UsageError: the settings need the native step, and it cannot.
+    """
+    if why and settings.engine == "native":
+        raise UsageError(
+            f"The native step cannot compute {name}: {why}.",
+            "Use --engine transformers; h2o-chat doctor says more.",
+        )
+    if why and settings.quantize == "int4":
+        raise UsageError(
+            f"--quantize int4 is of the native step, which cannot compute {name}: {why}.",
+            "Use --quantize nf4.",
+        )
+
+
+def needs_of(settings: Settings, sizes: Sizes, weights: StoredWeights) -> dict[str, Need]:
+    """Memory that a model needs in packed weights, by quantization."""
+    slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
+    tables = (1 if sizes.tied else 2) * sizes.vocabulary * sizes.hidden
+    rest = max(0, weights.parameters - tables)
+    return {
+        f"int{bits}": Need(int(tables * 17 / 16 + rest * (2 * bits + 1) / 16), slots, HEADROOM_BYTES)
+        for bits in (4, 8)
+    }
+
+
+def require_room(name: str, settings: Settings, sizes: Sizes, weights: StoredWeights) -> None:
+    """Checks that packed weights and slots fit into memory.
+
+    Raises:
+        OutOfMemoryError: they do not.
+    """
+    needs, bits = needs_of(settings, sizes, weights), bits_of(settings, weights)
+    require(name, "the CPU", free_bytes(torch.device("cpu")), f"int{bits}", needs, settings.budget)

@@ -1,0 +1,129 @@
+"""Writes and checks the header of a packed file. No torch.
+
+    8 bytes `MAGIC`, u32 version, u32 length of the JSON, u32 CRC-32 of the JSON, u32 0,
+    JSON {fingerprint, model, frame, tensors: [[name, offset, bytes, CRC-32 of the data]]}, zeros to 64 bytes
+
+Tensors and their places follow from the frame: a header with another table is refused, and so is a file of
+another length. A damaged file therefore cannot cause a read beyond its end.
+"""
+
+import json
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.system import read_at
+from h2o_chat.native.layout import ALIGNED, VERSION, data_bytes, layout, padded
+from h2o_chat.native.model_frame import Frame, as_json, from_json
+
+MAGIC = b"h2o-pack"
+_FIXED = struct.Struct("<8sIIII")
+MOST_JSON_BYTES = 16 << 20
+
+
+class PackedError(H2OChatError):
+    """A packed file is missing, damaged, cannot be written, or is of another version or model."""
+
+    code = "packed"
+
+
+@dataclass(frozen=True)
+class PackedHeader:
+    """The header of a packed file."""
+
+    fingerprint: str
+    """Fingerprint of the original weights."""
+    model: str
+    """Their folder (`home_of`)."""
+    frame: Frame
+    checks: tuple[int, ...]
+    """CRC-32 of each tensor, in the order of `layout(frame)`."""
+
+    def encoded(self) -> bytes:
+        """The header as bytes, whose length does not depend on `checks`."""
+        table = [
+            [place.name, place.offset, place.bytes, f"{check:08x}"]
+            for place, check in zip(layout(self.frame), self.checks, strict=True)
+        ]
+        about = {"fingerprint": self.fingerprint, "model": self.model}
+        text = json.dumps(about | {"frame": as_json(self.frame), "tensors": table}).encode()
+        raw = _FIXED.pack(MAGIC, VERSION, len(text), zlib.crc32(text), 0) + text
+        return raw.ljust(padded(len(raw), ALIGNED), b"\0")
+
+
+def read_header(path: Path, raw: bytes, size: int) -> tuple[PackedHeader, int]:
+    """The header of a file that begins with `raw`, and the offset of its tensors.
+
+    Args:
+        path: for errors.
+        raw: at least the header.
+        size: of the file in bytes.
+
+    Raises:
+        PackedError: it is no packed file, damaged, or of another version.
+    """
+    length = header_bytes(path, raw)
+    text = raw[_FIXED.size : _FIXED.size + length]
+    start = padded(_FIXED.size + length, ALIGNED)
+    _, _, _, check, zero = _FIXED.unpack_from(raw)
+    if len(raw) < start or zlib.crc32(text) != check:
+        raise damaged(path, "its header has another checksum than it says")
+    try:
+        about = json.loads(text)
+        if set(about) != {"fingerprint", "model", "frame", "tensors"}:
+            raise ValueError("it lacks a field, or has one that is not known")
+        frame = from_json(about["frame"])
+        if not isinstance(about["fingerprint"], str) or not isinstance(about["model"], str):
+            raise ValueError("it names no model")
+        checks = tuple(int(one[3], 16) for one in about["tensors"])
+        header = PackedHeader(about["fingerprint"], about["model"], frame, checks)
+        if start + data_bytes(frame) != size:
+            raise ValueError(f"{size:,} bytes, and its frame takes {start + data_bytes(frame):,}")
+        if zero or header.encoded() != raw[:start]:
+            raise ValueError("its table is not that of its frame")
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError) as error:
+        raise damaged(path, str(error)) from error
+    return header, start
+
+
+def read_whole_header(path: Path) -> PackedHeader:
+    """The header of a file.
+
+    Raises:
+        PackedError: it is no packed file, damaged, or of another version.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return header_in(path, file.fileno())[0]
+
+
+def header_in(path: Path, descriptor: int) -> tuple[PackedHeader, int]:
+    """The header of an open file, and the offset of its tensors."""
+    size = os.fstat(descriptor).st_size
+    length = header_bytes(path, read_at(descriptor, _FIXED.size, 0))
+    raw = read_at(descriptor, padded(_FIXED.size + length, ALIGNED), 0)
+    return read_header(path, raw, size)
+
+
+def header_bytes(path: Path, raw: bytes) -> int:
+    """Length of the JSON in a file that begins with `raw`.
+
+    Raises:
+        PackedError: it is no packed file, or of another version.
+    """
+    if len(raw) < _FIXED.size or not raw.startswith(MAGIC):
+        raise damaged(path, "it does not begin as a packed file does")
+    _, version, length, _, _ = _FIXED.unpack_from(raw)
+    if version != VERSION:
+        raise PackedError(f"{path} has the layout {version}, this version reads {VERSION}.", "Pack it again.")
+    if length > MOST_JSON_BYTES:
+        raise damaged(path, f"its header would have {length:,} bytes")
+    return int(length)
+
+
+def damaged(path: Path, what: str) -> PackedError:
+    """The error for a damaged packed file."""
+    return PackedError(f"{path} is damaged: {what}.", "It is packed again where the weights are at hand.")

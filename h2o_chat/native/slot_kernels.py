@@ -1,0 +1,154 @@
+"""Computations over all slots in the library, for the native and the transformers step.
+
+Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.cache.attention import Attended, LayerStep
+from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.quantized import BITS, SCALE_BYTES
+from h2o_chat.cache.rope import Rope
+from h2o_chat.cache.settle import TORCH, Kernels
+from h2o_chat.models.sizes import Sizes
+from h2o_chat.native import library as c
+from h2o_chat.native import prompts
+from h2o_chat.policies.policies import Policy, Slots, output_change_of_heads
+from h2o_chat.policies.scores import Received
+
+
+class SlotKernels:
+    """The kernels of one open model."""
+
+    def __init__(self, model: c.Model, head_size: int) -> None:
+        self.model, self._head_size = model, head_size
+
+    @property
+    def kernels(self) -> Kernels:
+        return Kernels(self.change, self.attend)
+
+    def change(self, slots: Slots) -> Tensor:
+        """See `policies.output_change_of_heads`. [L, r, H, S]
+
+        Args:
+            slots: its values may be a range of rows of a larger tensor.
+        """
+        changes = torch.empty(slots.positions.shape, dtype=torch.float32)
+        layers, rows, heads, count = changes.shape
+        values = _fp32(slots.states["values"])  # numbers, or bytes
+        exact, bytes_ = values.dtype.is_floating_point, values.shape[4]
+        checked(
+            self.model.library.h2o_change(
+                self.model.at,
+                layers,
+                rows,
+                values.stride(0) // (heads * count * bytes_),
+                count,
+                0 if exact else 8 * (bytes_ - SCALE_BYTES) // self._head_size,
+                *(tensor.data_ptr() for tensor in (slots.score, values, changes)),
+            )
+        )
+        return changes
+
+    def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        """See `LayerStep.attended`."""
+
+        def call(asked: Any) -> None:
+            checked(self.model.library.h2o_attend(self.model.at, asked))
+
+        return prompts.attend(call, here, now, queries, keys, values)
+
+
+class SlotKernelsAlone(SlotKernels):
+    """The kernels without weights, for the transformers step.
+
+    They run in torch's threads, which are awake, or in one thread if torch's are not known
+    (`library.lender`).
+
+    Raises:
+        OutOfMemoryError: there is no memory for them.
+    """
+
+    def __init__(self, sizes: Sizes, ropes: Sequence[Rope | None]) -> None:
+        different = list({id(rope): rope for rope in ropes if rope is not None}.values())
+        number = {id(rope): at for at, rope in enumerate(different)}
+        self._sizes, turnings = sizes, ropes_of([(rope.inv_freq.tolist(), 1.0) for rope in different])
+        frame = c.Frame(
+            layer_count=len(ropes),
+            rope_count=len(different),
+            heads=sizes.heads,
+            kv_heads=sizes.kv_heads,
+            head_size=sizes.head_size,
+            layers=(c.Layer * len(ropes))(*(c.Layer(rope=number.get(id(rope), -1)) for rope in ropes)),
+            ropes=turnings,
+        )
+        lender = c.lender()
+        super().__init__(c.Model(frame, form=0, threads=1, keep=[turnings, lender]), sizes.head_size)
+        checked(not self.model.at)
+        if lender is not None:
+            threads = torch.get_num_threads()
+            checked(self.model.library.h2o_borrow(self.model.at, ctypes.byref(lender), threads))
+
+    def change(self, slots: Slots) -> Tensor:
+        return super().change(slots) if self._fits(slots) else output_change_of_heads(slots)
+
+    def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        plain = here.softcap is None and here.window is None and here.scaling == keys.shape[3] ** -0.5
+        attend = super().attend if plain and self._fits(here.arena.slots) else LayerStep.attended
+        return attend(here, now, queries, keys, values)
+
+    def _fits(self, slots: Slots) -> bool:
+        """Whether these layers are on the CPU and have the configuration's sizes: not all families' do."""
+        values, size = slots.states["values"], self._sizes.head_size
+        if "keys" in slots.states and slots.keys.shape[4] != values.shape[4]:
+            return False
+        exact = values.dtype.is_floating_point
+        sizes = [size] if exact else [size * bits // 8 + SCALE_BYTES for bits in BITS.values()]
+        heads = slots.score.shape[2], slots.score.shape[4] * slots.score.shape[2]
+        known = self._sizes.kv_heads, self._sizes.heads
+        return values.device.type == "cpu" and values.shape[4] in sizes and heads == known
+
+
+def slot_kernels(sizes: Sizes, ropes: Sequence[Rope | None], dtype: torch.dtype) -> Kernels:
+    """Kernels for the transformers step on a CPU: the library's, or torch's if that lacks the rotation."""
+    known = (
+        dtype != torch.float64
+        and sizes.head_size % 16 == 0
+        and not any(rope is not None and rope.interleaved for rope in ropes)
+    )
+    return SlotKernelsAlone(sizes, ropes).kernels if known and c.library() else TORCH
+
+
+def knows(policy: Policy) -> bool:
+    """Whether the library maintains all states that a policy ranks by; if not, torch computes attention."""
+    return type(policy.scores) is Received and not policy.looks_at
+
+
+def ropes_of(turnings: Sequence[tuple[Sequence[float], float]]) -> Any:
+    """An array of at least one `Rope`, from (radians per position of the pairs, factor) each."""
+    ropes = (c.Rope * max(1, len(turnings)))()
+    for rope, (inv_freq, scale) in zip(ropes, turnings, strict=False):
+        rope.inv_freq = (ctypes.c_float * len(inv_freq))(*inv_freq)
+        rope.pairs, rope.scale = len(inv_freq), scale
+    return ropes
+
+
+def checked(failed: int) -> None:
+    """Checks the result of a call of the library.
+
+    Raises:
+        OutOfMemoryError: the library had no memory for it.
+    """
+    if failed:
+        raise OutOfMemoryError("There is no memory for the native step's buffers.", "Use a smaller --chunk.")
+
+
+def _fp32(numbers: Tensor) -> Tensor:
+    """Numbers in fp32 for the library; bytes unchanged."""
+    return numbers.float() if numbers.dtype.is_floating_point else numbers

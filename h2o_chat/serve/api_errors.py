@@ -1,0 +1,74 @@
+"""Errors in OpenAI's format: a status, and a body of one shape."""
+
+import sys
+import traceback
+from typing import Any
+
+from h2o_chat.base.errors import (
+    BudgetError,
+    H2OChatError,
+    ModelError,
+    OutOfMemoryError,
+    UsageError,
+    written_out,
+)
+
+_STATUS: tuple[tuple[type[H2OChatError], int], ...] = (
+    (UsageError, 400),
+    (BudgetError, 400),
+    (ModelError, 400),  # the model's template or tokenizer refuses the text
+    (OutOfMemoryError, 503),
+)
+RETRY_S = 5
+"""Seconds after which a refused client may try again (Retry-After)."""
+
+
+class ApiError(Exception):
+    """An error response.
+
+    Args:
+        message: what is wrong, the value seen, what to do.
+        param: key of the body that is wrong.
+        code: a short stable name.
+        headers: of the response.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str = "invalid_request",
+        param: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code, self.param = status, message, code, param
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        kind = "invalid_request_error" if self.status < 500 and self.status != 429 else "server_error"
+        if self.status == 429:
+            kind = "rate_limit_error"
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+
+def wrong(param: str | None, message: str, status: int = 400) -> ApiError:
+    """The error for a wrong value in a request."""
+    return ApiError(status, message, param=param)
+
+
+def busy(status: int, message: str, code: str) -> ApiError:
+    """The error for a lack of room, with Retry-After."""
+    return ApiError(status, message, code, headers={"retry-after": str(RETRY_S)})
+
+
+def of(error: Exception) -> ApiError:
+    """The response for any exception; a bug is also printed on stderr."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, H2OChatError):
+        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        message = f"{error.message} {error.hint}".strip()
+        return busy(503, message, error.code) if status == 503 else ApiError(status, message, error.code)
+    sys.stderr.write(written_out("".join(traceback.format_exception(error))))
+    return ApiError(500, f"{type(error).__name__}. This is a bug of h2o-chat: please report it.", "bug")

@@ -1,0 +1,271 @@
+"""Parses and checks the body of a chat request."""
+
+import difflib
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from h2o_chat.base import precedence
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import UsageError, name_of
+from h2o_chat.base.utf8 import SLICE, decoded
+from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
+from h2o_chat.chat.files.batch_lines import SAMPLING
+from h2o_chat.serve.api_errors import ApiError, wrong
+from h2o_chat.store import clean
+
+MESSAGES = 4096
+"""Most messages of a conversation: each one that was not read before is rendered separately."""
+STOPS, STOP_CHARACTERS = 16, 256
+"""Most stop texts, and characters of each: every token is compared with all of them."""
+
+OTHERS: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "id_slot": (-1,),
+    "best_of": (1,),
+    "n_predict": (-1,),
+    "repeat_penalty": (1,),
+    "typical_p": (1,),
+    "mirostat": (0,),
+    "grammar": ("",),
+    "json_schema": ({},),
+    "web_search_options": (),
+}
+"""Unsupported keys that would change an answer, with the values for which they do not."""
+OWN = {"model", "messages", "stream", "stream_options", "seed", "max_completion_tokens", "cache_prompt"}
+KNOWN = (*OWN, *SAMPLING, *OTHERS)
+MISSPELT = 0.85
+"""Similarity from which on an unknown key counts as a misspelt one. Others are ignored: clients send many."""
+VALUES = 100_000
+"""Most values and names of a body: parsing them takes up to 90 ms in which no other thread runs."""
+KEYS = 100
+"""Most keys of a body: each is compared with all known ones."""
+Message = tuple[str, str]
+"""(role, text)"""
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """A conversation to be answered."""
+
+    messages: tuple[Message, ...]
+    """Perhaps a system prompt, then user and assistant alternately; the last is a user's."""
+    sampling: Sampling
+    seed: int
+    stream: bool = False
+    tells_usage: bool = False
+    """Whether the stream ends with a chunk of usage."""
+    looks: bool = True
+    """Whether a kept memory may be continued (`cache_prompt`)."""
+
+
+def asked_for(raw: bytes, model: str, sampling: Sampling, system: str | None) -> ChatRequest:
+    """Parses the body of a chat request.
+
+    Args:
+        model: name of the served model.
+        sampling, system: defaults where the body has no values.
+
+    Raises:
+        ApiError: a value is wrong or not supported; names the key.
+    """
+    body = object_of(raw)
+    if len(body) > KEYS:
+        raise wrong(None, f"The body has {len(body):,} keys: {KEYS} is the most.")
+    for key in body:
+        if key not in KNOWN and (near := difflib.get_close_matches(key[:40], KNOWN, 1, MISSPELT)):
+            shown = name_of(key[:40])
+            raise wrong(shown, f"{shown!r} is not known. Did you mean {near[0]}?")
+    for key, allowed in OTHERS.items():
+        if body.get(key) is not None and not _changes_nothing(body[key], allowed):
+            what = f"Only {' or '.join(map(json.dumps, allowed)) or 'null'} is supported."
+            if "tool" in key or "function" in key:
+                what = "Tools are not supported: leave it out."
+            raise wrong(key, f"{key} is {_seen(body[key])}. {what}")
+    if body.get("model") not in (None, model):
+        raise ApiError(
+            404,
+            f"The model {_seen(body['model'])} is not served here: {model!r} is.",
+            "model_not_found",
+            "model",
+        )
+    stream = _flag(body, "stream", False)
+    messages = list(_messages(body.get("messages")))
+    if system is not None and messages[0][0] != "system":
+        messages.insert(0, ("system", system))
+    return ChatRequest(
+        tuple(messages),
+        _sampling(body, sampling),
+        _seed(body),
+        stream,
+        stream and _wants_usage(body),
+        _flag(body, "cache_prompt", True),
+    )
+
+
+def object_of(raw: bytes) -> dict[str, Any]:
+    """The JSON object of a body.
+
+    Raises:
+        ApiError: it is no JSON object, or has too many values.
+    """
+    if (values := _values(raw)) > VALUES:
+        raise wrong(None, f"The body has at least {values:,} values: {VALUES:,} is the most.")
+    try:
+        body = json.loads(decoded(raw))
+    except UnicodeDecodeError as error:
+        raise wrong(None, f"The body is not UTF-8 text: {error.reason} at byte {error.start:,}.") from error
+    except json.JSONDecodeError as error:
+        raise wrong(None, f"The body is not JSON: {error.msg} at character {error.pos:,}.") from error
+    except (ValueError, RecursionError) as error:
+        raise wrong(None, "The body has a number that is too long, or is nested too deeply.") from error
+    if not isinstance(body, dict):
+        raise wrong(None, "The body is no JSON object.")
+    return body
+
+
+def _values(raw: bytes) -> int:
+    """About how many values and names a JSON text makes, at least; counting ends above VALUES."""
+    quotes = between = 0
+    for piece in _unescaped(raw):
+        parts = piece.split(b'"')
+        outside = b"".join(parts[quotes % 2 :: 2])
+        between += sum(map(outside.count, (b",", b"[", b"{")))
+        quotes += len(parts) - 1
+        if quotes // 2 + between > VALUES:
+            break
+    return quotes // 2 + between
+
+
+def _unescaped(raw: bytes) -> Iterator[bytes]:
+    """A JSON text without escaped backslashes and quotes, slice by slice: none is cut in two."""
+    begin = 0
+    while begin < len(raw):
+        piece = raw[begin : begin + SLICE]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2 and len(piece) > 1:
+            piece = piece[:-1]
+        begin += len(piece)
+        yield piece.replace(rb"\\", b"").replace(rb"\"", b"")
+
+
+def _changes_nothing(value: Any, allowed: tuple[Any, ...]) -> bool:
+    """Whether a value is one of `allowed`; 0.0 equals 0, and false does not."""
+    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in allowed)
+
+
+def _flag(body: dict[str, Any], key: str, usual: bool) -> bool:
+    value = body.get(key)
+    if value is None:
+        return usual
+    if not isinstance(value, bool):
+        raise wrong(key, f"{key} is {_seen(value)}. It must be true or false.")
+    return value
+
+
+def _wants_usage(body: dict[str, Any]) -> bool:
+    options = body.get("stream_options")
+    if options is None:
+        return False
+    if not isinstance(options, dict):
+        raise wrong("stream_options", f'stream_options is {_seen(options)}. Write {{"include_usage": true}}.')
+    return _flag(options, "include_usage", False)
+
+
+def _sampling(body: dict[str, Any], sampling: Sampling) -> Sampling:
+    given = {key: body[key] for key in SAMPLING if body.get(key) is not None}
+    if body.get("max_completion_tokens") is not None:
+        if "max_tokens" in given:
+            raise wrong("max_tokens", "max_tokens and max_completion_tokens were given. Give one of them.")
+        given["max_tokens"] = body["max_completion_tokens"]
+    if isinstance(given.get("stop"), str):
+        given["stop"] = [given["stop"]]
+    changes = {key: _checked(key, value) for key, value in given.items()}
+    stop = changes.get("stop", ())
+    if len(stop) > STOPS or any(len(one) > STOP_CHARACTERS for one in stop):
+        raise wrong(
+            "stop", f"stop has more than {STOPS} texts, or one of more than {STOP_CHARACTERS} characters."
+        )
+    return replace(sampling, **changes)
+
+
+def _seed(body: dict[str, Any]) -> int:
+    """The seed, from 0 to 2^63 - 1; negative ones of clients are mapped into that range."""
+    seed = body.get("seed")
+    if seed is None:
+        return secrets.randbits(32)
+    if type(seed) is not int or not -(2**63) <= seed < 2**63:
+        raise wrong("seed", f"seed is {_seen(seed)}. It must be a whole number of at most 64 bits.")
+    return seed % 2**63
+
+
+def _checked(key: str, value: Any) -> Any:
+    try:
+        return precedence.check(key, value, key)
+    except UsageError as error:
+        raise wrong(key, f"{error.message} {error.hint}".strip()) from error
+
+
+def _messages(messages: Any) -> Iterator[Message]:
+    """(role, text) of each message; at least one."""
+    if not isinstance(messages, list) or not messages:
+        raise wrong("messages", "messages is no list of messages.")
+    if len(messages) > MESSAGES:
+        raise wrong("messages", f"messages has {len(messages):,} messages: {MESSAGES:,} is the most.")
+    wanted = "user"
+    for index, message in enumerate(messages):
+        here = f"messages[{index}]"
+        if not isinstance(message, dict):
+            raise wrong(here, f"{here} is no object of role and content.")
+        for key in ("tool_calls", "function_call", "audio"):
+            if message.get(key):
+                raise wrong(f"{here}.{key}", f"{here}.{key} is not supported: only text can be said.")
+        role = "system" if message.get("role") == "developer" else message.get("role")
+        text = _text(message.get("content"), f"{here}.content")
+        if role == "system" and index == 0:
+            if text:  # clients send an empty one where they have none
+                yield role, text
+            continue
+        if role != wanted:
+            raise wrong(f"{here}.role", f"{here}.role is {_seen(role)}, and {wanted} comes here.")
+        if not text and role == "user":
+            raise wrong(f"{here}.content", f"{here}.content is empty.")
+        yield role, text
+        wanted = "assistant" if wanted == "user" else "user"
+    if wanted == "user":
+        raise wrong("messages", "messages do not end with one of role user.")
+
+
+def _text(value: Any, where: str) -> str:
+    """A message's content: a text, or a list of text parts."""
+    if isinstance(value, list):
+        parts = [part if isinstance(part, dict) else {} for part in value]
+        if any(part.get("type") != "text" or not isinstance(part.get("text"), str) for part in parts):
+            raise wrong(where, f"{where} has a part that is no text. Only text can be said.")
+        value = "".join(part["text"] for part in parts)
+    if not isinstance(value, str):
+        raise wrong(where, f"{where} is no text.")
+    if len(value) > LONGEST_CHARACTERS:
+        raise wrong(where, f"{where} has {len(value):,} characters: {LONGEST_CHARACTERS:,} is the most.", 413)
+    return clean(value)
+
+
+def _seen(value: Any) -> str:
+    """A value for an error message, cut."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, str):
+        value = value[:60]
+    return ascii(value)[:60] if type(value) is not int or abs(value) < 2**63 else "a very long number"

@@ -1,0 +1,33 @@
+"""Counters for /metrics."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from h2o_chat.events.events import Turn
+
+
+@dataclass
+class Counts:
+    """Counters since the start of the server."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    """Answers by `finish`."""
+    statuses: Counter[int] = field(default_factory=Counter)
+    """Responses by HTTP status."""
+    prompt_tokens: int = 0
+    """Prompt tokens read, without `cached_tokens`."""
+    cached_tokens: int = 0
+    new_tokens: int = 0
+    prompt_s: float = 0.0
+    answer_s: float = 0.0
+    slow: int = 0
+    """Streams that were cut because their clients did not read."""
+
+    def turn(self, turn: Turn, cached_tokens: int, prompt_ms: float) -> None:
+        self.answers[turn.finish] += 1
+        self.prompt_tokens += turn.prompt_tokens
+        self.cached_tokens += cached_tokens
+        self.new_tokens += turn.new_tokens
+        self.prompt_s += prompt_ms / 1000
+        if turn.tok_s:
+            self.answer_s += (turn.new_tokens - 1) / turn.tok_s

@@ -1,0 +1,90 @@
+"""Reads bodies of requests within limits of size and time; the slowest sender is cut first."""
+
+import asyncio
+
+from starlette.requests import Request
+
+from h2o_chat.serve.api_errors import ApiError, busy
+from h2o_chat.serve.fair_share import FairShare
+
+BODY_BYTES = 16 << 20
+"""Largest body of one request."""
+BODIES_BYTES = 128 << 20
+"""Most bytes of all bodies together that are being read, waiting or answered."""
+BODY_S = 30.0
+"""Longest time for reading a body."""
+
+
+class Bodies:
+    """Counts the bytes of bodies by key.
+
+    Args:
+        keys: number of keys; 0: all clients count as one.
+    """
+
+    def __init__(self, keys: int) -> None:
+        self.bytes = FairShare(BODIES_BYTES, keys)
+        self._coming: dict[asyncio.Timeout, tuple[bytes, bytearray]] = {}
+        """Incomplete bodies, the oldest first: (key, bytes so far)."""
+
+    async def read(self, request: Request, most_bytes: int = BODY_BYTES) -> bytes:
+        """Reads a body; the caller releases it with `free`.
+
+        Raises:
+            ApiError: it is too large, too slow, or there is no room for it now.
+            ClientDisconnect: the client has hung up.
+        """
+        said, owner = request.headers.get("content-length", "0"), request.scope["owner"]
+        if said.isdecimal() and int(said[:20]) > most_bytes:
+            raise _too_large(most_bytes)
+        body, limit = bytearray(), asyncio.timeout(BODY_S)
+        self._coming[limit] = owner, body
+        try:
+            async with limit:
+                async for piece in request.stream():
+                    if len(body) + len(piece) > most_bytes:
+                        raise _too_large(most_bytes)
+                    while not self.bytes.has_room(owner, len(piece)) and self.cut_slowest(owner):
+                        pass
+                    if limit not in self._coming:
+                        raise _no_room()
+                    body += piece
+                    self.bytes.held[owner] += len(piece)
+        except BaseException as error:
+            self.free(owner, len(body))
+            if isinstance(error, TimeoutError):
+                raise (_too_slow() if limit in self._coming else _no_room()) from error
+            raise
+        finally:
+            self._coming.pop(limit, None)
+        return bytes(body)
+
+    def cut_slowest(self, owner: bytes) -> bool:
+        """Aborts the incomplete body of a key that began first; returns whether there was one."""
+        slow = next((limit for limit, (whose, _) in self._coming.items() if whose == owner), None)
+        if slow is None:
+            return False
+        _, body = self._coming.pop(slow)
+        self.free(owner, len(body))
+        body.clear()
+        slow.reschedule(asyncio.get_running_loop().time())
+        return True
+
+    def free(self, owner: bytes, count: int) -> None:
+        """Releases `count` bytes of a key."""
+        self.bytes.give_back(owner, count)
+
+
+def _too_large(most_bytes: int) -> ApiError:
+    return ApiError(413, f"The body is larger than {most_bytes:,} bytes.", "too_large")
+
+
+def _too_slow() -> ApiError:
+    what = f"The body took longer than {BODY_S:g} s."
+    return ApiError(408, what, "timeout", headers={"connection": "close"})
+
+
+def _no_room() -> ApiError:
+    error = busy(503, "There is no room for more: the body that had been coming for longest was cut.", "busy")
+    error.headers["connection"] = "close"
+    return error

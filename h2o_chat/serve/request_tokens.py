@@ -1,0 +1,149 @@
+"""Tokenises the messages of a request that were not read before."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.utf8 import encoded
+from h2o_chat.chat.conversation import loops
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.templates.chat_template import Template, literal
+from h2o_chat.engine.request import Request, RequestPiece
+from h2o_chat.events.events import Note, Session
+from h2o_chat.serve.api_errors import wrong
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.prefixes import Memory
+from h2o_chat.serve.server_recall import (
+    HeldTokens,
+    LastConversation,
+    MessagePositions,
+    positions_of_json,
+    retold,
+)
+
+PROMPT_TOKENS = 1_000_000
+"""Most tokens of a request that were not read before."""
+
+
+def check_length(tokens: int) -> None:
+    """Checks the number of tokens.
+
+    Raises:
+        ApiError: there are more than PROMPT_TOKENS.
+    """
+    if tokens > PROMPT_TOKENS:
+        raise wrong(
+            "messages",
+            f"What was not read before has at least {tokens:,} tokens: {PROMPT_TOKENS:,} is the most.",
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A request in tokens."""
+
+    request: Request
+    places: MessagePositions | None
+    """Positions of its messages; None: not known."""
+    notes: list[Note]
+    """Notes about recalled words."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Tokenises requests for one model.
+
+    Args:
+        eos: tokens that end an answer.
+        longest_token_bytes: bytes of the longest token in the vocabulary.
+    """
+
+    template: Template
+    tokenizer: Any
+    eos: AbstractSet[int]
+    settings: Settings
+    session: Session
+    longest_token_bytes: int
+    known: LastConversation = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = lambda text: len(literal(self.tokenizer, text))  # noqa: E731
+        object.__setattr__(self, "known", LastConversation(count))
+
+    def prepare(self, asked: ChatRequest, read: int, begin: Memory | None) -> Prepared:
+        """Tokenises a request.
+
+        Args:
+            read: number of messages that the memory `begin` has read.
+            begin: a loaded memory, or None.
+
+        Raises:
+            ApiError: it is too long; raised before tokenising if its bytes show that.
+            UsageError: the model's template refuses the system prompt.
+            ModelError: the template or the tokenizer fails.
+        """
+        state = begin.state if begin else None
+        begins = at = state.cache.fed + len(state.pending) if state else 0
+        unread_bytes = sum(len(piece) for _, text in asked.messages[read:] for piece in encoded(text))
+        check_length(unread_bytes // self.longest_token_bytes)
+        places = positions_of_json(state.about, read, at) if state else MessagePositions()
+        pieces, system, system_tokens, notes = list[RequestPiece](), None, 0, list[Note]()
+        for index, (role, text) in list(enumerate(asked.messages))[read:]:
+            if role == "system":
+                system = text  # read with the first message
+                continue
+            if index + 1 == len(asked.messages) and places is not None:
+                holding = HeldTokens(state, newest_from(at, self.session))
+                text, notes = retold(
+                    asked.messages, places, holding, self.settings, self.known, self.session.budget
+                )
+            if role == "assistant":
+                ids = literal(self.tokenizer, text)
+            elif pieces:
+                ids = self.template.later(text).ids
+            elif begin is not None:
+                ids = self._going_on(text, begin)
+            else:
+                fed = self.template.first(system, text)
+                ids, system_tokens = fed.ids, fed.head if system else 0
+                if places is not None and system is not None:
+                    places.ends.append(system_tokens)
+            pieces.append(RequestPiece(ids, role == "assistant"))
+            at += len(ids)
+            check_length(at - begins)
+            if places is not None:
+                places.ends.append(at)
+        *before, (_, last) = asked.messages
+        loop = loops.loop_in([Message(*one) for one in before], last)
+        if loop and loop.begins:
+            notes = [*notes, loops.BROKEN]
+        stop, marker = asked.sampling.stop, self.template.marker
+        sampling = replace(asked.sampling, stop=(*stop, marker)) if marker else asked.sampling
+        request = Request(
+            pieces,
+            sampling,
+            asked.seed,
+            system_tokens,
+            others=loops.tokenized(self.tokenizer, loop.others) if loop and text == last else (),
+            gives_up=loop is not None,
+            begin=state,
+            keep=True,
+        )
+        return Prepared(request, places, notes)
+
+    def _going_on(self, text: str, begin: Memory) -> list[int]:
+        """Ids of a message that follows the answer of a memory."""
+        assert begin.state is not None
+        fed, waits = self.template.later(text, begin.marked), begin.state.pending
+        if waits and waits[-1] in self.eos and waits[-1] in fed.ids[: fed.head]:
+            # The model has closed its answer itself: the template's closing would repeat that.
+            return fed.ids[fed.ids.index(waits[-1]) + 1 :]
+        return fed.ids
+
+
+def newest_from(tokens: int, session: Session) -> int:
+    """Position from which on everything is certainly held after `tokens` tokens."""
+    if session.budget is None or tokens <= session.budget:
+        return 0
+    return tokens - session.recent

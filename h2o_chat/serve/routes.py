@@ -1,0 +1,152 @@
+"""The endpoints of the server."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+import h2o_chat
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_request import asked_for
+from h2o_chat.serve.chat_response import to_json
+from h2o_chat.serve.metrics import metrics
+from h2o_chat.serve.reply import Reply
+from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.request_queue import Ticket
+from h2o_chat.serve.saved_memories import Saved
+from h2o_chat.serve.service import Service
+from h2o_chat.serve.slot_routes import SlotRoutes
+
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Routes:
+    """The application behind the guard.
+
+    Args:
+        saved: None: nothing is saved on disk.
+    """
+
+    def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
+        self.service, self.bodies = service, bodies
+        self.slots = SlotRoutes(service, saved, self.bodies)
+        self.model = service.session.model
+        self.began = int(time.time())
+        self.checking = ThreadPoolExecutor(2, "check")
+        """Parses bodies outside of the event loop: many MiB take a while."""
+        self._turn: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """One body of each key is parsed at a time."""
+        get: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/health": self.health,
+            "/metrics": self.metrics,
+            "/props": self.props,
+            "/v1/models": self.models,
+            "/v1/models/{name:path}": self.one_model,
+            "/slots": self.slots.all,
+        }
+        routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
+        post = {"/v1/chat/completions": self.completions, "/slots/{id}": self.slots.act}
+        routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in post.items()]
+        self._router = Router(routes, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self  # makes the router raise 404 and 405
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            what = f"{scope['method']} {scope['path']}"[:200]
+            code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
+            raise ApiError(
+                error.status_code,
+                f"{what}: {error.detail}. See docs/SERVE.md.",
+                code,
+                headers=dict(error.headers or {}),
+            ) from error
+        except ClientDisconnect:
+            return  # before its request was complete
+
+    async def completions(self, request: Request) -> Response:
+        """POST /v1/chat/completions"""
+        service, loop, owner = self.service, asyncio.get_running_loop(), request.scope["owner"]
+        raw = await self.bodies.read(request)
+        free = partial(self.bodies.free, owner, len(raw))
+        try:
+            async with self._turn[owner]:
+                ticket = await loop.run_in_executor(self.checking, self._ticket, raw, owner)
+            service.submit(ticket)
+        except BaseException:
+            free()
+            raise
+        return _Releasing(Reply(service, ticket, self.model), free)
+
+    def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
+        service = self.service
+        asked = asked_for(raw, self.model, service.sampling, service.settings.system)
+        return service.ticket(asked, owner)
+
+    async def health(self, request: Request) -> Response:
+        """GET /health"""
+        if self.service.ending:
+            return _json({"status": "ending"}, 503)
+        return _json({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics"""
+        return Response(metrics(self.service), media_type=METRICS)
+
+    async def models(self, request: Request) -> Response:
+        """GET /v1/models"""
+        return _json({"object": "list", "data": [self._model()]})
+
+    async def one_model(self, request: Request) -> Response:
+        """GET /v1/models/NAME"""
+        if (name := request.path_params["name"]) != self.model:
+            raise ApiError(
+                404, f"There is no model {name[:60]!a}: {self.model!r} is served.", "model_not_found"
+            )
+        return _json(self._model())
+
+    def _model(self) -> dict[str, Any]:
+        return {"id": self.model, "object": "model", "created": self.began, "owned_by": "h2o-chat"}
+
+    async def props(self, request: Request) -> Response:
+        """GET /props: the model, its settings and the template."""
+        service = self.service
+        sampling = {**asdict(service.sampling), "stop": list(service.sampling.stop)}
+        return _json(
+            {
+                "default_generation_settings": sampling,
+                "total_slots": len(service.seated),
+                "model": self.model,
+                "session": asdict(service.session) | {"template": service.template.name},
+                "chat_template": str(service.tokenizer.chat_template or ""),
+                "build_info": f"h2o-chat {h2o_chat.__version__}",
+            }
+        )
+
+
+class _Releasing(Response):
+    """A reply that calls `after` at its end."""
+
+    def __init__(self, reply: Reply, after: Callable[[], None]) -> None:
+        self._reply, self._after = reply, after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._reply(scope, receive, send)
+        finally:
+            self._after()
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(to_json(value), status, media_type="application/json")

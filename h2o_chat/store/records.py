@@ -1,0 +1,262 @@
+"""The records of the store, and the SQL that reads and writes them."""
+
+import json
+import sqlite3
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from h2o_chat.base.utf8 import decoded, encoded
+
+TITLE_CHARACTERS = 60
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One line of the list of conversations."""
+
+    id: str
+    title: str
+    model: str
+    created: float
+    """Seconds since 1970, like all times here."""
+    updated: float
+    """Time of the last message."""
+    messages: int
+    """Number of messages in all branches."""
+    tokens: int | None
+    """Tokens in all branches. None: not known, since some messages were imported and never read."""
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """One message of a conversation."""
+
+    id: int
+    """Its number in its conversation; later messages have larger ones."""
+    parent: int | None
+    """The number of the message it follows."""
+    role: str
+    """system | user | assistant"""
+    text: str
+    finish: str | None
+    """One of `events.Finish`; `interrupted`: the process died while it streamed. None: not an answer, or it
+    is streaming."""
+    first: int
+    """Position of its first token; -1 while none was fed."""
+    last: int
+    ids: tuple[int, ...]
+    """Tokens fed (what the template added included) or generated."""
+    created: float
+    pinned: bool = False
+    """The user protected its tokens from eviction."""
+    recalled: "Pieces" = ()
+    """Pieces that the model read once more with it; their tokens are part of `ids`."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A whole conversation, for export and import."""
+
+    id: str
+    """Empty if it is not stored yet."""
+    title: str
+    model: str
+    settings: dict[str, Any]
+    created: float
+    updated: float
+    leaf: int | None
+    """The end of the active branch."""
+    messages: list[StoredMessage]
+    """Messages of all branches, parents before their children."""
+
+    def branch(self) -> list[StoredMessage]:
+        """The active one, from its beginning."""
+        by_id = {message.id: message for message in self.messages}
+        found: list[StoredMessage] = []
+        at = self.leaf
+        while at is not None and at in by_id:  # it may have been withdrawn meanwhile
+            found.append(by_id[at])
+            at = by_id[at].parent
+        return found[::-1]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A message in which words were found."""
+
+    conversation: str
+    title: str
+    message: int
+    """Its number in its conversation."""
+    role: str
+    snippet: str
+    """Words around the first hits, which are marked « and »."""
+
+
+Pieces = tuple[tuple[int | None, str], ...]
+"""(number of the message they come from, words), in the order in which they were said."""
+
+# Named here: inside `Store`, `list` is a method.
+Summaries = list[Summary]
+Messages = list[StoredMessage]
+Hits = list[Hit]
+Ids = list[str]
+Streamed = tuple[list[int], str]
+
+IDS = "SELECT id FROM conversations WHERE NOT hidden"
+NEWEST_FIRST = "ORDER BY updated DESC, rowid DESC"
+
+# The tokens of imported messages are not known; those of a system prompt are part of the next message.
+# Tokens of unfinished answers are counted once for all conversations: they are few.
+SUMMARY = """
+WITH streaming (conversation, tokens) AS (
+    SELECT conversation, count(*) FROM stream JOIN messages ON messages.id = message GROUP BY conversation
+)
+SELECT id, title, model, created, updated,
+    (SELECT count(*) FROM messages WHERE conversation = conversations.id),
+    CASE WHEN EXISTS (
+        SELECT 1 FROM messages
+        WHERE conversation = conversations.id AND tokens = 0 AND role != 'system' AND text != '' AND NOT open
+    ) THEN NULL ELSE
+        (SELECT coalesce(sum(tokens), 0) FROM messages WHERE conversation = conversations.id)
+        + coalesce((SELECT tokens FROM streaming WHERE conversation = conversations.id), 0)
+    END
+FROM conversations WHERE NOT hidden"""
+
+MESSAGE = """
+SELECT number, (SELECT number FROM messages AS before WHERE before.id = messages.parent),
+    role, text, finish, first, last, ids, created, pinned, recalled, open, id
+FROM messages"""
+
+NUMBERED = "SELECT id FROM messages WHERE conversation = ? AND number = ?"
+
+BRANCHES = """
+WITH places (number, place, places) AS (
+    SELECT number, row_number() OVER (PARTITION BY parent ORDER BY id), count(*) OVER (PARTITION BY parent)
+    FROM messages WHERE conversation = ?
+) SELECT number, place, places FROM places WHERE places > 1"""
+
+BRANCH = """
+WITH RECURSIVE branch (id) AS (
+    SELECT id FROM messages WHERE number = ? AND conversation = ?
+    UNION SELECT parent FROM messages JOIN branch USING (id) WHERE parent IS NOT NULL
+) SELECT id FROM branch"""
+
+# CROSS JOIN makes SQLite walk the index of words, newest first, and stop at the limit.
+SEARCH = """
+SELECT conversation, title, number, role, snippet(words, 0, '«', '»', '…', 12)
+FROM words CROSS JOIN messages ON messages.id = words.rowid
+    CROSS JOIN conversations ON conversations.id = messages.conversation
+WHERE words MATCH ? AND NOT hidden ORDER BY words.rowid DESC LIMIT ?"""
+
+
+def clean(text: str) -> str:
+    """Replaces lone surrogates, which UTF-8 cannot encode, by `?`, as `events.to_json` does."""
+    try:
+        for _ in encoded(text):
+            pass
+    except UnicodeEncodeError:
+        return decoded(b"".join(encoded(text, "replace")))
+    return text
+
+
+def pack(ids: Sequence[int]) -> bytes:
+    """Token ids as int32, little-endian."""
+    return struct.pack(f"<{len(ids)}i", *ids)
+
+
+def unpack(blob: bytes) -> tuple[int, ...]:
+    """Token ids of a blob; of a damaged one, the whole numbers that are left."""
+    whole = len(blob) // 4
+    return struct.unpack(f"<{whole}i", blob[: 4 * whole])
+
+
+def query_of(words: str) -> str:
+    """An FTS5 query for all words; the last may be the beginning of one.
+
+    Words are quoted, so that none is an operator; a NUL would end the query. One Latin letter only matches a
+    whole word: as a beginning it would match nearly everything.
+    """
+    terms = clean(words).replace("\0", " ").replace('"', " ").split()[:50]
+    begun = terms and (len(terms[-1]) > 1 or not terms[-1].isascii())
+    return " ".join(f'"{term}"' for term in terms) + ("*" if begun else "")
+
+
+def title_of(text: str) -> str:
+    """The beginning of a message, on one line."""
+    words = " ".join(clean(text.lstrip()[: 4 * TITLE_CHARACTERS]).split())
+    return words if len(words) <= TITLE_CHARACTERS else words[: TITLE_CHARACTERS - 1].rstrip() + "…"
+
+
+def streamed(connection: sqlite3.Connection, message: int) -> Streamed:
+    """Tokens and text of an open answer, as far as they were written."""
+    rows = connection.execute("SELECT token, text FROM stream WHERE message = ? ORDER BY number", (message,))
+    tokens, texts = [], []
+    for token, text in rows:
+        tokens.append(int(token))
+        texts.append(str(text))
+    return tokens, "".join(texts)
+
+
+def insert_message(
+    connection: sqlite3.Connection,
+    conversation: str,
+    number: int,
+    parent: int | None,
+    role: str,
+    text: str,
+    created: float,
+    *,
+    finish: str | None = None,
+    first: int = -1,
+    last: int = -1,
+    ids: Sequence[int] = (),
+    open: bool = False,
+    pinned: bool = False,
+    recalled: Pieces = (),
+) -> None:
+    """Adds a message.
+
+    Args:
+        number: its number in the conversation, larger than all before.
+        parent: number of the message it follows.
+    """
+    connection.execute(
+        "INSERT INTO messages (conversation, number, parent, role, open, finish, first, last, created,"
+        " tokens, text, ids, pinned, recalled)"
+        " VALUES (?, ?, (SELECT id FROM messages WHERE conversation = ? AND number = ?),"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(conversation, number, conversation, parent, role, open, finish, first, last, created),
+            *(len(ids), clean(text), pack(ids), pinned, _written(recalled)),
+        ),
+    )
+
+
+def message_of(
+    row: Sequence[Any], ids: Sequence[int] | None = None, text: str = "", dead: str | None = None
+) -> StoredMessage:
+    """The message of a row of `MESSAGE`.
+
+    Args:
+        ids, text, dead: of an unfinished answer: its streamed tokens, their text, and its `finish`.
+    """
+    number, parent, role, whole, finish, first, last, blob, created, pinned, *more = row
+    if ids is None:
+        ids, text, dead = unpack(blob), whole, finish
+    place = first, last, tuple(ids), created
+    return StoredMessage(number, parent, role, text, dead, *place, bool(pinned), _pieces(more[0]))
+
+
+def _written(recalled: Pieces) -> str:
+    return json.dumps([[number, clean(words)] for number, words in recalled]) if recalled else ""
+
+
+def _pieces(written: str) -> Pieces:
+    """The reverse of `_written`; text that is not JSON becomes one piece."""
+    try:
+        return tuple((number, str(words)) for number, words in json.loads(written or "[]"))
+    except (ValueError, TypeError):
+        return ((None, written),)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena, New, along, evict, in_use_first
 from h2o_chat.cache.clock import Pass
@@ -41,7 +42,7 @@ def wait(arena: Arena, at: int, step: Step, new: New) -> None:
 def _most_waiting(arena: Arena) -> int:
     if arena.device.type != "cuda":
         return WAITING_BYTES
-    return min(WAITING_BYTES_GPU, torch.cuda.mem_get_info(arena.device)[0] // 4)
+    return min(WAITING_BYTES_GPU, free_bytes(arena.device) // 4)
 
 
 def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:

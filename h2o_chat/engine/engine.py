@@ -30,6 +30,7 @@ class Engine(Row):
 
     def __init__(self, loaded: Loaded, settings: Settings) -> None:
         super().__init__(Runner(loaded, cache_for(loaded, settings)), settings)
+        self.runner.warm_up()
 
     def generate(
         self,

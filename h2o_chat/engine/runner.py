@@ -82,6 +82,14 @@ class Runner:
             self.native is None and "logits_to_keep" in inspect.signature(self.model.forward).parameters
         )
 
+    def warm_up(self) -> None:
+        """Feeds two tokens and forgets them: the graph step's kernels are compiled or loaded (0.6 s), so that
+        the first answer need not wait for that. Nothing may have been fed yet."""
+        if self.graph is not None:
+            for prompt in (True, False):
+                self.feed([[0]] * self.rows, prompt)
+            self.cache.reset()
+
     # -- rows ------------------------------------------------------------------------------------------
 
     def clock(self, row: int) -> Clock:

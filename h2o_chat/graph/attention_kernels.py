@@ -33,6 +33,21 @@ def _normalised(first, second, weights, inside_d, d, HALF: tl.constexpr, epsilon
 
 
 @triton.jit
+def _slots(keys, values, positions, base, s, end, slot, oldest, inside_d, d, SIZE: tl.constexpr):
+    """Slots `s` of a head before `end`, but for `slot`: which are seen, halves of keys, halves of values."""
+    inside = (s < end) & (s != slot)
+    seen = tl.load(positions + base + s, mask=inside, other=-1) > oldest
+    lies = (base + s)[:, None] * SIZE + d[None, :]
+    mask = inside[:, None] & inside_d[None, :]
+    held1 = tl.load(keys + lies, mask=mask, other=0.0)
+    held2 = tl.load(keys + lies + SIZE // 2, mask=mask, other=0.0)
+    mask = mask & seen[:, None]
+    value1 = tl.load(values + lies, mask=mask, other=0.0)
+    value2 = tl.load(values + lies + SIZE // 2, mask=mask, other=0.0)
+    return seen, held1, held2, value1, value2
+
+
+@triton.jit
 def attend(
     qkv,  # [R, (H * G + 2 * H) * D], before norms and RoPE
     now,  # [5, R] int32: position (-1: padding), rotation index, slots in use, of a prompt, protected
@@ -75,7 +90,6 @@ def attend(
     """
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
     HALF: tl.constexpr = SIZE // 2
     head, split = tl.program_id(0), tl.program_id(1)  # of R * H
     row, h = head // HEADS, head % HEADS
@@ -85,6 +99,18 @@ def attend(
 
     d = tl.arange(0, HALF_P)
     inside_d = d < HALF
+    share: tl.constexpr = (SLOTS + SPLITS - 1) // SPLITS
+    begin = split * share
+    end = tl.minimum(begin + share, SLOTS)
+    base = head.to(tl.int64) * SLOTS
+    oldest = tl.maximum(position - WINDOW, -1) if WINDOW > 0 else -1
+    # No kernel of this token but this one writes to the layer's slots: they are read before the wait.
+    s = begin + tl.arange(0, BLOCK)
+    seen, held1, held2, value1, value2 = _slots(
+        keys, values, positions, base, s, end, slot, oldest, inside_d, d, SIZE
+    )
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     g = tl.arange(0, GROUPS_P)
     width: tl.constexpr = (HEADS * GROUPS + 2 * HEADS) * SIZE
     here = qkv + row * width
@@ -112,25 +138,17 @@ def attend(
     q1, q2, far1, far2 = q1.to(kind), q2.to(kind), far1.to(kind), far2.to(kind)
     k1, k2 = k1.to(kind), k2.to(kind)
 
-    share: tl.constexpr = (SLOTS + SPLITS - 1) // SPLITS
-    begin = split * share
-    end = tl.minimum(begin + share, SLOTS)
     highest = tl.full([GROUPS_P], NOTHING, tl.float32)
     summed = tl.zeros([GROUPS_P], tl.float32)
     out1 = tl.zeros([GROUPS_P, HALF_P], tl.float32)
     out2 = tl.zeros([GROUPS_P, HALF_P], tl.float32)
-    base = head.to(tl.int64) * SLOTS
     for first in range(begin, end, BLOCK):
         s = first + tl.arange(0, BLOCK)
         inside = (s < end) & (s != slot)
-        at = tl.load(positions + base + s, mask=inside, other=-1)
-        seen = at >= 0
-        if WINDOW > 0:
-            seen = seen & (at > position - WINDOW)
-        lies = (base + s)[:, None] * SIZE + d[None, :]
-        mask = inside[:, None] & inside_d[None, :]
-        held1 = tl.load(keys + lies, mask=mask, other=0.0)
-        held2 = tl.load(keys + lies + HALF, mask=mask, other=0.0)
+        if share > BLOCK:  # the next slots are on their way meanwhile
+            next_seen, next1, next2, next_value1, next_value2 = _slots(
+                keys, values, positions, base, s + BLOCK, end, slot, oldest, inside_d, d, SIZE
+            )
         logit = tl.dot(q1, tl.trans(held1), input_precision="ieee")
         logit += tl.dot(q2, tl.trans(held2), input_precision="ieee")
         if CLAMPS:
@@ -145,13 +163,12 @@ def attend(
         share_p = tl.where(seen[None, :], tl.exp(logit - higher[:, None]), 0.0)
         fades = tl.exp(highest - higher)
         summed = summed * fades + tl.sum(share_p, 1)
-        v_mask = mask & seen[:, None]
-        value1 = tl.load(values + lies, mask=v_mask, other=0.0)
-        value2 = tl.load(values + lies + HALF, mask=v_mask, other=0.0)
         share_p = share_p.to(value1.dtype)
         out1 = out1 * fades[:, None] + tl.dot(share_p, value1, input_precision="ieee")
         out2 = out2 * fades[:, None] + tl.dot(share_p, value2, input_precision="ieee")
         highest = higher
+        if share > BLOCK:
+            seen, held1, held2, value1, value2 = next_seen, next1, next2, next_value1, next_value2
 
     if (slot >= begin) & (slot < end) & (position >= 0):
         logit = tl.sum(q1.to(tl.float32) * k1.to(tl.float32) + q2.to(tl.float32) * k2.to(tl.float32), 1)
@@ -207,13 +224,20 @@ def receive(
     """Joins the shares that `attend` found, and adds the probabilities to the scores."""
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
     head, split = tl.program_id(0), tl.program_id(1)
     row = head // HEADS
     position = tl.load(now + row)
     g, splits = tl.arange(0, GROUPS_P), tl.arange(0, SPLITS_P)
     parts = (head * SPLITS + splits)[:, None] * GROUPS + g[None, :]
     mask = (splits < SPLITS)[:, None] & (g < GROUPS)[None, :]
+    share: tl.constexpr = (SLOTS + SPLITS - 1) // SPLITS
+    begin = split * share
+    end = tl.minimum(begin + share, SLOTS)
+    # Nobody else writes scores in this token: the first are read before the wait.
+    s = begin + tl.arange(0, BLOCK)
+    score_before, lately_before = _scores(score, lately, head, s, end, g, GROUPS, SLOTS, OBSERVE)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     mine = tl.load(most + parts, mask=mask, other=NOTHING)  # [splits, G]
     highest = tl.max(mine, 0)
     weight = tl.where(mask, tl.exp(mine - highest[None, :]), 0.0)
@@ -233,9 +257,6 @@ def receive(
         tl.store(into, output / summed[:, None], mask=o_mask)
 
     if position >= 0:
-        share: tl.constexpr = (SLOTS + SPLITS - 1) // SPLITS
-        begin = split * share
-        end = tl.minimum(begin + share, SLOTS)
         for first in range(begin, end, BLOCK):
             s = first + tl.arange(0, BLOCK)
             both = (s < end)[:, None] & (g < GROUPS)[None, :]  # [BLOCK, G]
@@ -244,13 +265,24 @@ def receive(
             found = tl.exp(logit - highest[None, :]) / summed[None, :]
             found = tl.where(both & (logit > NOTHING), found, 0.0)
             held = (head * SLOTS + s).to(tl.int64)
-            into = held[:, None] * GROUPS + g[None, :]
-            before = tl.load(score + into, mask=both, other=0.0)
-            tl.store(score + into, before * forget + found, mask=both)
+            into = score + held[:, None] * GROUPS + g[None, :]
+            tl.store(into, score_before * forget + found, mask=both)
             if OBSERVE:
-                before = tl.load(lately + held, mask=s < end, other=0.0)
                 mean = tl.sum(found, 1) / GROUPS * (1 - remember)
-                tl.store(lately + held, before * remember + mean, mask=s < end)
+                tl.store(lately + held, lately_before * remember + mean, mask=s < end)
+            if share > BLOCK:
+                s += BLOCK
+                score_before, lately_before = _scores(score, lately, head, s, end, g, GROUPS, SLOTS, OBSERVE)
+
+
+@triton.jit
+def _scores(score, lately, head, s, end, g, GROUPS: tl.constexpr, SLOTS: tl.constexpr, OBSERVE: tl.constexpr):
+    """What slots `s` of a head before `end` have received: [S, G], and lately [S]."""
+    held = (head * SLOTS + s).to(tl.int64)
+    both = (s < end)[:, None] & (g < GROUPS)[None, :]
+    received = tl.load(score + held[:, None] * GROUPS + g[None, :], mask=both, other=0.0)
+    recent = tl.load(lately + held, mask=(s < end) & OBSERVE, other=0.0)
+    return received, recent
 
 
 @triton.jit
@@ -261,6 +293,7 @@ def column_sums(
     score,  # [R * H * G, N], written
     lately,  # [R * H * G, N], written
     tokens,
+    since,  # queries before this are forgotten
     scaling,
     log2_forget,
     log2_remember,
@@ -283,7 +316,7 @@ def column_sums(
     k = tl.load(keys + (k_base + j)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
     kept = tl.zeros([BLOCK_K], tl.float32)
     recent = tl.zeros([BLOCK_K], tl.float32)
-    for start in range(first // BLOCK_Q * BLOCK_Q, tokens, BLOCK_Q):
+    for start in range(tl.maximum(first, since) // BLOCK_Q * BLOCK_Q, tokens, BLOCK_Q):
         i = start + tl.arange(0, BLOCK_Q)
         mask = (i < tokens)[:, None] & (d < SIZE)[None, :]
         q = tl.load(queries + (q_base + i)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)

@@ -4,6 +4,7 @@ Sizes were chosen on an H100 (docs/GPU.md); any others give the same numbers but
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -19,18 +20,22 @@ SLOTS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """Sizes of one program of a product."""
+class Share:
+    """Sizes of one program of a product, which reads whole rows of the matrix."""
 
-    rows: int
-    columns: int  # of the matrix, at a time
+    each: int  # programs for each multiprocessor
+    rows: int  # at a time
     warps: int
 
 
-PLAIN = Blocks(rows=4, columns=1024, warps=4)
-GATED = Blocks(rows=2, columns=1024, warps=4)
-INT4 = Blocks(rows=2, columns=1024, warps=1)
-INTERPRETED = Blocks(rows=256, columns=1024, warps=1)
+SHARES = {  # (in 4 bits, gated): up to 4,096 columns, up to 16,384, more
+    (False, False): (Share(4, 2, 4), Share(1, 2, 16), Share(1, 1, 16)),
+    (False, True): (Share(4, 1, 4), Share(1, 1, 16), Share(1, 1, 16)),
+    (True, False): (Share(4, 4, 4), Share(2, 4, 4), Share(1, 4, 8)),
+    (True, True): (Share(4, 4, 4), Share(2, 2, 4), Share(1, 2, 8)),
+}
+"""A program keeps the activations: the more columns, the more registers it needs."""
+INTERPRETED = Share(each=1, rows=32, warps=1)
 """Triton's interpreter takes a millisecond for a program, whatever its size."""
 
 
@@ -50,7 +55,6 @@ def product(
     bias: Tensor | None = None,
     gated: bool = False,
     adds: bool = False,
-    blocks: Blocks | None = None,
 ) -> None:
     """y [N] = matrix [N, K] @ x [K], with what `product_kernels.product` fuses into it.
 
@@ -61,54 +65,36 @@ def product(
     """
     rows, columns = matrix.shape
     rows = rows // 2 if gated else rows
-    if not x.is_cuda:
-        blocks = INTERPRETED
-    bias_given = bias if bias is not None else x  # not read where there is none
-    switches = {"BIAS": bias is not None, "GATED": gated, "ADDS": adds, **early(x.device)}
+    share, programs = INTERPRETED, 1
+    if x.is_cuda:
+        share = SHARES[isinstance(matrix, Int4), gated][(columns > 4096) + (columns > 16_384)]
+        programs = share.each * MULTIPROCESSORS
+    mine = triton.cdiv(triton.cdiv(rows, programs), share.rows) * share.rows
+    # Pointers that are not given are not read.
+    of = (x, x if norm is None else norm, x if bias is None else bias, y, rows, columns, mine, epsilon)
+    options: dict[str, Any] = {
+        "NORM": norm is not None,
+        "BIAS": bias is not None,
+        "GATED": gated,
+        "ADDS": adds,
+    }
+    options |= {"BLOCK_N": share.rows, "num_warps": share.warps, **early(x.device)}
+    grid = (triton.cdiv(rows, mine),)
     if isinstance(matrix, Int4):
-        chosen = blocks or INT4
-        kernels.product_int4[(triton.cdiv(rows, chosen.rows),)](
-            *(matrix.words, matrix.scales, *_in_bytes(x, norm, epsilon), bias_given, y, rows, columns),
-            **switches,
-            ASM=x.is_cuda,
-            BLOCK_N=chosen.rows,
-            BLOCK_G=min(chosen.columns, triton.next_power_of_2(columns)) // 32,
-            num_warps=chosen.warps,
-        )
-        return
-    chosen = blocks or (GATED if gated else PLAIN)
-    kernels.product[(triton.cdiv(rows, chosen.rows),)](
-        *(matrix, x, norm if norm is not None else x, bias_given, y, rows, columns, epsilon),
-        **switches,
-        NORM=norm is not None,
-        BLOCK_N=chosen.rows,
-        BLOCK_K=min(chosen.columns, triton.next_power_of_2(columns)),
-        num_warps=chosen.warps,
-    )
-
-
-def _in_bytes(x: Tensor, norm: Tensor | None, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Activations [K] in 8 bits, as `product_kernels.in_bytes` writes them: words, scales, sums."""
-    columns = x.shape[-1]
-    words = torch.empty(columns // 4, dtype=torch.int32, device=x.device)
-    scales, sums = torch.empty(2, columns // 32, device=x.device)
-    at_once = 16 if x.is_cuda else triton.next_power_of_2(columns // 32)
-    kernels.in_bytes[(triton.cdiv(columns // 32, at_once),)](
-        *(x, norm if norm is not None else x, words, scales, sums, columns, epsilon),
-        NORM=norm is not None,
-        **early(x.device),
-        BLOCK=1024,
-        BLOCK_G=at_once,
-    )
-    return words, scales, sums
+        groups = triton.next_power_of_2(columns // 32)
+        kernels.product_int4[grid](matrix.words, matrix.scales, *of, **options, ASM=x.is_cuda, GROUPS=groups)
+    else:
+        kernels.product[grid](matrix, *of, **options, COLUMNS=triton.next_power_of_2(columns))
 
 
 def splits(rooms: int, slots: int) -> int:
-    """Programs that share the slots of one KV head, so that about two stand on each multiprocessor.
-
-    Args:
-        rooms: rows times KV heads.
-    """
+    """Programs for the slots of one of `rooms` rows x KV heads: about two for each multiprocessor in all."""
     most = triton.cdiv(slots, SLOTS_AT_ONCE)
     wanted = triton.next_power_of_2(triton.cdiv(2 * MULTIPROCESSORS, rooms))
     return int(max(1, min(most, wanted, 64)))
+
+
+def slots_received(slots: int, splits: int, groups: int) -> int:
+    """Slots that a program of `attention_kernels.receive` sees together: its share, up to 1,024 numbers."""
+    share = triton.next_power_of_2(triton.cdiv(slots, splits))
+    return int(min(share, 1024 // triton.next_power_of_2(groups)))

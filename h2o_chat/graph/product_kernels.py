@@ -15,6 +15,14 @@ import triton.language as tl
 
 
 @triton.jit
+def _rows(weights, n, end, columns, COLUMNS: tl.constexpr):
+    """Rows `n` before `end` of a matrix. [N, K]"""
+    k = tl.arange(0, COLUMNS)
+    here = (n < end)[:, None] & (k < columns)[None, :]
+    return tl.load(weights + n.to(tl.int64)[:, None] * columns + k[None, :], mask=here, other=0.0)
+
+
+@triton.jit
 def product(
     weights,  # [N, K], or [2N, K] with GATED: gate above up
     x,  # [K]
@@ -23,6 +31,7 @@ def product(
     y,  # [N]
     rows,
     columns,
+    share,  # rows of one program
     epsilon,
     NORM: tl.constexpr,
     BIAS: tl.constexpr,
@@ -30,98 +39,49 @@ def product(
     ADDS: tl.constexpr,  # y += instead of y =
     EARLY: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
+    COLUMNS: tl.constexpr,  # K, rounded up to a power of two
 ):
-    """y [N] = weights @ rms_norm(x): one row of activations. The next weights are on their way meanwhile."""
+    """y [N] = weights @ rms_norm(x): one row of activations, which a program keeps in registers while it goes
+    through its share of the rows. The next weights are on their way meanwhile."""
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    inside = n < rows
-    start = n.to(tl.int64)[:, None] * columns
-    below = rows.to(tl.int64) * columns
-    k = tl.arange(0, BLOCK_K)
-    here = inside[:, None] & (k < columns)[None, :]
-    w = tl.load(weights + start + k[None, :], mask=here, other=0.0)
+    begin = tl.program_id(0) * share
+    end = tl.minimum(begin + share, rows)
+    n, k = begin + tl.arange(0, BLOCK_N), tl.arange(0, COLUMNS)
+    held = _rows(weights, n, end, columns, COLUMNS)
     if GATED:
-        w_up = tl.load(weights + below + start + k[None, :], mask=here, other=0.0)
+        held_up = _rows(weights, rows + n, rows + end, columns, COLUMNS)
     if EARLY:
         tl.extra.cuda.gdc_wait()
-    total = tl.zeros([BLOCK_N, BLOCK_K], tl.float32)
-    upper = tl.zeros([BLOCK_N, BLOCK_K], tl.float32)
-    squares = tl.zeros([BLOCK_K], tl.float32)
-    for first in range(0, columns, BLOCK_K):
-        k = first + tl.arange(0, BLOCK_K)
-        further = (k + BLOCK_K)[None, :]
-        there = inside[:, None] & (further < columns)
-        next_w = tl.load(weights + start + further, mask=there, other=0.0)
+    number = tl.load(x + k, mask=k < columns, other=0.0).to(tl.float32)
+    by = 1.0
+    if NORM:
+        by = tl.rsqrt(tl.sum(number * number) / columns + epsilon)
+        number *= tl.load(norm + k, mask=k < columns, other=0.0).to(tl.float32)
+    number = number[None, :]
+    for first in range(begin, end, BLOCK_N):
+        n = first + tl.arange(0, BLOCK_N)
+        next_held = _rows(weights, n + BLOCK_N, end, columns, COLUMNS)
         if GATED:
-            next_up = tl.load(weights + below + start + further, mask=there, other=0.0)
-        one = tl.load(x + k, mask=k < columns, other=0.0).to(tl.float32)
-        if NORM:
-            squares += one * one
-            one *= tl.load(norm + k, mask=k < columns, other=0.0).to(tl.float32)
-        total += w.to(tl.float32) * one[None, :]
-        w = next_w
+            next_up = _rows(weights, rows + n + BLOCK_N, rows + end, columns, COLUMNS)
+        before = _before(bias, y, n, end, BIAS, ADDS, BLOCK_N)
+        found = tl.sum(held.to(tl.float32) * number, 1) * by
+        held = next_held
         if GATED:
-            upper += w_up.to(tl.float32) * one[None, :]
-            w_up = next_up
-    scale = tl.rsqrt(tl.sum(squares) / columns + epsilon) if NORM else 1.0
-    found = tl.sum(total, 1) * scale
-    if GATED:
-        found = found * tl.sigmoid(found) * (tl.sum(upper, 1) * scale)
-    if BIAS:
-        found += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)
-    if ADDS:
-        found += tl.load(y + n, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + n, found, mask=inside)
+            found = found * tl.sigmoid(found) * (tl.sum(held_up.to(tl.float32) * number, 1) * by)
+            held_up = next_up
+        tl.store(y + n, found + before, mask=n < end)
 
 
 @triton.jit
-def in_bytes(
-    x,  # [K]
-    norm,  # [K] weights of the RMSNorm before it
-    words,  # [2, K / 8] int32, written: the even and the odd nibbles' columns, four bytes a word
-    scales,  # [K / 32] fp32, written
-    sums,  # [K / 32] fp32, written: of a group's bytes
-    columns,
-    epsilon,
-    NORM: tl.constexpr,
-    EARLY: tl.constexpr,
-    BLOCK: tl.constexpr,  # numbers of x looked at together for the norm
-    BLOCK_G: tl.constexpr,
-):
-    """Activations in 8 bits, one scale for the 32 columns of a group, in the order of `product_int4`."""
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
-    by = 1.0
-    if NORM:
-        squares = tl.zeros([BLOCK], tl.float32)
-        for first in range(0, columns, BLOCK):
-            k = first + tl.arange(0, BLOCK)
-            one = tl.load(x + k, mask=k < columns, other=0.0).to(tl.float32)
-            squares += one * one
-        by = tl.rsqrt(tl.sum(squares) / columns + epsilon)
-    groups = columns // 32
-    g = (tl.program_id(0) * BLOCK_G + tl.arange(0, BLOCK_G))[:, None, None]
-    s, i = tl.arange(0, 8)[None, :, None], tl.arange(0, 4)[None, None, :]
-    k = g // 8 * 256 + s * 32 + g % 8 * 4 + i  # [BLOCK_G, 8, 4]
-    number = tl.load(x + k, mask=g < groups, other=0.0).to(tl.float32) * by
-    if NORM:
-        number *= tl.load(norm + k, mask=g < groups, other=0.0).to(tl.float32)
-    most = tl.max(tl.max(tl.abs(number), 2), 1)  # [BLOCK_G]
-    scale = most / 127
-    inverse = tl.where(most > 0, 127 / most, 0.0)
-    q = tl.floor(number * inverse[:, None, None] + 0.5).to(tl.int32)
-    byte = (q & 255) << (s // 2 * 8)
-    even = tl.sum(tl.where(s % 2 == 0, byte, 0), 1)  # [BLOCK_G, 4]
-    odd = tl.sum(tl.where(s % 2 == 1, byte, 0), 1)
-    g = tl.program_id(0) * BLOCK_G + tl.arange(0, BLOCK_G)
-    into = words + g[:, None] * 4 + tl.arange(0, 4)[None, :]
-    tl.store(into, even, mask=(g < groups)[:, None])
-    tl.store(into + columns // 8, odd, mask=(g < groups)[:, None])
-    tl.store(scales + g, scale, mask=g < groups)
-    tl.store(sums + g, tl.sum(tl.sum(q, 2), 1).to(tl.float32), mask=g < groups)
+def _before(bias, y, n, end, BIAS: tl.constexpr, ADDS: tl.constexpr, BLOCK_N: tl.constexpr):
+    """What is added to the products of rows `n` before `end`. [N]"""
+    before = tl.zeros([BLOCK_N], tl.float32)
+    if BIAS:
+        before += tl.load(bias + n, mask=n < end, other=0.0).to(tl.float32)
+    if ADDS:
+        before += tl.load(y + n, mask=n < end, other=0.0).to(tl.float32)
+    return before
 
 
 @triton.jit
@@ -143,84 +103,107 @@ def _bytes_times(nibbles, numbers, before, ASM: tl.constexpr):
 
 @triton.jit
 def _group_sums(held, even, odd, ASM: tl.constexpr):
-    """q + 8 times the activations' bytes, summed over each group's four words. [N, G] as floats"""
+    """q + 8 times the activations' bytes [1, 4 G], summed over each group's four words. [N, G] as floats"""
     low, high = held & 0x0F0F0F0F, (held >> 4) & 0x0F0F0F0F
     found = _bytes_times(low, even + low * 0, low * 0, ASM)
     found = _bytes_times(high, odd + high * 0, found, ASM)
-    return tl.sum(found, 2).to(tl.float32)
+    return tl.sum(tl.reshape(found, [found.shape[0], found.shape[1] // 4, 4]), 2).to(tl.float32)
+
+
+@triton.jit
+def _rows_int4(words, scales, n, end, groups, GROUPS: tl.constexpr):
+    """Rows `n` before `end`: words [N, 4 * G] and scales [N, G]."""
+    w, g, start = tl.arange(0, 4 * GROUPS), tl.arange(0, GROUPS), n.to(tl.int64)[:, None] * groups
+    here = (n < end)[:, None]
+    held = tl.load(words + start * 4 + w[None, :], mask=here & (w < 4 * groups)[None, :], other=0)
+    return held, tl.load(scales + start + g[None, :], mask=here & (g < groups)[None, :], other=0.0)
 
 
 @triton.jit
 def product_int4(
     words,  # [N, K / 8] int32; [2N, K / 8] with GATED
     scales,  # [N, K / 32] fp16
-    x_words,
-    x_scales,
-    x_sums,  # as `in_bytes` writes them
+    x,  # [K]
+    norm,  # [K] weights of the RMSNorm before it
     bias,
     y,
     rows,
     columns,
+    share,  # rows of one program
+    epsilon,
+    NORM: tl.constexpr,
     BIAS: tl.constexpr,
     GATED: tl.constexpr,
     ADDS: tl.constexpr,
     EARLY: tl.constexpr,
     ASM: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_G: tl.constexpr,  # groups of 32 columns at a time
+    GROUPS: tl.constexpr,  # K / 32, rounded up to a power of two
 ):
     """Multiplies as `product` does, by weights q * scale in 4 bits (order: `int4.py`) and activations in 8.
 
-    A group is 4 words, which one thread reads at once: 32 products of whole numbers are summed before the
-    scales come in, as in the library for CPUs.
+    A program rounds the activations once, all of them: a thread those of a group of 32 columns, which is 4
+    words of a row. Then it goes through its share of the rows. 32 products of whole numbers are summed before
+    the scales come in, as in the library for CPUs.
     """
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    inside = n < rows
     groups = columns // 32
-    i = tl.arange(0, 4)[None, None, :]
-    start = n.to(tl.int64) * groups
-    below = rows.to(tl.int64) * groups
-    g = tl.arange(0, BLOCK_G)
-    at = start[:, None] + g[None, :]  # [BLOCK_N, BLOCK_G]
-    here = inside[:, None] & (g < groups)[None, :]
-    held = tl.load(words + at[:, :, None] * 4 + i, mask=here[:, :, None], other=0)
-    scale = tl.load(scales + at, mask=here, other=0.0)
+    begin = tl.program_id(0) * share
+    end = tl.minimum(begin + share, rows)
+    g, i = tl.arange(0, GROUPS), tl.arange(0, 4)
+    n = begin + tl.arange(0, BLOCK_N)
+    held, scale = _rows_int4(words, scales, n, end, groups, GROUPS)
     if GATED:
-        held_up = tl.load(words + (below + at)[:, :, None] * 4 + i, mask=here[:, :, None], other=0)
-        scale_up = tl.load(scales + below + at, mask=here, other=0.0)
+        held_up, scale_up = _rows_int4(words, scales, rows + n, rows + end, groups, GROUPS)
     if EARLY:
         tl.extra.cuda.gdc_wait()
-    total = tl.zeros([BLOCK_N, BLOCK_G], tl.float32)
-    upper = tl.zeros([BLOCK_N, BLOCK_G], tl.float32)
-    for first in range(0, groups, BLOCK_G):
-        g = first + tl.arange(0, BLOCK_G)
-        at = start[:, None] + (g + BLOCK_G)[None, :]
-        there = inside[:, None] & (g + BLOCK_G < groups)[None, :]
-        next_held = tl.load(words + at[:, :, None] * 4 + i, mask=there[:, :, None], other=0)
-        next_scale = tl.load(scales + at, mask=there, other=0.0)
+
+    # Nibble s of word i of a group is column 32 s + 4 (g % 8) + i of its block of 256.
+    at = (g // 8 * 256 + g % 8 * 4)[:, None] + i[None, :]
+    mask = (g < groups)[:, None]
+    squares = tl.zeros([GROUPS, 4], tl.float32)
+    most = tl.zeros([GROUPS, 4], tl.float32)
+    for s in tl.static_range(8):
+        number = tl.load(x + at + 32 * s, mask=mask, other=0.0).to(tl.float32)
+        if NORM:
+            squares += number * number
+            number *= tl.load(norm + at + 32 * s, mask=mask, other=0.0).to(tl.float32)
+        most = tl.maximum(most, tl.abs(number))
+    top = tl.max(most, 1)  # [GROUPS]
+    inverse = tl.where(top > 0, 127 / top, 0.0)[:, None]
+    even = tl.zeros([GROUPS, 4], tl.int32)
+    odd = tl.zeros([GROUPS, 4], tl.int32)
+    sums = tl.zeros([GROUPS, 4], tl.int32)
+    for s in tl.static_range(8):
+        number = tl.load(x + at + 32 * s, mask=mask, other=0.0).to(tl.float32)
+        if NORM:
+            number *= tl.load(norm + at + 32 * s, mask=mask, other=0.0).to(tl.float32)
+        q = tl.floor(number * inverse + 0.5).to(tl.int32)
+        sums += q
+        if s % 2 == 0:
+            even |= (q & 255) << (s // 2 * 8)
+        else:
+            odd |= (q & 255) << (s // 2 * 8)
+    even, odd = tl.reshape(even, [1, 4 * GROUPS]), tl.reshape(odd, [1, 4 * GROUPS])
+    x_scale = (top / 127)[None, :]
+    x_sum = 8 * tl.sum(sums, 1).to(tl.float32)[None, :]
+    by = tl.rsqrt(tl.sum(squares) / columns + epsilon) if NORM else 1.0
+
+    for first in range(begin, end, BLOCK_N):
+        n = first + tl.arange(0, BLOCK_N)
+        next_held, next_scale = _rows_int4(words, scales, n + BLOCK_N, end, groups, GROUPS)
         if GATED:
-            next_up = tl.load(words + (below + at)[:, :, None] * 4 + i, mask=there[:, :, None], other=0)
-            next_scale_up = tl.load(scales + below + at, mask=there, other=0.0)
-        lies = x_words + g[None, :, None] * 4 + i
-        even = tl.load(lies, mask=(g < groups)[None, :, None], other=0)
-        odd = tl.load(lies + columns // 8, mask=(g < groups)[None, :, None], other=0)
-        x_scale = tl.load(x_scales + g, mask=g < groups, other=0.0)[None, :]
-        x_sum = 8 * tl.load(x_sums + g, mask=g < groups, other=0.0)[None, :]
-        total += (_group_sums(held, even, odd, ASM) - x_sum) * (scale.to(tl.float32) * x_scale)
+            next_up, next_scale_up = _rows_int4(words, scales, rows + n + BLOCK_N, rows + end, groups, GROUPS)
+        before = _before(bias, y, n, end, BIAS, ADDS, BLOCK_N)
+        total = (_group_sums(held, even, odd, ASM) - x_sum) * (scale.to(tl.float32) * x_scale)
+        found = tl.sum(total, 1) * by
         held, scale = next_held, next_scale
         if GATED:
-            upper += (_group_sums(held_up, even, odd, ASM) - x_sum) * (scale_up.to(tl.float32) * x_scale)
+            total = (_group_sums(held_up, even, odd, ASM) - x_sum) * (scale_up.to(tl.float32) * x_scale)
+            found = found * tl.sigmoid(found) * (tl.sum(total, 1) * by)
             held_up, scale_up = next_up, next_scale_up
-    found = tl.sum(total, 1)
-    if GATED:
-        found = found * tl.sigmoid(found) * tl.sum(upper, 1)
-    if BIAS:
-        found += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)
-    if ADDS:
-        found += tl.load(y + n, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + n, found, mask=inside)
+        tl.store(y + n, found + before, mask=n < end)
 
 
 @triton.jit

@@ -17,6 +17,8 @@ from h2o_chat.policies.scores import REMEMBER, Received
 
 LEAST_TOKENS = 512
 """Shorter passes are attended as fast by torch's products."""
+FORGOTTEN = 1e-9
+"""Of what a query gives, so little is nothing at the end of the prompt."""
 
 
 def attend(here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
@@ -53,9 +55,11 @@ def sums(queries: Tensor, keys: Tensor, lse: Tensor, scaling: float, forget: flo
     rows, heads, tokens, size = keys.shape
     groups = queries.shape[1] // heads
     score, lately = (torch.empty(rows, heads, groups, tokens, device=keys.device) for _ in range(2))
-    block = 64
+    block, keeps = 64, max(forget, REMEMBER)
+    last = tokens if keeps == 1 else math.ceil(math.log(FORGOTTEN) / math.log(keeps))
     kernels.column_sums[(rows * heads * groups, triton.cdiv(tokens, block))](
-        *(queries.contiguous(), keys.contiguous(), lse.contiguous(), score, lately, tokens, scaling),
+        *(queries.contiguous(), keys.contiguous(), lse.contiguous(), score, lately, tokens),
+        *(max(0, tokens - last), scaling),
         *(math.log2(forget), math.log2(REMEMBER)),
         GROUPS=groups,
         SIZE=size,

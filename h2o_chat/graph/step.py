@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.settle import Due, Kernels, note_ranking, rows_due, settle_rows
+from h2o_chat.cache.settle import Due, note_ranking, rows_due, settle_rows
 from h2o_chat.graph import attention_kernels as kernels
-from h2o_chat.graph import launches, prompts
+from h2o_chat.graph import launches, ranking
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
 from h2o_chat.native.model_frame import Frame
@@ -78,7 +78,7 @@ class GraphStep:
     def __init__(self, weights: Weights, frame: Frame) -> None:
         self.weights, self.frame = weights, frame
         self.device = self.weights.embedding.device
-        self.kernels = Kernels(attend=prompts.attend)
+        self.kernels = ranking.KERNELS
         """A prompt attends through these, and slots are given up by them."""
         pairs = [torch.tensor(one.inv_freq, device=self.device) for one in frame.ropes]
         self._ropes = list(zip(pairs, (one.scale for one in frame.ropes), strict=True))
@@ -229,12 +229,12 @@ class GraphStep:
         probabilities are added to the scores."""
         of, states = self.frame, {name: state[at] for name, state in arena.slots.states.items()}
         rows, heads, slots = states["positions"].shape
-        groups = of.heads // of.kv_heads
-        sizes = {"ROWS": rows, "HEADS": heads, "GROUPS": groups, "SIZE": of.head_size, "SLOTS": slots}
-        sizes |= {"SPLITS": room.splits, "GROUPS_P": max(16, triton.next_power_of_2(groups))}
+        groups, splits = of.heads // of.kv_heads, room.splits
+        sizes = {"ROWS": rows, "HEADS": heads, "GROUPS": groups, "SIZE": of.head_size}
+        sizes |= {"SLOTS": slots, "SPLITS": splits}
         parts = room.logits, room.most, room.total, room.outputs
         unread = room.x
-        kernels.attend[(rows * heads, room.splits)](
+        kernels.attend[(rows * heads, splits)](
             *(room.qkv, room.now, *turn),
             *(unread if one is None else one for one in (weights.norm_query, weights.norm_key)),
             *(states[name] for name in ("keys", "values", "positions")),
@@ -245,6 +245,7 @@ class GraphStep:
             of.head_size**-0.5,
             **sizes,
             HALF_P=max(16, triton.next_power_of_2(of.head_size // 2)),
+            GROUPS_P=max(16, triton.next_power_of_2(groups)),
             BLOCK=launches.SLOTS_AT_ONCE,
             ROPE=of.rope_of[layer] is not None,
             HEAD_NORMS=weights.norm_query is not None,
@@ -252,14 +253,15 @@ class GraphStep:
             **launches.early(self.device),
             WINDOW=of.sees[layer] or 0,
         )
-        kernels.receive[(rows * heads, room.splits)](
+        kernels.receive[(rows * heads, splits)](
             *(room.now, *parts, room.attended, states["score"], states["lately"]),
             cache.plan.forget,
             scores.REMEMBER,
             **sizes,
-            SPLITS_P=triton.next_power_of_2(room.splits),
+            SPLITS_P=triton.next_power_of_2(splits),
             SIZE_P=triton.next_power_of_2(of.head_size),
-            BLOCK=launches.SLOTS_AT_ONCE,
+            GROUPS_P=triton.next_power_of_2(groups),
+            BLOCK=launches.slots_received(slots, splits, groups),
             OBSERVE=cache.plan.observe,
             **launches.early(self.device),
         )
@@ -289,7 +291,8 @@ def _multiply(
     if len(x) == 1:
         launches.product(matrix, x[0], y[0], norm=norm, epsilon=epsilon, bias=bias, gated=gated, adds=adds)
         return
-    numbers = matrix.numbers(_kind(norm, bias, x)) if isinstance(matrix, Int4) else matrix
+    kind = torch.bfloat16 if x.is_cuda else torch.float32
+    numbers = matrix.numbers(kind) if isinstance(matrix, Int4) else matrix
     if norm is not None:
         x = functional.rms_norm(x, x.shape[-1:], norm.float(), epsilon)
     found = functional.linear(x.to(numbers.dtype), numbers, bias).float()
@@ -300,8 +303,3 @@ def _multiply(
         y.add_(found)
     else:
         y.copy_(found)
-
-
-def _kind(norm: Tensor | None, bias: Tensor | None, x: Tensor) -> torch.dtype:
-    """In which several rows are multiplied by weights in 4 bits."""
-    return torch.bfloat16 if x.is_cuda else torch.float32

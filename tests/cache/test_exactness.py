@@ -74,10 +74,11 @@ def kept(cache: H2OCache) -> list[list[list[list[int]]]]:
 
 def assert_same_steps(pair: Pair, caches: Pair, tokens: list[int]) -> Tensor:
     """Feeds the tokens to both sides; the logits after the last one."""
+    near = ATOL[pair[1].device.type]
     for step, token in enumerate(tokens):
         expected, actual = (feed(model, cache, token) for model, cache in zip(pair, caches, strict=True))
         assert kept(caches[1]) == caches[0].kept(), f"other tokens kept at step {step}"
-        torch.testing.assert_close(actual, expected, atol=ATOL[actual.device.type], rtol=0, msg=_at(step))
+        torch.testing.assert_close(actual, expected, atol=near, rtol=0, msg=_at(step))
     return expected
 
 

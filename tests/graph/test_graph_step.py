@@ -14,6 +14,7 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed: it has no wheel for this system")
 
 from h2o_chat.base.config import Settings
+from h2o_chat.cache.settle import TORCH
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.int4 import Int4, packed
@@ -79,7 +80,7 @@ def pair(model: Any, budget: int, rows: int = 1, **settings: Any) -> Pair:
     one, asked = loaded(model), Settings(budget=budget, **settings)
     runners = [Runner(one, cache_for(one, asked), rows) for _ in range(2)]
     assert runners[0].graph is not None
-    runners[1].graph = None
+    runners[1].graph, runners[1]._kernels = None, TORCH
     return Pair(*runners)
 
 

@@ -38,7 +38,7 @@ PROCESSES = 12
 
 
 class Check:
-    """Things that the stages share: a device, a shape, its bandwidth, models made once."""
+    """A device, a shape and its bandwidth, and the last model made: the stages share them."""
 
     def __init__(self, device: str, shape: str) -> None:
         self.device, self.shape, self.small = device, shape, device == "cpu"
@@ -91,7 +91,7 @@ class Check:
         from h2o_chat.lab.bench.gpu_bench import kept_overlap
 
         lines = []
-        budget, tokens = (24, 6) if self.small else (128, 160)
+        budget, tokens = (24, 6) if self.small else (128, 100)
         for dtype in () if self.small else ("float32", "bfloat16"):
             from h2o_chat.graph.loading import open_model
 
@@ -109,7 +109,10 @@ class Check:
                 loaded = self.model(shape, dtype=dtype, peaked=1.5)
                 lines.append((f"{shape} {dtype}", *kept_overlap(loaded, budget, tokens)))
         self.found["exact"] = lines
-        bad = [name for name, kept, same, _ in lines if kept < 0.99 or ("32" in name and same < 1)]
+        # In bf16 transformers' own step keeps as few of the same tokens as in fp32: 89% at 1.5B.
+        bad = [
+            name for name, kept, same, _ in lines if (kept < 1 or same < 1 if "32" in name else kept < 0.85)
+        ]
         said = "; ".join(f"{n}: kept {k:.4f}, tokens {s:.4f}, logits {w:.1e}" for n, k, s, w in lines)
         if bad:
             raise AssertionError(f"{said} -- short: {', '.join(bad)}")
@@ -139,31 +142,15 @@ class Check:
         return str(counts)
 
     def products(self) -> str:
-        """Bandwidth of each product alone, for some sizes of blocks."""
-        from h2o_chat.graph.launches import Blocks
-        from h2o_chat.lab.bench.gpu_bench import product_speed
+        """Microseconds of each product alone, and its share of the floor."""
+        from h2o_chat.lab.bench.gpu_bench import product_times
 
-        if self.small:
-            return "left out: an interpreter has no speed"
-        plain = [Blocks(n, k, w) for n, k, w in ((4, 1024, 4), (2, 2048, 4))]
-        int4 = [
-            Blocks(n, k, w)
-            for n, k, w in (
-                (4, 1024, 1),
-                (2, 1024, 1),
-                (8, 1024, 1),
-                (4, 2048, 2),
-                (4, 4096, 4),
-                (2, 4096, 4),
-            )
-        ]
         lines = []
-        for in_4_bits, choices in ((False, plain), (True, int4)):
-            for blocks in choices:
-                rows = product_speed(self.device, self.shape, in_4_bits, blocks)
-                self.found.setdefault("products", []).append([in_4_bits, asdict(blocks), rows])
-                speeds = " ".join(f"{row['product']} {row['gb_s']:,.0f}" for row in rows)
-                lines.append(f"\n  {'int4' if in_4_bits else 'bf16'} {blocks}: {speeds} GB/s")
+        for name, in_4_bits in (("bf16", False), ("int4", True)):
+            found = product_times(self.device, "tiny" if self.small else self.shape, in_4_bits)
+            self.found[f"products {name}"] = found
+            told = (f"{n} {us:.1f} us, {b / self.bandwidth * 1e6 / us:.0%}" for n, (us, b) in found.items())
+            lines.append(f"\n  {name}: {'; '.join(told)}")
         return "".join(lines)
 
     def decode(self) -> str:
@@ -190,7 +177,7 @@ class Check:
 
     def rows(self) -> str:
         """1 to 32 rows, bf16."""
-        return self._decode([({}, {"seen": 512, "rows": rows}) for rows in (1, 4, 16, 32)], "rows")
+        return self._decode([({}, {"seen": 512, "rows": rows}) for rows in (1, 8, 32)], "rows")
 
     def _decode(self, wanted: list[tuple[dict[str, Any], dict[str, Any]]], name: str, shape: str = "") -> str:
         from h2o_chat.lab.bench.gpu_bench import decode
@@ -273,17 +260,17 @@ class Check:
 
 STAGES: dict[str, Callable[[Check], str]] = {
     "about": Check.about,
-    "exact": Check.exact,
-    "tests": Check.tests,
     "products": Check.products,
     "decode": Check.decode,
     "four_bits": Check.four_bits,
     "small_shapes": Check.small_shapes,
     "rows": Check.rows,
-    "stock": Check.stock,
     "prompt": Check.prompt,
     "process": Check.process,
+    "stock": Check.stock,
     "paper": Check.paper,
+    "exact": Check.exact,
+    "tests": Check.tests,
 }
 
 

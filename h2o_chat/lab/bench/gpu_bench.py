@@ -5,11 +5,11 @@ Random weights cost what trained ones do; their greedy text means nothing.
 """
 
 import copy
+import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -222,20 +222,23 @@ def stock(loaded: LoadedGraph, seen: int, rows: int = 1, steps: int = 24) -> Gpu
     return _row(f"transformers, full, {loaded.dtype}", loaded.name, rows, seen, times, 0.0)
 
 
-def first_token(loaded: LoadedGraph, tokens: int, budget: int = 512) -> dict[str, float]:
-    """Seconds to the logits after so many prompt tokens: in one pass, in chunks, and in stock transformers
-    with flash attention."""
+def first_token(loaded: LoadedGraph, tokens: int, budget: int = 512, chunks: bool = True) -> dict[str, float]:
+    """Seconds to the logits after so many prompt tokens: in one pass, in chunks where asked for, and in stock
+    transformers with flash attention."""
     prompt = torch.randint(0, 256, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
-    found = {}
-    device = str(next(loaded.model.parameters()).device)
-    for name, prefill in (("one pass", "full"), ("chunks", "chunked")):
+    found, device = {}, str(next(loaded.model.parameters()).device)
+    for name, prefill, times in (("one pass", "full", 3), ("chunks", "chunked", 1))[: 1 + chunks]:
+        runner = runner_of(loaded, budget, prefill=prefill)
 
-        def read(prefill: str = prefill) -> None:
-            runner = runner_of(loaded, budget, prefill=prefill)
+        def read(runner: Runner = runner) -> None:
+            runner.empty(0)
             for start in range(0, tokens, runner.call_tokens):
                 runner.feed([prompt[start : start + runner.call_tokens]], prompt=True)
 
-        found[name] = _best(device, read, 3 if prefill == "full" else 1)
+        if prefill == "full":
+            read()
+        found[name] = statistics.median(_timed(device, read) for _ in range(times))
+        runner.empty(0)
     loaded.model.set_attn_implementation("sdpa")
     try:
         ids = torch.tensor([prompt], device=device)
@@ -284,42 +287,27 @@ def paper(
     """Tokens a second of as many conversations as so many bytes of keys and values hold: `tokens` read, then
     as many written. Stock transformers keeps all of them, this program a share.
 
-    Steps are measured at three quarters of the whole length, and prompts all together.
+    Prompts are read one after the other, and steps are measured at three quarters of the whole length.
     """
     config = loaded.model.config
-    found: dict[str, float] = {}
     size = config.hidden_size // config.num_attention_heads
     token_bytes = 2 * 2 * config.num_hidden_layers * config.num_key_value_heads * size
     budget = int(2 * tokens * share)
     ours = kv_bytes // ((budget + 1) * token_bytes) // 8 * 8 or 1
     theirs = kv_bytes // (2 * tokens * token_bytes) or 1
-    device = str(next(loaded.model.parameters()).device)
-    ids = torch.randint(
-        0, 256, (max(ours, theirs), tokens), generator=torch.Generator().manual_seed(1)
-    ).tolist()
-
-    def read() -> None:
-        for row in ids[:4]:
-            runner = runner_of(loaded, budget, chunk=tokens)
-            for start in range(0, tokens, runner.call_tokens):
-                runner.feed([row[start : start + runner.call_tokens]], prompt=True)
-
-    prompt_s = _best(device, read, 1) / 4 * ours
+    prompts = first_token(loaded, tokens, budget, chunks=False)
+    gc.collect()  # a cache and its layers name each other
     step = decode(loaded, bandwidth, budget=budget, seen=budget, rows=ours)
-    seconds = prompt_s + tokens * step.rows / step.tokens_per_s
-    found |= {"ours_rows": ours, "ours": ours * tokens / seconds, "ours_step_ms": step.token_ms}
-    found |= {"ours_prompts_s": prompt_s}
-    began = time.perf_counter()
+    gc.collect()
     other = stock(loaded, tokens * 3 // 2, theirs)
-    found["stock_all_s"] = time.perf_counter() - began
-    prompt_s = first_token(loaded, tokens, budget)["flash"] * theirs
-    seconds = prompt_s + tokens * other.rows / other.tokens_per_s
-    return found | {"stock_rows": theirs, "stock": theirs * tokens / seconds, "stock_step_ms": other.token_ms}
-
-
-def as_rows(rows: Sequence[GpuRow]) -> list[dict[str, Any]]:
-    """For JSON."""
-    return [asdict(row) for row in rows]
+    found: dict[str, float] = {}
+    for name, rows, prompt_s, row in (
+        ("ours", ours, prompts["one pass"], step),
+        ("stock", theirs, prompts["flash"], other),
+    ):
+        seconds = rows * prompt_s + tokens * rows / row.tokens_per_s
+        found |= {f"{name}_rows": rows, name: rows * tokens / seconds, f"{name}_step_ms": row.token_ms}
+    return found | {"times": found["ours"] / found["stock"]}
 
 
 def _row(who: str, shape: str, rows: int, seen: int, times: list[float], floor_s: float) -> GpuRow:
@@ -346,24 +334,26 @@ def _best(device: str, work: Callable[[], Any], times: int = 3) -> float:
     return statistics.median(_timed(device, work) for _ in range(times))
 
 
-def product_speed(device: str, shape: str, int4: bool, blocks: Any = None) -> list[dict[str, Any]]:
-    """Bytes a second of each product of a layer, alone, over matrices that no cache of the device holds."""
+def product_times(device: str, shape: str, int4: bool) -> dict[str, tuple[float, float]]:
+    """Microseconds of each product of a token, alone, over matrices that no cache of the device holds; and
+    the bytes that it reads."""
     from h2o_chat.graph import launches
     from h2o_chat.graph.int4 import packed
     from h2o_chat.graph.step import captured
 
-    config, found = GPU_SHAPES[shape], []
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    wide = (config.num_attention_heads + 2 * config.num_key_value_heads) * size
-    for name, rows, columns, gated, normed in (
-        ("qkv", wide, config.hidden_size, False, True),
-        ("out", config.hidden_size, config.num_attention_heads * size, False, False),
-        ("gate_up", 2 * config.intermediate_size, config.hidden_size, True, True),
-        ("down", config.hidden_size, config.intermediate_size, False, False),
-        ("head", config.vocab_size, config.hidden_size, False, True),
+    config, found = GPU_SHAPES[shape], {}
+    wide, heads, deep = config.hidden_size, config.num_attention_heads, config.intermediate_size
+    qkv = (heads + 2 * config.num_key_value_heads) * wide // heads
+    for name, rows, columns in (
+        ("qkv", qkv, wide),
+        ("out", wide, wide),
+        ("gate_up", 2 * deep, wide),
+        ("down", wide, deep),
+        ("head", config.vocab_size, wide),
     ):
-        held = 2 * rows * columns // (4 if int4 else 1)
-        copies = max(2, (256 << 20) // held)
+        gated, normed = name == "gate_up", name in ("qkv", "gate_up", "head")
+        bytes_ = rows * columns * 9 // 16 if int4 else 2 * rows * columns
+        copies = max(2, (256 << 20) // bytes_) if device == "cuda" else 1
         matrices: list[Any] = [
             torch.randn(rows, columns, device=device, dtype=torch.bfloat16) for _ in range(copies)
         ]
@@ -372,15 +362,15 @@ def product_speed(device: str, shape: str, int4: bool, blocks: Any = None) -> li
         x, norm = torch.randn(columns, device=device), torch.ones(columns, device=device)
         y = torch.zeros(rows // 2 if gated else rows, device=device)
 
-        one = partial(launches.product, x=x, y=y, norm=norm if normed else None, epsilon=1e-5, gated=gated)
-
-        def work(matrices: list[Any] = matrices, one: Any = one) -> None:
+        def work(
+            matrices: list[Any] = matrices, x: Any = x, y: Any = y, norm: Any = norm if normed else None
+        ) -> None:
             for matrix in matrices:
-                one(matrix, blocks=blocks)
+                launches.product(
+                    matrix, x, y, norm=norm, epsilon=1e-5, gated=len(y) < matrix.shape[0], adds=norm is None
+                )
 
         work()
         replay = captured(work, torch.device(device))
-        seconds = _best(device, replay, 5) / copies
-        per_matrix = held if not int4 else rows * columns * 9 // 16
-        found.append({"product": name, "us": seconds * 1e6, "gb_s": per_matrix / seconds / 1e9})
+        found[name] = _best(device, replay, 5) / copies * 1e6, float(bytes_)
     return found

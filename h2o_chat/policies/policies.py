@@ -149,6 +149,7 @@ POLICIES: dict[str, Policy] = {
         sinks=4,
         heavy=True,
         slots_per_sink=128,
+        recent=7 / 16,
         stride=1 / 32,
         reach=0.5,
         protected_at=1 / 16,

@@ -126,7 +126,7 @@ class DefaultHead(OracleHead):
         if len(self.held) <= self.budget:
             return
         changes = {token.position: change for token, change in zip(self.held, self.changes(), strict=True)}
-        newest = self.held[-1].position + 1 - self.budget // 2
+        newest = self.held[-1].position + 1 - int(self.budget * 7 / 16)
         older = [token for token in self.held if token.position < newest]
         for token in sorted(older, key=lambda token: (changes[token.position], token.position))[
             : self.stride

@@ -1,4 +1,4 @@
-"""`h2o-chat bench`: what it prints is what it measured; times are not judged here."""
+"""`h2o-chat lab bench`: what it prints is what it measured; times are not judged here."""
 
 import json
 import shutil

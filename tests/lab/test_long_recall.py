@@ -13,9 +13,7 @@ from h2o_chat.chat.templates.chat_template import PlainTemplate, choose
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.eval import answered_recall as answered
-from h2o_chat.lab.eval import instructions
-from h2o_chat.lab.eval import scripted_answers as rows
+from h2o_chat.lab.eval import answered_recall, instructions, scripted_answers
 from h2o_chat.lab.eval.answered_recall import Answered
 from h2o_chat.lab.eval.instructions import RULES
 from h2o_chat.lab.eval.long_recall import BARE, _paired, measure_long
@@ -117,7 +115,7 @@ def test_pins_and_branches_are_read_as_the_engine_reads_them(pocket: Loaded) -> 
         script.ask("What is my door code?")
         scripts.append(script)
     cache = H2OCache(128, positions=probe(pocket.model))
-    together = rows.answers(pocket, scripts, cache, 10)
+    together = scripted_answers.answers(pocket, scripts, cache, 10)
     assert together == [alone(pocket, script, 128, 10) for script in scripts]
 
 
@@ -209,7 +207,7 @@ def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> No
 def test_the_model_answers_itself(pocket: Loaded) -> None:
     """Every question is asked twice, once with recall, and the conversation knows of none."""
     runs = [Run(PolicyVariant("h2o"), 64)]
-    report = answered.measure(pocket, 300, 1, 3, runs, recall=True)
+    report = answered_recall.measure(pocket, 300, 1, 3, runs, recall=True)
     names = [BARE, "h2o", "h2o, recall"]
     assert list(dict.fromkeys(share.policy for share in report.shares)) == names
     assert {share.of for share in report.shares if share.group == "plain"} == {KINDS["plain"]}

@@ -1,4 +1,4 @@
-"""`h2o-chat bench bounded`: does anything grow with the length of a conversation?
+"""`h2o-chat lab bench bounded`: does anything grow with the length of a conversation?
 
 One conversation goes on for `tokens` tokens. Then its last tokens are timed against a fresh conversation's
 first ones after its cache filled, turn and turn about, so that the machine's moods hit both alike.

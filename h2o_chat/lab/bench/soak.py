@@ -1,4 +1,4 @@
-"""`h2o-chat bench soak`: a conversation of a million tokens, stored and saved as a real one is.
+"""`h2o-chat lab bench soak`: a conversation of a million tokens, stored and saved as a real one is.
 
 It lives in a folder of its own and is resumed there: the command may be interrupted, or killed, and run
 again until the tokens are reached. One row a stretch: what must not grow, did it?

@@ -1,4 +1,4 @@
-"""`h2o-chat bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
+"""`h2o-chat lab bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
 
 The real app draws for a terminal that only notes when something is written (`tui/headless_driver.py`). The
 conversation is read from a real store.

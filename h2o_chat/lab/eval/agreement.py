@@ -1,4 +1,4 @@
-"""`h2o-chat eval agreement`: how far a bounded cache leads from what the full cache would have said.
+"""`h2o-chat lab eval agreement`: how far a bounded cache leads from what the full cache would have said.
 
 Texts are cut into prompts, and the full cache continues each greedily: that is the reference. With a bounded
 cache each prompt is continued twice at once, as two rows. The first is fed the reference whatever it would

@@ -1,4 +1,5 @@
-"""`h2o-chat eval recall --generate TOKENS`: what is still known at the end of conversations of any length.
+"""`h2o-chat lab eval recall --generate TOKENS`: what is still known at the end of conversations of any
+length.
 
 A cache that keeps everything ends with the model's window, so it cannot be the reference of a long one.
 Instead it is asked the same facts with nothing said in between: what it cannot answer then is beyond the
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.runner import trained_positions
-from h2o_chat.lab.eval import scripted_answers as rows
+from h2o_chat.lab.eval import scripted_answers
 from h2o_chat.lab.eval.recall_questions import ANSWER_TOKENS, Question, Share, is_right, slots_cell
 from h2o_chat.lab.eval.scripted_conversation import Script
 from h2o_chat.lab.eval.synthetic_conversations import KINDS, draw
@@ -82,7 +83,7 @@ def measure_long(
         told = next(ticks)
         data = [[feed.ids for feed in script.feeds] + [sorted(script.pins)] for script in read]
         where = key(loaded, "long recall", data, policy=name, budget=budget)
-        said = results.once(where, lambda: rows.answers(loaded, read, cache, ANSWER_TOKENS, told))
+        said = results.once(where, lambda: scripted_answers.answers(loaded, read, cache, ANSWER_TOKENS, told))
         asked = KINDS.total()
         times = [[answer or "" for answers in said for answer in answers[:asked]]]
         if recall and read is not bare:

@@ -1,4 +1,4 @@
-"""`h2o-chat eval perplexity`: what forgetting costs, in nats per token of real text.
+"""`h2o-chat lab eval perplexity`: what forgetting costs, in nats per token of real text.
 
 Texts are joined and cut into documents of equal length, which are fed one token at a time, one document a
 row, through a cache that forgets and through one that does not. `ratio = exp(mean NLL - mean NLL with

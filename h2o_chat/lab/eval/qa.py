@@ -1,4 +1,4 @@
-"""`h2o-chat eval qa`: questions on long texts, as arXiv 2605.18053 asks them, scored by token F1.
+"""`h2o-chat lab eval qa`: questions on long texts, as arXiv 2605.18053 asks them, scored by token F1.
 
 Each item is one message, "Passage: ...", a blank line and "Question: ...", of which the beginning is cut off
 where it is too long. It is said to a new conversation and answered greedily, with what is gone told again

@@ -35,7 +35,7 @@ class Asked:
 
 
 class Script:
-    """Written message by message, read by `rows.answers`.
+    """Written message by message, read by `scripted_answers.answers`.
 
     The last token of an answer waits for the next turn, as in `Engine.pending`.
     """

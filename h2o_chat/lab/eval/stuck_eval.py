@@ -1,4 +1,4 @@
-"""`h2o-chat eval stuck`: whether a conversation still answers, or says one sentence to whatever is said.
+"""`h2o-chat lab eval stuck`: whether a conversation still answers, or says one sentence to whatever is said.
 
 Every message of a script is said to one conversation, as `run` does it, then twenty questions about the
 world.

@@ -177,7 +177,7 @@ def evaluate(folder: Path, corpus: Corpus, per_cell: int = 9) -> dict[str, Any]:
 
 
 def write_report(report: dict[str, Any], folder: Path) -> None:
-    """Writes evaluation.json, evaluation.md and, for `h2o-chat eval recall`, questions.jsonl."""
+    """Writes evaluation.json, evaluation.md and, for `h2o-chat lab eval recall`, questions.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(question, ensure_ascii=False) + "\n" for question in report.pop("asked")]
     (folder / "questions.jsonl").write_text("".join(lines), "utf-8")

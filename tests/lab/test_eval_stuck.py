@@ -39,8 +39,8 @@ def test_questions_about_the_world_end_every_conversation(pocket: Loaded) -> Non
         *(("full", 0), ("full", 1), ("h2o", 0), ("h2o", 1))
     ]
     for one in report.conversations:
-        assert len(one.answers) == len(one.repeated) == len(SAID) + len(stuck.WORLD)
-        assert len(one.right) == len(one.known) == len(stuck.WORLD)
+        assert len(one.answers) == len(one.repeated) == len(SAID) + len(stuck_eval.WORLD)
+        assert len(one.right) == len(one.known) == len(stuck_eval.WORLD)
         assert one.still_known <= sum(one.known)
     first, second = report.conversations[2:]
     assert first.answers == second.answers, "greedy: no seed changes it"

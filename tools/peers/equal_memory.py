@@ -204,9 +204,9 @@ def measure_other(
     if name.startswith("transformers"):
         if model.is_file():
             raise UsageError("It is measured with a model folder, and this is a GGUF file.")
-        python, script, file, more = programs.python_in(None, ""), "stock_rows.py", model, ["--dtype", kind]
+        python, script, file, more = programs.python_in(None, ""), "stock.py", model, ["--format", kind]
     else:
-        python, script, file, more = programs.python_in(folder, programs.LLAMA), "llama_rows.py", model, []
+        python, script, file, more = programs.python_in(folder, programs.LLAMA), "llama.py", model, []
         if model.is_dir():
             assert folder is not None
             file, _ = programs.weights(folder, programs.LLAMA, kind, model)

@@ -1,7 +1,6 @@
 """Made-up conversations: what is told in them, and that pins and branches are read as the engine does it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from h2o_chat.events.events import Turn
 from h2o_chat.lab.eval import answered_recall, instructions, scripted_answers
 from h2o_chat.lab.eval.answered_recall import Answered
 from h2o_chat.lab.eval.instructions import RULES
-from h2o_chat.lab.eval.long_recall import BARE, _paired, measure_long
-from h2o_chat.lab.eval.recall_questions import Question, Share, holds
+from h2o_chat.lab.eval.long_recall import BARE, measure_long
+from h2o_chat.lab.eval.recall_questions import holds
 from h2o_chat.lab.eval.scripted_conversation import Script
 from h2o_chat.lab.eval.synthetic_conversations import KINDS, draw, write
 from h2o_chat.lab.shared.policy_runs import Run
@@ -135,51 +134,16 @@ def test_questions_have_recalled_what_is_gone(pocket: Loaded) -> None:
 
 
 def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
-    report = measure_long(
-        pocket, 500, 1, 3, [PolicyVariant("window"), PolicyVariant("h2o")], [96], paired=True
-    )
+    report = measure_long(pocket, 500, 1, 3, [PolicyVariant("window"), PolicyVariant("h2o")], [96])
     share = {(s.policy, s.group): s for s in report.shares}
     assert report.full_fits
     assert share["full, nothing between", "plain"].right > 0
     assert share["window", "plain, far half"].right == 0
     assert ("window", "pinned") not in share, "it cannot pin"
     assert share["full", "plain"].of == KINDS["plain"]
-    more = (share["h2o", "plain"].right - share["window", "plain"].right) / KINDS["plain"]
-    assert share["h2o", "plain"].to_first == pytest.approx((more, more, more)), "there is one conversation"
-    assert share["window", "plain"].to_first is None
     past = measure_long(pocket, 2100, 1, 3, [], [])
     assert not past.full_fits
     assert {s.policy for s in past.shares} == {"full, nothing between"}
-
-
-def test_conversations_are_what_is_drawn_for_the_interval() -> None:
-    """Two conversations: one policy is right on 3 and 1 of their 5 plain facts, the first on 2 and on 4."""
-    kinds = [kind for _ in range(2) for kind in KINDS.elements()]
-    questions = [Question([], 0, "x", None, kind) for kind in kinds]
-
-    def right(*plain: int) -> list[bool]:
-        found = []
-        for count in plain:
-            found += [at < count for at in range(KINDS["plain"])]
-            found += [True] * (KINDS.total() - KINDS["plain"])
-        return found
-
-    share = Share("a", 16, "plain", 4, 10, (0.1, 0.7), None)
-    to_first = _paired(share, questions, right(3, 1), right(2, 4), seed=0, conversations=2).to_first
-    assert to_first == pytest.approx((-0.2, -0.6, 0.2))
-    far = replace(share, group="plain, far half")
-    assert _paired(far, questions, right(3, 1), right(2, 4), seed=0, conversations=2).to_first is None
-
-
-def test_a_pasted_page_is_one_message_and_nothing_of_it_is_pinned(pocket: Loaded) -> None:
-    template = choose(pocket.tokenizer, "auto")
-    apart, questions = draw(pocket.tokenizer, template, 400, "7")
-    page, asked = draw(pocket.tokenizer, template, 400, "7", pasted=True)
-    said = [one.text for one in apart.messages if one.role == "user"]
-    assert [one.text for one in page.messages] == [" ".join(said), "Okay."]
-    assert not page.pins
-    assert [one.messages for one in asked] == [one.messages for one in questions]
-    assert {one.kind for one in asked} == {"plain", "corrected", "not told"}
 
 
 def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:
@@ -225,7 +189,7 @@ def test_the_model_answers_itself(pocket: Loaded) -> None:
     "arguments",
     [
         *([], ["--questions", "x", "--generate", "100"], ["--questions", "x", "--scripted"]),
-        *(["--generate", "100", wants] for wants in ("--pasted", "--paired", "--equal-bytes")),
+        ["--generate", "100", "--equal-bytes"],
     ],
 )
 def test_one_source_of_questions(arguments: list[str]) -> None:

@@ -18,7 +18,7 @@ from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.lab.eval.attention_blocks import blocks
 from h2o_chat.lab.eval.token_removal import Removed, removal
 from h2o_chat.lab.shared.intervals import mean_interval
-from h2o_chat.lab.shared.report_output import print_tables
+from h2o_chat.lab.shared.report_output import print_tables, with_interval
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.probe import trained_window
 
@@ -233,7 +233,7 @@ def _attention_table(report: ObserveReport) -> Table:
     for one in report.layers:
         table.add_row(
             str(one.layer),
-            f"{one.sparsity:.3f} {_interval(one.sparsity_interval)}",
+            with_interval(one.sparsity, one.sparsity_interval, 3),
             f"{one.exponent:.2f} [{one.exponent_range[0]:.2f}, {one.exponent_range[1]:.2f}]",
             f"{one.r2:.2f}",
             f"{one.local_overlap:.2f} / {one.future_overlap:.2f}",
@@ -250,9 +250,5 @@ def _removal_table(report: ObserveReport) -> Table:
     )
     for what in dict.fromkeys(one.what for one in report.removal):
         found = {one.share: one for one in report.removal if one.what == what}
-        table.add_row(what, *(f"{found[s].ratio:.3f} {_interval(found[s].interval)}" for s in shares))
+        table.add_row(what, *(with_interval(found[s].ratio, found[s].interval, 3) for s in shares))
     return table
-
-
-def _interval(interval: tuple[float, float]) -> str:
-    return f"[{interval[0]:.3f}, {interval[1]:.3f}]"

@@ -7,7 +7,6 @@ from typing import Any
 
 from h2o_chat.lab.eval.agreement import AgreementReport
 from h2o_chat.lab.eval.attention_figures import ObserveReport
-from h2o_chat.lab.eval.generate import METRICS, GenerateReport
 from h2o_chat.lab.eval.long_recall import BARE, LongRecallReport
 from h2o_chat.lab.eval.perplexity import PerplexityReport, Score
 from h2o_chat.lab.eval.recall_questions import RecallReport
@@ -152,11 +151,6 @@ def plot_observe(report: ObserveReport, folder: Path) -> list[Path]:
     return files
 
 
-def plot_generate(report: GenerateReport, folder: Path) -> list[Path]:
-    """Every metric by policy and budget; the file."""
-    return [draw(folder / "generate.png", f"{report.model}: answers", _generate, report)]
-
-
 def _sparsity(axes: Any, report: ObserveReport) -> None:
     middle = [one.sparsity for one in report.layers]
     low = [one.sparsity - one.sparsity_interval[0] for one in report.layers]
@@ -183,13 +177,4 @@ def _removal(axes: Any, report: ObserveReport) -> None:
             shares, [one.ratio for one in found], yerr=[low, high], marker="o", capsize=3, label=what
         )
     axes.set(xlabel="tokens removed, %", ylabel="perplexity to all tokens")
-    axes.legend()
-
-
-def _generate(axes: Any, report: GenerateReport) -> None:
-    for metric in METRICS:
-        found = [one for one in report.scores if one.metric == metric]
-        names = [f"{one.policy}\n{one.budget or 'all'}" for one in found]
-        axes.plot(names, [one.value for one in found], marker="o", label=metric)
-    axes.set(xlabel="policy, slots", ylabel="score", ylim=(0, 1))
     axes.legend()

@@ -32,7 +32,7 @@ from h2o_chat.transformers_cache.cache import H2OCache
 
 ANSWER_TOKENS = 32
 EDGES = (0, 300, 1000, 1500, 10**9)
-"""Tokens: the distances are told apart here."""
+"""Edges of the stretches of distances, in tokens."""
 _NOT_TOLD = re.compile(r"(?:\bnot\b|\bnever\b|n't\b).*\b(?:told|tell|mentioned|know)\b", re.IGNORECASE)
 
 
@@ -67,9 +67,6 @@ class Share:
     """Share still recalled of the facts that the full cache recalled; None where there is none."""
     slots: int | None = None
     """Slots that were given: more than the budget, at equal bytes, where keys and values are smaller."""
-    to_first: tuple[float, float, float] | None = None
-    """Share of right answers more than the first variant's, and its interval: 95%, bootstrap over
-    conversations; where wanted."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,7 @@ def _question(row: Any) -> Question:
 
 
 def _is_said(*values: Any) -> bool:
-    """Whether these are texts, and such as a tokenizer takes."""
+    """True if these are texts that a tokenizer takes."""
     return all(isinstance(value, str) and value == clean(value) for value in values)
 
 
@@ -128,7 +125,7 @@ _FIELDS = ("messages", "distance", "expected", "stale", "kind")
 
 
 def is_right(question: Question, answer: str) -> bool:
-    """Whether an answer holds the value and not the one it replaced, or says that it was not told."""
+    """True if an answer holds the value and not the one it replaced, or says that it was not told."""
     if question.expected is None:
         return _NOT_TOLD.search(answer) is not None
     if question.stale and holds(answer, question.stale):
@@ -137,12 +134,12 @@ def is_right(question: Question, answer: str) -> bool:
 
 
 def holds(answer: str, value: str) -> bool:
-    """Whether the value stands in the answer as a whole: 14 is not in 149."""
+    """True if the value stands in the answer as a whole: 14 is not in 149."""
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", answer, re.IGNORECASE) is not None
 
 
 def scripts_of(loaded: Loaded, questions: Sequence[Question]) -> list[Script]:
-    """The questions as the model is fed them, each conversation turn by turn as the program does it."""
+    """Conversations as the model is fed them, turn by turn as the program does it."""
     template = choose(loaded.tokenizer, "auto")
     scripts = []
     for question in questions:
@@ -154,12 +151,7 @@ def scripts_of(loaded: Loaded, questions: Sequence[Question]) -> list[Script]:
     return scripts
 
 
-def answers(
-    loaded: Loaded,
-    scripts: Sequence[Script],
-    cache: H2OCache,
-    tick: Tick = unheard,
-) -> list[str]:
+def answers(loaded: Loaded, scripts: Sequence[Script], cache: H2OCache, tick: Tick = unheard) -> list[str]:
     """Greedy answers in order; empty where the full cache has no room for the conversation."""
     return [said or "" for (said,) in scripted_answers.answers(loaded, scripts, cache, ANSWER_TOKENS, tick)]
 
@@ -173,7 +165,7 @@ def measure(
     results: Results | None = None,
     equal_bytes: bool = False,
 ) -> RecallReport:
-    """The full cache first, then all variants at all budgets.
+    """Asks the full cache first, then all variants at all budgets.
 
     Args:
         results: what is there already is not measured again.
@@ -211,7 +203,7 @@ def _shares(
     full: Sequence[bool],
     slots: int | None = None,
 ) -> list[Share]:
-    """By distance (facts only), by kind, and over all facts."""
+    """Shares by distance (facts only), by kind, and over all facts."""
     groups: dict[str, list[int]] = {}
     for index, question in enumerate(questions):
         if question.expected is not None:
@@ -242,7 +234,7 @@ def slots_cell(share: Share) -> str:
 
 
 def show_table(report: RecallReport) -> None:
-    """PolicyVariants and budgets down; distances, all facts and what was not told across."""
+    """Policies and budgets down; distances, all facts and what was not told across."""
     from rich.table import Table
 
     stretches = [_stretch(low, high) for low, high in pairwise(EDGES)]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 OPENINGS = re.compile(r"\s*(Of|So|And|Else|As|The same|What|That)\b")
-MOST = 531
+MOST = 239
 """Lowered as they are mended; none may be added."""
 
 

@@ -25,7 +25,9 @@ SETTINGS = first_budget(Settings(model="pocket", seed=1, engine="transformers"),
 
 async def screen(folder: Path) -> str:
     """Holds the conversation as somebody who only presses enter; the last screen as SVG."""
-    app = ChatApp(opener(SETTINGS, ConversationPlace(folder)), SETTINGS, Sampling(max_tokens=None), folder=folder)
+    app = ChatApp(
+        opener(SETTINGS, ConversationPlace(folder)), SETTINGS, Sampling(max_tokens=None), folder=folder
+    )
     async with app.run_test(size=SIZE) as pilot:
         app.prompt.cursor_blink = False
         for offer in OFFERS:

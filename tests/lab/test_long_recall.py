@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import opened_models
 import pytest
 from typer.testing import CliRunner
 
@@ -32,6 +33,13 @@ POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 @pytest.fixture(scope="module")
 def pocket() -> Loaded:
     return load(Settings(model=str(POCKET), dtype="float64", threads=1), lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def fast() -> Loaded:
+    """The native step, a thirtieth of the time: for tests that compare nothing with another step."""
+    loaded: Loaded = opened_models.loaded(Settings(model=str(POCKET), threads=1))
+    return loaded
 
 
 def words(loaded: Loaded, script: Script) -> str:
@@ -98,7 +106,7 @@ def alone(loaded: Loaded, script: Script, budget: int, tokens: int) -> list[str]
 
 def test_pins_and_branches_are_read_as_the_engine_reads_them(pocket: Loaded) -> None:
     template, scripts = choose(pocket.tokenizer, "auto"), []
-    for system, pin in (("End every answer with the word lemon.", True), (None, True), (None, False)):
+    for system, pin in (("End every answer with the word lemon.", True), (None, False)):
         script = Script(pocket.tokenizer, template)
         if system:
             script.say("system", system)
@@ -107,7 +115,7 @@ def test_pins_and_branches_are_read_as_the_engine_reads_them(pocket: Loaded) -> 
         if pin:
             script.pin(where)
         script.say("assistant", "Noted.")
-        for number in range(5):
+        for number in range(4):
             script.ask("What is my door code?")
             script.say("user", f"I want to book a table for {number + 2} at Mirado on Friday.")
             script.say("assistant", "Sure. What time would you like the table?")
@@ -133,25 +141,25 @@ def test_questions_have_recalled_what_is_gone(pocket: Loaded) -> None:
         assert question.expected is None or question.expected in asked
 
 
-def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
-    report = measure_long(pocket, 500, 1, 3, [PolicyVariant("window"), PolicyVariant("h2o")], [96])
+def test_what_was_dropped_counts_as_forgotten(fast: Loaded) -> None:
+    report = measure_long(fast, 500, 1, 3, [PolicyVariant("window"), PolicyVariant("h2o")], [96])
     share = {(s.policy, s.group): s for s in report.shares}
     assert report.full_fits
     assert share["full, nothing between", "plain"].right > 0
     assert share["window", "plain, far half"].right == 0
     assert ("window", "pinned") not in share, "it cannot pin"
     assert share["full", "plain"].of == KINDS["plain"]
-    past = measure_long(pocket, 2100, 1, 3, [], [])
+    past = measure_long(fast, 2100, 1, 3, [], [])
     assert not past.full_fits
     assert {s.policy for s in past.shares} == {"full, nothing between"}
 
 
-def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:
+def test_smaller_numbers_get_more_slots_in_equal_bytes(fast: Loaded) -> None:
     variants = crossed(["window"], ["auto", "int8"])
-    report = measure_long(pocket, 200, 1, 3, variants, [48], equal_bytes=True)
+    report = measure_long(fast, 200, 1, 3, variants, [48], equal_bytes=True)
     slots = {share.policy: share.slots for share in report.shares if share.budget == 48}
     assert slots["window"] == 48
-    assert slots["window:kv=int8"] == equal_slots(pocket.sizes, 8, "int8", 48) > 48
+    assert slots["window:kv=int8"] == equal_slots(fast.sizes, fast.precision.itemsize, "int8", 48) > 48
 
 
 def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> None:
@@ -168,17 +176,17 @@ def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> No
     assert min(sizes.values()) > 5000
 
 
-def test_the_model_answers_itself(pocket: Loaded) -> None:
+def test_the_model_answers_itself(fast: Loaded) -> None:
     """Every question is asked twice, once with recall, and the conversation knows of none."""
     runs = [Run(PolicyVariant("h2o"), 64)]
-    report = answered_recall.measure(pocket, 300, 1, 3, runs, recall=True)
+    report = answered_recall.measure(fast, 300, 1, 3, runs, recall=True)
     names = [BARE, "h2o", "h2o, recall"]
     assert list(dict.fromkeys(share.policy for share in report.shares)) == names
     assert {share.of for share in report.shares if share.group == "plain"} == {KINDS["plain"]}
     right = [sum(one.right for one in report.shares if one.policy == name) for name in names]
     assert right[1] <= right[2], "what is told again is known at least as well"
     settings = Settings(budget=64, recall="off", events_every=0)
-    chat = Chat(Engine(pocket, settings), settings)
+    chat = Chat(Engine(fast, settings), settings)
     script, questions = write(Answered(chat), 300, "3 0")
     assert len(script.answers) == len(questions) == KINDS.total()
     assert not {question.messages[0]["content"] for question in questions} & {m.text for m in chat.messages}
@@ -216,9 +224,9 @@ def test_rules_are_checked(rule: str, answer: str, kept: bool) -> None:
     assert RULES[rule].kept(RULES[rule].keep("Maybe.", "lemon"), "lemon")
 
 
-def test_a_system_prompt_after_many_turns(pocket: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_prompt_after_many_turns(fast: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instructions, "TURNS", (0, 6))
-    found = instructions.measure(pocket, ["end"], 2, 0, False, [PolicyVariant("window")], [32]).answers
+    found = instructions.measure(fast, ["end"], 2, 0, False, [PolicyVariant("window")], [32]).answers
     assert [(one.policy, one.turns, one.of) for one in found] == [
         (name, turns, 2) for name in ("full", "window") for turns in (0, 6)
     ]

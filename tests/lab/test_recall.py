@@ -126,10 +126,10 @@ def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
     ],
     ids=lambda settings: settings.policy,
 )
-def test_rows_answer_as_each_conversation_does_alone(pocket: Loaded, settings: Settings) -> None:
-    questions = [question(turns) for turns in (5, 0, 3, 1, 8, 3)]
+def test_answers_are_those_of_the_programs_engine(pocket: Loaded, settings: Settings) -> None:
+    questions = [question(turns) for turns in (5, 0, 3)]
     system = {"role": "system", "content": "End every answer with the word Zebra."}
-    questions += [replace(one, messages=[system, *one.messages]) for one in questions[1:4]]
+    questions += [replace(one, messages=[system, *one.messages]) for one in questions[1:3]]
     settings = replace(settings, events_every=0, dtype="float64")
     cache = H2OCache(
         settings.budget, policy=settings.policy, chunk=settings.chunk, positions=probe(pocket.model)

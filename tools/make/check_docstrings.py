@@ -1,7 +1,5 @@
 """Counts docstrings that do not begin with a subject or a verb; `make lint` runs it.
 
-    tools/make/check_docstrings.py
-
 Ends with exit code 1 where more than `MOST` docstrings of h2o_chat open with one of `OPENINGS`.
 """
 

@@ -7,7 +7,7 @@ memory.
 
 DIR holds the other programs' environments: `python tools/peers/make_environments.py DIR` makes them. One that
 does not run is named, and the others go on. With --kv-gib many conversations are held at once
-(`equal_memory.py`). Nothing else may run on the machine. A wrong name lists the programs.
+(`equal_memory.py`). Nothing else may run on the machine.
 """
 
 import argparse

@@ -92,18 +92,14 @@ def share(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def summarize(results: list[dict[str, Any]], ranges: list[tuple[int, int]]) -> dict[str, dict[str, Any]]:
-    """Shares by distance (facts only), by kind, and by both."""
+    """Shares by distance (facts only), and by kind."""
     facts = [row for row in results if row["kind"] not in ("not told", *EVERYDAY_KINDS)]
-    tables: dict[str, dict[str, Any]] = {"distance": {}, "kind": {}, "kind and distance": {}}
+    tables: dict[str, dict[str, Any]] = {"distance": {}, "kind": {}}
     for low, high in ranges:
         name = f"{low} to {high}"
         inside = [row for row in facts if low <= row["distance"] < high]
         if inside:
             tables["distance"][name] = share(inside)
-        for kind in dict.fromkeys(row["kind"] for row in results):
-            rows = [r for r in results if r["kind"] == kind and low <= r["distance"] < high]
-            if rows:
-                tables["kind and distance"][f"{kind}, {name}"] = share(rows)
     for kind in dict.fromkeys(row["kind"] for row in results):
         tables["kind"][kind] = share([row for row in results if row["kind"] == kind])
     return tables

@@ -25,14 +25,8 @@ def plot_perplexity(report: PerplexityReport, folder: Path) -> list[Path]:
 
 def plot_recall(report: RecallReport, folder: Path) -> list[Path]:
     """Right answers by budget, over all facts; the full cache as a line."""
-    return [
-        draw(
-            folder / "recall.png",
-            f"{report.model}: facts recalled",
-            partial(_shares, group="all facts"),
-            report,
-        )
-    ]
+    title, put = f"{report.model}: facts recalled", partial(_shares, group="all facts")
+    return [draw(folder / "recall.png", title, put, report)]
 
 
 def plot_long_recall(report: LongRecallReport, folder: Path) -> list[Path]:

@@ -30,6 +30,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/make/check_docstrings.py
 
 clean:
 	rm -rf .venv

@@ -1,4 +1,4 @@
-"""`h2o-chat bench ...`: how the program behaves, on the command line.
+"""`h2o-chat lab bench ...`: how the program behaves, on the command line.
 
 As in `eval_commands.py`, the lab imports torch, so it is imported inside the commands.
 """

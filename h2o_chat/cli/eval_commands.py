@@ -173,7 +173,6 @@ def generate(
     threads: Threads = None,
     seed: Seed = 0,
     results: Results = None,
-    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Summaries and answers by ROUGE and exact match, against a cache that keeps everything."""
@@ -181,7 +180,6 @@ def generate(
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
         from h2o_chat.lab.eval import generate as task
-        from h2o_chat.lab.eval import plots
         from h2o_chat.lab.eval.run_eval import run_eval
         from h2o_chat.lab.shared.lab_texts import read_items
         from h2o_chat.lab.shared.measured_results import Results as Known
@@ -194,7 +192,7 @@ def generate(
         def measure(loaded: Any, tick: Any) -> Any:
             return task.measure(loaded, items, runs, tokens, stops, chunk, seed, tick, known)
 
-        return run_eval(settings, "answer", measure, as_json, task.show_table, plot, plots.plot_generate)
+        return run_eval(settings, "answer", measure, as_json, task.show_table)
 
     end(work)
 

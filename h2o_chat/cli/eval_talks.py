@@ -17,7 +17,6 @@ from h2o_chat.cli.lab_options import (
     Json,
     KvDtypes,
     Model,
-    Paired,
     Plot,
     Policies,
     Quantize,
@@ -43,13 +42,9 @@ def recall(
     recall: Annotated[
         bool, typer.Option("--recall", help="With --generate: ask again, with recall.")
     ] = False,
-    pasted: Annotated[
-        bool, typer.Option("--pasted", help="With --scripted: all facts in one message, as a page.")
-    ] = False,
     scripted: Annotated[
         bool, typer.Option("--scripted", help="With --generate: answers are made up too.")
     ] = False,
-    paired: Paired = False,
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
@@ -72,8 +67,8 @@ def recall(
             )
         if generate is None and scripted:
             raise UsageError("--scripted goes with --generate.")
-        if (pasted or paired or (equal_bytes and generate is not None)) and not scripted:
-            raise UsageError("--pasted, --paired and --equal-bytes go with --generate --scripted.")
+        if equal_bytes and generate is not None and not scripted:
+            raise UsageError("--equal-bytes goes with --generate --scripted.")
         from h2o_chat.lab.eval import answered_recall, long_recall, plots, recall_questions
         from h2o_chat.lab.eval.run_eval import run_eval
         from h2o_chat.lab.shared.measured_results import Results as Known
@@ -97,8 +92,7 @@ def recall(
             if loaded.chats and not scripted:
                 runs = [Run(one, budget) for one in variants for budget in slots]
                 return answered_recall.measure(*about, runs, tick, known, recall)
-            how = equal_bytes, recall, paired, pasted
-            return long_recall.measure_long(*about, variants, slots, tick, known, *how)
+            return long_recall.measure_long(*about, variants, slots, tick, known, equal_bytes, recall)
 
         show_long, draw_long = long_recall.show_table, plots.plot_long_recall
         return run_eval(settings, "answer", measure, as_json, show_long, plot, draw_long)

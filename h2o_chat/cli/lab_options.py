@@ -1,4 +1,4 @@
-"""What the commands of `h2o-chat eval` and `h2o-chat bench` share: their options, and how one ends."""
+"""Options that the commands of `h2o-chat lab eval` and `h2o-chat lab bench` share, and how one ends."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

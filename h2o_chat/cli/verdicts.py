@@ -1,4 +1,4 @@
-"""The last line of each `h2o-chat bench`: what the figures above it mean, in one sentence."""
+"""The last line of each `h2o-chat lab bench`: what the figures above it mean, in one sentence."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

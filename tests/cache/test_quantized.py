@@ -33,7 +33,7 @@ from h2o_chat.events.events import Token
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, crossed
 from h2o_chat.models.fits import equal_slots, estimate, slot_bytes
 from h2o_chat.models.load import Loaded, load
-from h2o_chat.models.resolve import Weights
+from h2o_chat.models.resolve import StoredWeights
 from h2o_chat.models.sizes import sizes_of
 from h2o_chat.transformers_cache.probe import probe
 
@@ -267,7 +267,7 @@ def test_the_estimate_knows_of_it() -> None:
     state = state_bytes(4)  # 32 query heads on 8 KV heads
     assert int8 / plain == pytest.approx((2 * 132 + state) / (2 * 256 + state))
     need = {
-        kv: estimate(sizes, Weights(10, "F16", 20), "none", 2, 4096, as_stored=False, kv=kv).slots
+        kv: estimate(sizes, StoredWeights(10, "F16", 20), "none", 2, 4096, as_stored=False, kv=kv).slots
         for kv in ("auto", *KINDS)
     }
     assert need["auto"] > 1.7 * need["int8"] > 1.7 * need["int4"]

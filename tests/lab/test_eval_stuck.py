@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.eval import qa
-from h2o_chat.lab.eval import stuck_eval as stuck
+from h2o_chat.lab.eval import qa, stuck_eval
 from h2o_chat.lab.shared.policy_runs import Run, runs_of
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import tokens_of
@@ -30,22 +29,22 @@ def test_an_answer_repeats_an_earlier_one_to_another_message() -> None:
     told = "I am doing great, and thank you for asking."
     answers = [told, told, told.upper(), "I am doing great, and thanks.", told[:-7], "Yes.", "No.", "yes"]
     messages = ["hi", " HI", "ho", "hum", "hey", "a?", "b?", "c?"]
-    assert stuck.repeated(messages, answers) == [False, False, True, False, True, False, False, True]
+    assert stuck_eval.repeated(messages, answers) == [False, False, True, False, True, False, False, True]
 
 
 def test_questions_about_the_world_end_every_conversation(pocket: Loaded) -> None:
     runs = [Run(), runs_of(["h2o"], [64])[1]]
-    report = stuck.measure(pocket, SAID, runs, SHORT, [0, 1])
+    report = stuck_eval.measure(pocket, SAID, runs, SHORT, [0, 1])
     assert [(one.policy, one.seed) for one in report.conversations] == [
         *(("full", 0), ("full", 1), ("h2o", 0), ("h2o", 1))
     ]
     for one in report.conversations:
-        assert len(one.answers) == len(one.repeated) == len(SAID) + len(stuck.WORLD)
-        assert len(one.right) == len(one.known) == len(stuck.WORLD)
+        assert len(one.answers) == len(one.repeated) == len(SAID) + len(stuck_eval.WORLD)
+        assert len(one.right) == len(one.known) == len(stuck_eval.WORLD)
         assert one.still_known <= sum(one.known)
     first, second = report.conversations[2:]
     assert first.answers == second.answers, "greedy: no seed changes it"
-    once = stuck.measure(pocket, SAID, runs[1:], SHORT, [0], cured=False)
+    once = stuck_eval.measure(pocket, SAID, runs[1:], SHORT, [0], cured=False)
     assert once.conversations[0].answers[: len(SAID)] == first.answers[: len(SAID)], "nothing repeats yet"
 
 

@@ -1,4 +1,4 @@
-"""`h2o-chat bench`: what it prints is what it measured; times are not judged here."""
+"""`h2o-chat lab bench`: what it prints is what it measured; times are not judged here."""
 
 import json
 import shutil
@@ -96,13 +96,11 @@ def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> N
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(POCKET / name, tmp_path)
     found = printed(
-        "bench", "ui", "-m", str(tmp_path), "--turns", "2", "--tokens", "90", "--rounds", "1", "--json"
+        "bench", "ui", "-m", str(tmp_path), "--turns", "2", "--tokens", "90", "--rounds", "0", "--json"
     )
     by_name = {row["what"]: row for row in found}
-    assert len(by_name) == 9
+    assert len(by_name) == 6
     assert 0 < by_name["key press to screen"]["median"] <= by_name["key press to screen"]["worst"]
-    alone, beside = (by_name[f"engine under {what}"]["median"] for what in ("run", "the screen"))
-    assert by_name["screen / run"]["median"] == pytest.approx(100 * beside / alone)
     assert by_name["append a token: work"]["times"] == 90
     assert by_name["frames at 200 tokens/s"]["times"] >= 2  # seconds, though the answer takes no half of one
 

@@ -1,9 +1,9 @@
 """Made-up conversations: what is told in them, and that pins and branches are read as the engine does it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
+import opened_models
 import pytest
 from typer.testing import CliRunner
 
@@ -13,13 +13,11 @@ from h2o_chat.chat.templates.chat_template import PlainTemplate, choose
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.eval import answered_recall as answered
-from h2o_chat.lab.eval import instructions
-from h2o_chat.lab.eval import scripted_answers as rows
+from h2o_chat.lab.eval import answered_recall, instructions, scripted_answers
 from h2o_chat.lab.eval.answered_recall import Answered
 from h2o_chat.lab.eval.instructions import RULES
-from h2o_chat.lab.eval.long_recall import BARE, _paired, measure_long
-from h2o_chat.lab.eval.recall_questions import Question, Share, holds
+from h2o_chat.lab.eval.long_recall import BARE, measure_long
+from h2o_chat.lab.eval.recall_questions import holds
 from h2o_chat.lab.eval.scripted_conversation import Script
 from h2o_chat.lab.eval.synthetic_conversations import KINDS, draw, write
 from h2o_chat.lab.shared.policy_runs import Run
@@ -35,6 +33,13 @@ POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 @pytest.fixture(scope="module")
 def pocket() -> Loaded:
     return load(Settings(model=str(POCKET), dtype="float64", threads=1), lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def fast() -> Loaded:
+    """The native step, a thirtieth of the time: for tests that compare nothing with another step."""
+    loaded: Loaded = opened_models.loaded(Settings(model=str(POCKET), threads=1))
+    return loaded
 
 
 def words(loaded: Loaded, script: Script) -> str:
@@ -101,7 +106,7 @@ def alone(loaded: Loaded, script: Script, budget: int, tokens: int) -> list[str]
 
 def test_pins_and_branches_are_read_as_the_engine_reads_them(pocket: Loaded) -> None:
     template, scripts = choose(pocket.tokenizer, "auto"), []
-    for system, pin in (("End every answer with the word lemon.", True), (None, True), (None, False)):
+    for system, pin in (("End every answer with the word lemon.", True), (None, False)):
         script = Script(pocket.tokenizer, template)
         if system:
             script.say("system", system)
@@ -110,14 +115,14 @@ def test_pins_and_branches_are_read_as_the_engine_reads_them(pocket: Loaded) -> 
         if pin:
             script.pin(where)
         script.say("assistant", "Noted.")
-        for number in range(5):
+        for number in range(4):
             script.ask("What is my door code?")
             script.say("user", f"I want to book a table for {number + 2} at Mirado on Friday.")
             script.say("assistant", "Sure. What time would you like the table?")
         script.ask("What is my door code?")
         scripts.append(script)
     cache = H2OCache(128, positions=probe(pocket.model))
-    together = rows.answers(pocket, scripts, cache, 10)
+    together = scripted_answers.answers(pocket, scripts, cache, 10)
     assert together == [alone(pocket, script, 128, 10) for script in scripts]
 
 
@@ -136,60 +141,25 @@ def test_questions_have_recalled_what_is_gone(pocket: Loaded) -> None:
         assert question.expected is None or question.expected in asked
 
 
-def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
-    report = measure_long(
-        pocket, 500, 1, 3, [PolicyVariant("window"), PolicyVariant("h2o")], [96], paired=True
-    )
+def test_what_was_dropped_counts_as_forgotten(fast: Loaded) -> None:
+    report = measure_long(fast, 500, 1, 3, [PolicyVariant("window"), PolicyVariant("h2o")], [96])
     share = {(s.policy, s.group): s for s in report.shares}
     assert report.full_fits
     assert share["full, nothing between", "plain"].right > 0
     assert share["window", "plain, far half"].right == 0
     assert ("window", "pinned") not in share, "it cannot pin"
     assert share["full", "plain"].of == KINDS["plain"]
-    more = (share["h2o", "plain"].right - share["window", "plain"].right) / KINDS["plain"]
-    assert share["h2o", "plain"].to_first == pytest.approx((more, more, more)), "there is one conversation"
-    assert share["window", "plain"].to_first is None
-    past = measure_long(pocket, 2100, 1, 3, [], [])
+    past = measure_long(fast, 2100, 1, 3, [], [])
     assert not past.full_fits
     assert {s.policy for s in past.shares} == {"full, nothing between"}
 
 
-def test_conversations_are_what_is_drawn_for_the_interval() -> None:
-    """Two conversations: one policy is right on 3 and 1 of their 5 plain facts, the first on 2 and on 4."""
-    kinds = [kind for _ in range(2) for kind in KINDS.elements()]
-    questions = [Question([], 0, "x", None, kind) for kind in kinds]
-
-    def right(*plain: int) -> list[bool]:
-        found = []
-        for count in plain:
-            found += [at < count for at in range(KINDS["plain"])]
-            found += [True] * (KINDS.total() - KINDS["plain"])
-        return found
-
-    share = Share("a", 16, "plain", 4, 10, (0.1, 0.7), None)
-    to_first = _paired(share, questions, right(3, 1), right(2, 4), seed=0, conversations=2).to_first
-    assert to_first == pytest.approx((-0.2, -0.6, 0.2))
-    far = replace(share, group="plain, far half")
-    assert _paired(far, questions, right(3, 1), right(2, 4), seed=0, conversations=2).to_first is None
-
-
-def test_a_pasted_page_is_one_message_and_nothing_of_it_is_pinned(pocket: Loaded) -> None:
-    template = choose(pocket.tokenizer, "auto")
-    apart, questions = draw(pocket.tokenizer, template, 400, "7")
-    page, asked = draw(pocket.tokenizer, template, 400, "7", pasted=True)
-    said = [one.text for one in apart.messages if one.role == "user"]
-    assert [one.text for one in page.messages] == [" ".join(said), "Okay."]
-    assert not page.pins
-    assert [one.messages for one in asked] == [one.messages for one in questions]
-    assert {one.kind for one in asked} == {"plain", "corrected", "not told"}
-
-
-def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:
+def test_smaller_numbers_get_more_slots_in_equal_bytes(fast: Loaded) -> None:
     variants = crossed(["window"], ["auto", "int8"])
-    report = measure_long(pocket, 200, 1, 3, variants, [48], equal_bytes=True)
+    report = measure_long(fast, 200, 1, 3, variants, [48], equal_bytes=True)
     slots = {share.policy: share.slots for share in report.shares if share.budget == 48}
     assert slots["window"] == 48
-    assert slots["window:kv=int8"] == equal_slots(pocket.sizes, 8, "int8", 48) > 48
+    assert slots["window:kv=int8"] == equal_slots(fast.sizes, fast.precision.itemsize, "int8", 48) > 48
 
 
 def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> None:
@@ -206,17 +176,17 @@ def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> No
     assert min(sizes.values()) > 5000
 
 
-def test_the_model_answers_itself(pocket: Loaded) -> None:
+def test_the_model_answers_itself(fast: Loaded) -> None:
     """Every question is asked twice, once with recall, and the conversation knows of none."""
     runs = [Run(PolicyVariant("h2o"), 64)]
-    report = answered.measure(pocket, 300, 1, 3, runs, recall=True)
+    report = answered_recall.measure(fast, 300, 1, 3, runs, recall=True)
     names = [BARE, "h2o", "h2o, recall"]
     assert list(dict.fromkeys(share.policy for share in report.shares)) == names
     assert {share.of for share in report.shares if share.group == "plain"} == {KINDS["plain"]}
     right = [sum(one.right for one in report.shares if one.policy == name) for name in names]
     assert right[1] <= right[2], "what is told again is known at least as well"
     settings = Settings(budget=64, recall="off", events_every=0)
-    chat = Chat(Engine(pocket, settings), settings)
+    chat = Chat(Engine(fast, settings), settings)
     script, questions = write(Answered(chat), 300, "3 0")
     assert len(script.answers) == len(questions) == KINDS.total()
     assert not {question.messages[0]["content"] for question in questions} & {m.text for m in chat.messages}
@@ -227,7 +197,7 @@ def test_the_model_answers_itself(pocket: Loaded) -> None:
     "arguments",
     [
         *([], ["--questions", "x", "--generate", "100"], ["--questions", "x", "--scripted"]),
-        *(["--generate", "100", wants] for wants in ("--pasted", "--paired", "--equal-bytes")),
+        ["--generate", "100", "--equal-bytes"],
     ],
 )
 def test_one_source_of_questions(arguments: list[str]) -> None:
@@ -254,9 +224,9 @@ def test_rules_are_checked(rule: str, answer: str, kept: bool) -> None:
     assert RULES[rule].kept(RULES[rule].keep("Maybe.", "lemon"), "lemon")
 
 
-def test_a_system_prompt_after_many_turns(pocket: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_prompt_after_many_turns(fast: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instructions, "TURNS", (0, 6))
-    found = instructions.measure(pocket, ["end"], 2, 0, False, [PolicyVariant("window")], [32]).answers
+    found = instructions.measure(fast, ["end"], 2, 0, False, [PolicyVariant("window")], [32]).answers
     assert [(one.policy, one.turns, one.of) for one in found] == [
         (name, turns, 2) for name in ("full", "window") for turns in (0, 6)
     ]

@@ -53,11 +53,11 @@ def test_recall_beside_the_full_cache(tmp_path: Path) -> None:
         Share("h2o", 64, "all facts", 6, 10, (0.3, 0.8), 0.6),
         Share("h2o", 64, "0 to 300", 1, 10, (0.0, 0.4), 0.1),
     ]
-    plots._shares(axes, RecallReport("tiny", 10, shares, []), "all facts")
+    plots._shares(axes, RecallReport("tiny", 10, shares), "all facts")
     (bars,) = axes.containers
     assert list(zip(*bars[0].get_data(), strict=True)) == [(64, 0.6)]
     assert axes.lines[0].get_ydata()[0] == 0.9
-    assert plots.plot_recall(RecallReport("tiny", 10, shares, []), tmp_path)[0].stat().st_size > 5000
+    assert plots.plot_recall(RecallReport("tiny", 10, shares), tmp_path)[0].stat().st_size > 5000
 
 
 def test_recall_of_one_kind_beside_who_was_told_nothing_else() -> None:

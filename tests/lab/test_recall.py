@@ -8,12 +8,9 @@ import pytest
 import torch
 from opened_models import little
 from sweep import sweep
-from torch import Tensor
-from torch.nn import functional
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.forward_call import Step
 from h2o_chat.chat.conversation.restore import prompt_tokens, read_again
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.engine import Engine
@@ -129,10 +126,10 @@ def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
     ],
     ids=lambda settings: settings.policy,
 )
-def test_rows_answer_as_each_conversation_does_alone(pocket: Loaded, settings: Settings) -> None:
-    questions = [question(turns) for turns in (5, 0, 3, 1, 8, 3)]
+def test_answers_are_those_of_the_programs_engine(pocket: Loaded, settings: Settings) -> None:
+    questions = [question(turns) for turns in (5, 0, 3)]
     system = {"role": "system", "content": "End every answer with the word Zebra."}
-    questions += [replace(one, messages=[system, *one.messages]) for one in questions[1:4]]
+    questions += [replace(one, messages=[system, *one.messages]) for one in questions[1:3]]
     settings = replace(settings, events_every=0, dtype="float64")
     cache = H2OCache(
         settings.budget, policy=settings.policy, chunk=settings.chunk, positions=probe(pocket.model)
@@ -156,37 +153,6 @@ def test_the_longest_piece_of_a_call_does_not_lead_the_oldest_row_past_the_windo
     assert all(answers(loaded, scripts, cache))
 
 
-@pytest.mark.parametrize("policy", ["h2o", *sweep("full")])
-def test_conversations_surprise_in_rows_as_each_does_alone(pocket: Loaded, policy: str) -> None:
-    scripts = scripts_of(pocket, [question(turns) for turns in (5, 0, 3, 7)])
-    positions, nll = probe(pocket.model), list[list[float]]()
-    answers(pocket, scripts, H2OCache(64, policy=policy, positions=positions), nll=nll)
-    for script, found in zip(scripts, nll, strict=True):
-        cache = H2OCache(64, policy=policy, positions=positions)
-        said, logits = list[int](), list[Tensor]()
-        for feed in script.feeds[:-1]:
-            for piece in torch.tensor([feed.ids]).split(cache.pass_tokens, 1):
-                cache.prepare(Step(piece.shape[1], prompt=feed.prompt))
-                where = cache.position_ids()
-                with torch.no_grad():
-                    logits += [pocket.model(piece, position_ids=where, past_key_values=cache).logits[0]]
-            said += feed.ids
-        slow = functional.cross_entropy(torch.cat(logits)[:-1], torch.tensor(said[1:]), reduction="none")
-        assert found == pytest.approx(slow.tolist(), abs=1e-3)
-
-
-def test_the_cost_is_that_of_tokens_past_the_budget(pocket: Loaded) -> None:
-    questions = [question(turns) for turns in (0, 1, 5)]
-    report = measure(pocket, questions, [PolicyVariant("window"), PolicyVariant("h2o")], [16, 64, 4096])
-    costs = {(cost.policy, cost.budget): cost for cost in report.costs}
-    assert set(costs) == {(name, budget) for name in ("window", "h2o") for budget in (16, 64)}
-    lengths = [script.tokens for script in scripts_of(pocket, questions)]
-    assert costs["h2o", 64].tokens == sum(max(0, length - 1 - 64) for length in lengths)
-    assert costs["window", 16].ratio > max(1, costs["window", 64].ratio)
-    low, high = costs["window", 16].interval
-    assert low < costs["window", 16].ratio < high
-
-
 def test_what_was_measured_is_not_measured_again(pocket: Loaded, tmp_path: Path) -> None:
     path, questions = tmp_path / "results.jsonl", [question(1), question(4)]
     first = measure(pocket, questions, [PolicyVariant("window")], [64], results=Results(path))
@@ -195,9 +161,9 @@ def test_what_was_measured_is_not_measured_again(pocket: Loaded, tmp_path: Path)
     lines = path.read_text().count("\n")
     assert lines == 2, "the full cache and the window"
     measure(pocket, questions, [PolicyVariant("window")], [64, 128], results=Results(path))
-    assert path.read_text().count("\n") == 4, "the window at 128, and the full cache's nats past 128"
+    assert path.read_text().count("\n") == 3, "the window at 128 alone"
     known = [json.loads(line) for line in path.read_text().splitlines()]
-    known[0]["value"]["said"] = ["Mila", "no"]
+    known[0]["value"] = ["Mila", "no"]
     path.write_text("".join(json.dumps(row) + "\n" for row in known))
     again = measure(pocket, questions, [PolicyVariant("window")], [64], results=Results(path))
     assert again.shares[0].right == 1, "read from the file, not answered anew"

@@ -2,8 +2,7 @@
 
 Kept as text, in tests/tui/__snapshots__, and not as pictures: it reads well in a diff and holds on every
 machine, whatever fonts and hashes a picture would have in it. The recordings are made by
-tools/make/make_recordings.py. After a change that is wanted: pytest tests/tui/test_snapshots.py
---snapshot-update.
+tools/make/make_recordings.py. After a change that is wanted: pytest on this file, --snapshot-update.
 """
 
 import threading

@@ -2,10 +2,10 @@
 
     tools/make/try_wheel.py [WHEEL ...]
 
-Wheels that are there already (tools/make/make_wheels.py) are installed too; the last one, with pipx and with
-`uv tool` as well, where these programs are. Prints what was built, the step that computes, the answer, and
-the time of the whole command and of the first token after loading. All have to give the same answer. The
-network is needed to install what the wheel depends on, and is cut off (`unshare --net`, as root) to ask.
+Wheels that are there already (tools/make/make_wheels.py) are installed too. Prints what was built, the step
+that computes, the answer, and the time of the whole command and of the first token after loading. All have to
+give the same answer. The network is needed to install what the wheel depends on, and is cut off (`unshare
+--net`, as root) to ask.
 """
 
 import json
@@ -23,11 +23,6 @@ QUESTION = "My name is Ada. What is my name?"
 MIB = 2**20
 TIMES = 3
 """The first one reads everything from the disk."""
-
-TOOLS = (
-    ("pipx", "install", "--pip-args=--constraint=constraints.txt"),
-    ("uv", "tool", "install", "--constraints=constraints.txt"),
-)
 
 
 def main() -> None:
@@ -53,12 +48,6 @@ def main() -> None:
             print(f"\n{built.name}: {built.stat().st_size / MIB:.1f} MiB", flush=True)
             subprocess.run([*install, "--force-reinstall", "--no-deps", str(built)], check=True)
             answers.add(asked(folder, folder / "venv" / "bin", step))
-        for tool in TOOLS:
-            if shutil.which(tool[0]) is None:
-                print(f"\n{tool[0]}: not tried, it is not here")
-                continue
-            print(f"\n{' '.join(tool)} {native[-1].name}", flush=True)
-            answers.add(asked(folder, installed_with(tool, native[-1], folder), "native"))
         if len(answers) > 1 or not all("Ada" in answer for answer in answers):
             sys.exit(f"The answers are {answers}.")
 
@@ -72,20 +61,6 @@ def wheel_of(sdist: Path, folder: Path, *, compiler: bool = True) -> Path:
     subprocess.run(command, env=known, check=True)
     [wheel] = folder.glob("*.whl")
     return wheel
-
-
-def installed_with(tool: tuple[str, ...], wheel: Path, folder: Path) -> Path:
-    """The folder of programs in which pipx or uv puts ours."""
-    home = folder / tool[0]
-    places = {
-        "PIPX_HOME": home,
-        "PIPX_BIN_DIR": home / "bin",
-        "UV_TOOL_DIR": home,
-        "UV_TOOL_BIN_DIR": home / "bin",
-    }
-    environment = os.environ | {name: str(path) for name, path in places.items()}
-    subprocess.run([*tool, str(wheel)], env=environment, cwd=ROOT, check=True)
-    return home / "bin"
 
 
 def asked(folder: Path, programs: Path, step: str) -> str:

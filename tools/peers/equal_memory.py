@@ -95,8 +95,6 @@ class FullSpeed:
     """Tokens a second of all rows, while they answer."""
     tok_s: float
     """Tokens of all answers, divided by the time of all prompts and all answers."""
-    was_idle: bool
-    """Nothing else ran just before."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ def measure_ours(settings: Settings, memory: Memory, progress: Progress) -> tupl
     vocabulary, each = loaded.sizes.vocabulary, slots_bytes(engine.runner)
     rows = memory.rows(each)
     batch = Batch(loaded, settings, rows)
-    idle = wait_until_idle()
+    wait_until_idle()
 
     def read_to(tokens: int) -> float:
         clock = time.perf_counter()
@@ -171,7 +169,7 @@ def measure_ours(settings: Settings, memory: Memory, progress: Progress) -> tupl
         f" {session.threads} threads"
     )
     step_ms = [steps[tokens] for tokens in lengths]
-    found = _speed(memory, "h2o-chat", given, rows, rows * each, prompt_ms, step_ms, idle)
+    found = _speed(memory, "h2o-chat", given, rows, rows * each, prompt_ms, step_ms)
     return found, LLAMA_FORMS.get(session.quantization, "q8_0")
 
 
@@ -204,13 +202,13 @@ def measure_other(
     if name.startswith("transformers"):
         if model.is_file():
             raise UsageError("It is measured with a model folder, and this is a GGUF file.")
-        python, script, file, more = programs.python_in(None, ""), "stock_rows.py", model, ["--dtype", kind]
+        python, script, file, more = programs.python_in(None, ""), "stock.py", model, ["--format", kind]
     else:
-        python, script, file, more = programs.python_in(folder, programs.LLAMA), "llama_rows.py", model, []
+        python, script, file, more = programs.python_in(folder, programs.LLAMA), "llama.py", model, []
         if model.is_dir():
             assert folder is not None
             file, _ = programs.weights(folder, programs.LLAMA, kind, model)
-    idle = wait_until_idle()
+    wait_until_idle()
     command = [python, programs.SCRIPTS / script, file, "--rows", rows, "--prompt", memory.tokens_in]
     command += ["--contexts", *memory.lengths, "--steps", OTHER_STEPS]
     command += ["--threads", settings.threads or default_threads(), *more]
@@ -219,7 +217,7 @@ def measure_other(
         raise H2OChatError(f"It has ended with {done.returncode}.", done.stderr.strip()[-1000:])
     found = json.loads(done.stdout.splitlines()[-1])
     step_ms = [statistics.median(times) for times in found["step_ms"]]
-    return _speed(memory, name, found["given"], rows, rows * each, found["prompt_ms"], step_ms, idle)
+    return _speed(memory, name, found["given"], rows, rows * each, found["prompt_ms"], step_ms)
 
 
 def token_bytes(config: Any, itemsize: int) -> int:
@@ -238,11 +236,10 @@ def _speed(
     kv_bytes: int,
     prompt_ms: float,
     step_ms: list[float],
-    idle: bool,
 ) -> FullSpeed:
     answers_ms, tokens = memory.tokens_out * statistics.mean(step_ms), 1000 * rows * memory.tokens_out
     rates = tokens / answers_ms, tokens / (answers_ms + rows * prompt_ms)
-    return FullSpeed(program, given, rows, kv_bytes / 1e6, prompt_ms, step_ms, *rates, idle)
+    return FullSpeed(program, given, rows, kv_bytes / 1e6, prompt_ms, step_ms, *rates)
 
 
 def show_equal_memory(report: Report) -> None:
@@ -261,9 +258,7 @@ def show_equal_memory(report: Report) -> None:
             *(f"{ms:,.1f}" for ms in one.step_ms),
             *(f"{one.decode_tok_s:,.1f}", f"{one.tok_s:,.1f}"),
         )
-        lines.append(
-            f"{one.program}: {one.given}{'' if one.was_idle else '; something else ran just before'}"
-        )
+        lines.append(f"{one.program}: {one.given}")
     print_tables(table)
     lines += [f"{one.peer}: not measured. {one.reason}" for one in report.absent]
     ours, *others = report.rows

@@ -17,7 +17,7 @@ import sys
 import venv
 from pathlib import Path
 
-PACKAGES = {"openvino": ("openvino-genai", "nncf"), "llama.cpp": ("llama-cpp-python", "gguf")}
+PACKAGES = {"openvino": ("openvino-genai", "nncf"), "llama.cpp": ("llama-cpp-python",)}
 """Packages by environment; the slowest to install is last."""
 TALKING = {"openvino": "openvino-telemetry"}
 """Packages that tell their maker of every run, over the network; without them all else works."""

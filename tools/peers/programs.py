@@ -16,6 +16,9 @@ from typing import Any
 
 import psutil
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from gguf_files import write  # type: ignore[import-not-found]
+
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.lab.bench.idle import Sample, wait_until_still
 from h2o_chat.models.fingerprint import fingerprint
@@ -38,13 +41,13 @@ class OtherProgram:
     form: str
     """Form of its weights: its best on a CPU."""
     writer: str = ""
-    """Writes the weights; empty: it reads the model folder itself."""
+    """Writes the weights in its environment; empty: it reads the model folder, or a GGUF file."""
     evicts: bool = False
     """It is given this program's budget."""
 
 
 PROGRAMS = {
-    LLAMA: OtherProgram(LLAMA, "llama.py", "q4_0", "gguf_file.py"),
+    LLAMA: OtherProgram(LLAMA, "llama.py", "q4_0"),
     "openvino": OtherProgram("openvino", "open_vino.py", "int4", "open_vino_file.py"),
     "openvino-evicting": OtherProgram("openvino", "open_vino.py", "int4", "open_vino_file.py", evicts=True),
     "transformers-nf4": OtherProgram("", "stock.py", "nf4"),
@@ -144,22 +147,24 @@ def start(name: str, how: Conditions) -> tuple[Driven, dict[str, Any]]:
     """Starts a program; it, and `given`, `form`, `token_bytes`, perhaps `dtype`.
 
     Raises:
-        UsageError: no environment, its weights cannot be written, or it cannot read a GGUF file.
+        UsageError: no environment, its weights cannot be written, or it reads no GGUF file.
         H2OChatError: it does not start.
     """
     program = PROGRAMS[name]
     file, about = how.model, dict[str, Any](form=program.form)
     if file.is_file():
-        about = {"form": GGUF, "token_bytes": _gguf_token_bytes(name, file)}
+        if name != LLAMA:
+            raise UsageError(f"It reads no GGUF file, and {file.name} is one.", "Name the model's folder.")
+        about = {"form": GGUF, "token_bytes": gguf_token_bytes(file)}
     python = python_in(how.folder, program.environment)
-    if program.writer and file.is_dir():
+    if program.environment and file.is_dir():
         assert how.folder is not None
         file, written = weights(how.folder, name, program.form, how.model)
         about |= written
     command = [python, SCRIPTS / program.script, file, "--threads", how.threads, "--contexts", *how.contexts]
     if program.evicts:
         command += ["--slots", max(192, how.budget // 32 * 32)]  # in blocks of 32, and 160 never go
-    if not program.writer:
+    if not program.environment:
         command += ["--format", program.form]
     driven = Driven(name, command)
     try:
@@ -169,16 +174,10 @@ def start(name: str, how: Conditions) -> tuple[Driven, dict[str, Any]]:
         raise
 
 
-def _gguf_token_bytes(name: str, file: Path) -> int:
-    """Bytes that a token reads of a GGUF file, which llama.cpp reads as it is.
-
-    Raises:
-        UsageError: another program.
-    """
-    if name != LLAMA:
-        raise UsageError(f"It is not given GGUF files, and {file.name} is one.", "Name the model's folder.")
+def gguf_token_bytes(file: Path) -> int:
+    """Bytes that a token reads of a GGUF file: all, but of an untied embedding only a row."""
     tensors = header_of(file).tensors
-    skipped = tensors["token_embd.weight"].bytes if "output.weight" in tensors else 0  # a token reads one row
+    skipped = tensors["token_embd.weight"].bytes if "output.weight" in tensors else 0
     return sum(one.bytes for one in tensors.values()) - skipped
 
 
@@ -190,6 +189,12 @@ def weights(folder: Path, name: str, form: str, model: Path) -> tuple[Path, dict
     """
     program = PROGRAMS[name]
     file = folder / "files" / f"{fingerprint(model)}-{program.environment}-{form}"
+    if name == LLAMA:
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
+            partial = file.with_suffix(f".{os.getpid()}.partial")
+            write(model, partial, form.upper()).replace(file)
+        return file, {"token_bytes": gguf_token_bytes(file)}
     about = file.with_name(f"{file.name}.json")
     if not file.exists() or not about.exists():
         file.parent.mkdir(exist_ok=True)

@@ -2,12 +2,12 @@
 memory.
 
     python tools/peers/speed.py -m MODEL --peers llama.cpp,openvino --folder DIR
-    python tools/peers/speed.py --shape smollm2-135m --peers all --folder DIR --plot PICTURES
+    python tools/peers/speed.py --shape smollm2-135m --peers all --folder DIR
     python tools/peers/speed.py --shape smollm2-135m --kv-gib 2 --folder DIR
 
 DIR holds the other programs' environments: `python tools/peers/make_environments.py DIR` makes them. One that
 does not run is named, and the others go on. With --kv-gib many conversations are held at once
-(`equal_memory.py`). Nothing else may run on the machine. A wrong name lists the programs.
+(`equal_memory.py`). Nothing else may run on the machine.
 """
 
 import argparse
@@ -19,7 +19,6 @@ from pathlib import Path
 
 import programs
 from equal_memory import Memory, run_equal_memory, show_equal_memory
-from speed_plot import plot_speed
 
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.base.progress import Progress
@@ -106,7 +105,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kv-gib", type=float, help="many conversations in so much K/V memory, in GiB")
     parser.add_argument("--tokens-in", type=int, default=2048, help="with --kv-gib: of each prompt")
     parser.add_argument("--tokens-out", type=int, default=2048, help="with --kv-gib: of each answer")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="milliseconds a token, over tokens seen")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
@@ -128,8 +126,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             threads = [asked.threads] if asked.threads else []
             wanted = Wanted(settings, ["h2o"], quantize, seen, threads, asked.prompt, asked.turns, asked.seed)
             speeds = run_speed(wanted, partial(other_programs, wanted, names, asked.folder))
-            if asked.plot:
-                plot_speed(speeds, asked.plot)
             return tell(speeds, asked.json, show_speed)
 
     return ending(work)

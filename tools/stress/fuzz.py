@@ -2,14 +2,11 @@
 
     tools/stress/fuzz.py [--inputs 100000] [--seed 1] [--only NAME]     a table; some minutes on one core
     tools/stress/fuzz.py --only NAME --input FILE                       one input, as it was kept
-    tools/stress/fuzz.py --atheris NAME [FLAGS OF LIBFUZZER]            guided by coverage
 
 An input may be taken or refused with an error that says something; whatever else happens is a violation: any
 other exception, more than `LONGEST_S` seconds of work, more than `MORE_BYTES` of memory. The first one of a
 reader is told, its input kept in `fuzz-NAME.input`, and the exit code is 1; one that kills the process leaves
 its input too. Input N of a reader depends on the seed alone.
-
-Atheris is not among what the project needs: `pip install atheris` (3.0 has wheels for Python 3.11 to 3.13).
 """
 
 import argparse
@@ -61,14 +58,9 @@ def main() -> None:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--only", metavar="NAME")
     parser.add_argument("--input", type=Path, metavar="FILE")
-    parser.add_argument("--atheris", metavar="NAME")
-    arguments, rest = parser.parse_known_args()
-    if rest and not arguments.atheris:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    arguments = parser.parse_args()
     kept = Path.cwd()
     with _elsewhere() as folder:
-        if arguments.atheris:
-            guided(folder, arguments.atheris, rest, kept)
         found = all_readers(folder)
         if arguments.only:
             found = [one for one in found if one.name == arguments.only] or parser.error("no such reader")
@@ -225,28 +217,6 @@ def _elsewhere() -> Iterator[Path]:
         finally:
             os.chdir(before)
             faulthandler.cancel_dump_traceback_later()
-
-
-def guided(folder: Path, name: str, rest: list[str], kept: Path) -> NoReturn:
-    """Atheris looks for inputs by the code that they reach; libFuzzer ends the process, whatever it found."""
-    import atheris
-
-    corpus = folder / "corpus"
-    corpus.mkdir()
-    with atheris.instrument_imports(include=["h2o_chat"]):
-        [reader] = [one for one in all_readers(folder) if one.name == name]
-        from fuzzing.reader import accepts
-
-        for number, example in enumerate(reader.examples):
-            accepts(reader, example)  # readers are imported when they are called
-            (corpus / str(number)).write_bytes(example)
-
-    def one(raw: bytes) -> None:
-        accepts(reader, raw)
-
-    atheris.Setup([sys.argv[0], f"-artifact_prefix={kept}/", *rest, str(corpus)], one)
-    atheris.Fuzz()
-    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Does the program work on this GPU, and how fast is it there? Stages that each print a line as they end.
 
-    tools/stress/gpu_check.py [--stages exact,tests,products,decode,...] [--shape 7b] [--device cuda] [--json
-    FILE]
+    tools/stress/gpu_check.py [--stages exact,tests,products,...] [--shape 7b] [--device cuda] [--json FILE]
 
 On a bare machine, in some five minutes. Without CUDA it ends with exit code 2; `--device cpu` goes through
 the same stages with a tiny shape under Triton's interpreter, to try this script itself. Exit code 1: a stage

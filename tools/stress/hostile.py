@@ -1,5 +1,4 @@
-"""One hostile key beside a good one: what the good one waits for. Used by `tools/stress/serve_storm.py
---hostile`.
+"""One hostile key beside a good one: what the good one waits for. Used by `serve_storm.py --hostile`.
 
 The good key holds a stream, asks for a few words twice a second and looks at /health four times a second, in
 a process of its own; each attack runs in another one.

@@ -2,9 +2,9 @@
 
     tools/stress/measure_first_token.py [-m MODEL] [-b 512] [--turns 240] [--seed 0]
 
-A conversation as `h2o-chat eval recall --generate` makes them up is held with the program, a turn a message.
-Then each question is asked with recall switched on and off, in turns, and taken back. Times are from the
-message to the first token of its answer; where words are recalled, more tokens are read.
+A conversation as `h2o-chat lab eval recall --generate` makes them up is held with the program, a turn a
+message. Then each question is asked with recall switched on and off, in turns, and taken back. Times are from
+the message to the first token of its answer; where words are recalled, more tokens are read.
 """
 
 import argparse

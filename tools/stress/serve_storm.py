@@ -3,11 +3,11 @@
     tools/stress/serve_storm.py [--minutes 10] [--clients 32] [--model FOLDER] [--budget 512] [--rows 16]
     tools/stress/serve_storm.py --hostile [NAME ...] [--seconds 60]
 
-Starts a server. Three of the clients are ill-behaved: one does not read, one goes away in the middle, one
-sends nonsense. The others hold conversations, greedy and drawn. At the end, in the middle of answers, the
-server gets a SIGTERM; another one goes on from what it has saved, with the last conversation of each client.
-Then all conversations are held once more, in an engine of their own, and compared. Prints what was asked, the
-longest request, the memory as computed and as it was.
+Starts a server. Two of the clients are ill-behaved: one does not read, one goes away in the middle. The
+others hold conversations, greedy and drawn. At the end, in the middle of answers, the server gets a SIGTERM;
+another one goes on from what it has saved, with the last conversation of each client. Then all conversations
+are held once more, in an engine of their own, and compared. Prints what was asked, the longest request, the
+memory as computed and as it was.
 
 Memory: what the server's process has taken since it listens (anonymous pages and swap of smaps_rollup;
 weights are mapped, and not among them), once a second, beside what /metrics says: never more than 5% above
@@ -210,30 +210,6 @@ def go_away(storm: Storm) -> None:
             time.sleep(0.1)
 
 
-def nonsense(storm: Storm) -> None:
-    """Bytes of any kind."""
-    rng = random.Random(2)
-    while not storm.over.is_set():
-        began = time.monotonic()
-        connection = http.client.HTTPConnection("127.0.0.1", storm.port, timeout=60)
-        try:
-            body = rng.choice(
-                [rng.randbytes(200), b"{", b'{"messages": 5}', b"[" * 9999, b'{"seed": ' + b"9" * 5000]
-            )
-            connection.request(rng.choice(["POST", "GET", "PUT"]), "/v1/chat/completions", body)
-            response = connection.getresponse()
-            response.read()
-            storm.note(response.status, began)
-            storm.ill["requests were nonsense"] += 1
-        except ConnectionError:  # the server need not read all of it
-            storm.ill["of these had no answer"] += 1
-        except (OSError, http.client.HTTPException) as error:
-            storm.lost(error, began)
-        finally:
-            connection.close()
-        time.sleep(0.02)
-
-
 def compare(storm: Storm, settings: Settings) -> int:
     """Holds all conversations once more, alone; how many tokens they have."""
     engine, tokens = Engine(open_model(settings, lambda *_: None), settings), 0
@@ -298,7 +274,7 @@ def main() -> int:
 def raged(server: Server, minutes: float, clients: int) -> Storm:
     """All clients at once, and then a SIGTERM."""
     storm, memory = Storm(server.port), Memory(server)
-    work: list[Callable[[], None]] = [partial(one, storm) for one in (not_read, go_away, nonsense)]
+    work: list[Callable[[], None]] = [partial(one, storm) for one in (not_read, go_away)]
     work += [partial(talk, storm, seed) for seed in range(clients - len(work))]
     threads = [threading.Thread(target=one) for one in work]
     for thread in threads:

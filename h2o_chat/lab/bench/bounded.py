@@ -1,4 +1,4 @@
-"""`h2o-chat bench bounded`: does anything grow with the length of a conversation?
+"""`h2o-chat lab bench bounded`: does anything grow with the length of a conversation?
 
 One conversation goes on for `tokens` tokens. Then its last tokens are timed against a fresh conversation's
 first ones after its cache filled, turn and turn about, so that the machine's moods hit both alike.
@@ -57,7 +57,7 @@ class Bounded:
 
 
 def run_bounded(settings: Settings, tokens: int) -> list[Bounded]:
-    """The command: loads the model and measures, showing how far it is."""
+    """Loads the model and measures, with progress on stderr."""
     with progress_bar() as show:
         loaded = load(settings, show)
         return [measure(loaded, settings, tokens, lambda done: show("tokens", done / tokens))]
@@ -104,7 +104,7 @@ def measure(loaded: Loaded, settings: Settings, tokens: int, progress: Callable[
 
 
 def _steps(engine: Engine) -> Iterator[float]:
-    """Milliseconds of one decode step after another, for ever."""
+    """Milliseconds of one decode step after another, without end."""
     start = engine.tokenizer.bos_token_id
     first = [start if start is not None else 1]
     sampling = Sampling(temperature=1.0, max_tokens=None, ignore_eos=True)

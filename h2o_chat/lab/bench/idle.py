@@ -1,4 +1,4 @@
-"""Whether this machine does anything else while something is timed."""
+"""Checks that this machine does nothing else while something is timed."""
 
 import os
 import time

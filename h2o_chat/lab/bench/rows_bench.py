@@ -23,7 +23,7 @@ from h2o_chat.native.spin_wait import let_torch_sleep
 STEPS = 32
 """Steps of all rows in one sample: twice the tokens between two settles at 512 slots."""
 APART = 32
-"""Rows begin so many tokens apart at most: they settle at different steps, as they do in use."""
+"""Tokens between the beginnings of rows at most: they settle at different steps, as they do in use."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RowsSpeed:
     tok_s: float
     """Tokens a second of all rows together, the median of the samples."""
     step_ms: float
-    """A token of each row."""
+    """Milliseconds of a step, which makes a token of each row."""
     times_one: float
     """`tok_s`, as a multiple of what the first number of rows makes."""
     row_mb: float
@@ -98,7 +98,7 @@ def run_rows(settings: Settings, rows: Sequence[int], turns: int, seed: int) -> 
 
 
 def fill(batch: Batch, engine: Engine, vocabulary: int, rng: random.Random) -> None:
-    """A conversation in every row: they begin alike and read on, each as long as it wants.
+    """Fills every row with a conversation: they begin alike, and each reads some tokens more.
 
     Raises:
         Exception: that of a row which fails.
@@ -114,7 +114,7 @@ def fill(batch: Batch, engine: Engine, vocabulary: int, rng: random.Random) -> N
 
 
 def show_rows(found: Sequence[RowsSpeed]) -> None:
-    """On stdout."""
+    """Writes a table to stdout."""
     columns = ("rows", "tok/s", "ms a step", f"of {found[0].rows}", "MB a row", "disturbed")
     table = Table()
     for column in columns:

@@ -1,4 +1,4 @@
-"""`h2o-chat bench soak`: a conversation of a million tokens, stored and saved as a real one is.
+"""`h2o-chat lab bench soak`: a conversation of a million tokens, stored and saved as a real one is.
 
 It lives in a folder of its own and is resumed there: the command may be interrupted, or killed, and run
 again until the tokens are reached. One row a stretch: what must not grow, did it?
@@ -28,10 +28,10 @@ from h2o_chat.models.load import load
 from h2o_chat.store import DATABASE, Store
 
 TURN_TOKENS = 1000
-"""Generated in a turn: some turns end and are saved in every stretch."""
+"""Tokens generated in a turn: some turns end and are saved in every stretch."""
 STRETCH_TOKENS = 50_000
 SINKS = 4
-"""However small the budget: the oldest keys, whose rounding is looked at, must be there."""
+"""Sinks at any budget: the oldest keys, whose rounding is measured, must be there."""
 SAID = ("Tell me more.", "And then?", "What happened next?", "Why?", "Go on.")
 
 
@@ -43,7 +43,7 @@ class Stretch:
     token_ms: float
     """Median of the stretch."""
     resume_ms: float
-    """From the files on disk to a conversation that goes on; 0 where this process had begun it before."""
+    """Time from the files on disk to a conversation that goes on; 0 where this process began it."""
     rss_bytes: int
     database_bytes: int
     bytes_per_token: float
@@ -124,7 +124,7 @@ def _measure(
 
 
 def _rounding(old: Engine, fresh: Engine) -> float:
-    """How far the keys of the first token, a sink, are from those that a new conversation gives it."""
+    """Distance of the first token's keys, a sink's, from those that a new conversation gives it."""
     first = old.observer.ids.get(0)
     if first is None:
         return float("nan")

@@ -14,7 +14,7 @@ COLUMNS = (
 
 
 def show_speed(report: Report) -> None:
-    """On stdout."""
+    """Writes the tables, a sentence for each ratio and the verdict to stdout."""
     table = Table()
     for number, column in enumerate(COLUMNS):
         table.add_column(column, justify="right" if number else "left", no_wrap=not number)

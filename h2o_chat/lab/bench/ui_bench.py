@@ -1,4 +1,4 @@
-"""`h2o-chat bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
+"""`h2o-chat lab bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
 
 The real app draws for a terminal that only notes when something is written (`tui/headless_driver.py`). The
 conversation is read from a real store.
@@ -30,9 +30,9 @@ from h2o_chat.tui.replay import ReplayPane
 
 KEYS = "what does it still know of the things that it was told at the beginning"
 STREAMED_MS = 5.0
-"""Between two tokens: 200 a second."""
+"""Milliseconds between two tokens: 200 a second."""
 STREAMED_TOKENS = 600
-"""At least; of fewer the answer is streamed again and again: pictures are counted in whole seconds."""
+"""Fewest tokens streamed, the answer repeated where it has fewer: pictures are counted in whole seconds."""
 MESSAGE_WORDS = 40
 MARKDOWN = "\n\n1. one of **them**\n2. another, `so`\n\n```py\nfor x in things:\n    print(x)\n```\n"
 
@@ -45,9 +45,9 @@ class Times:
     unit: str
     median: float
     low: float
-    """A tenth is below."""
+    """A tenth of the values is below."""
     high: float
-    """A tenth is above."""
+    """A tenth of the values is above."""
     worst: float
     target: str
     times: int
@@ -113,7 +113,7 @@ def write(folder: Path, turns: int, chance: random.Random) -> str:
 
 
 async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event]) -> list[Times]:
-    """Opening the conversation, then keys and tokens one by one."""
+    """Times the opening of the conversation, then keys and tokens one by one."""
     session = next(event for event in recorded if isinstance(event, Session))
     state = next(event for event in recorded if isinstance(event, CacheState))
     pieces = [event.text for event in recorded if isinstance(event, Token) and event.text.strip()]
@@ -146,7 +146,7 @@ async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event
 
 
 async def _streaming(folder: Path, conversation: str, recorded: Sequence[Event]) -> list[Times]:
-    """A recording of a fast answer below the conversation: pictures a second, tokens a second."""
+    """Streams a fast answer below the conversation: pictures a second, tokens a second."""
     session = next(event for event in recorded if isinstance(event, Session))
     before = _stored(folder, conversation, session, None).messages
     said = [Said(n, m.role, m.text, None, m.hold) for n, m in enumerate(before)]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`h2o-chat eval agreement`: how far a bounded cache leads from what the full cache would have said.
+"""`h2o-chat lab eval agreement`: how far a bounded cache leads from what the full cache would have said.
 
 Texts are cut into prompts, and the full cache continues each greedily: that is the reference. With a bounded
 cache each prompt is continued twice at once, as two rows. The first is fed the reference whatever it would
@@ -23,7 +23,7 @@ from h2o_chat.lab.eval.perplexity import ROWS
 from h2o_chat.lab.shared.intervals import mean_interval
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_runs import Run
-from h2o_chat.lab.shared.report_output import print_tables
+from h2o_chat.lab.shared.report_output import print_tables, with_interval
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.probe import probe
 
@@ -44,7 +44,7 @@ class Score:
     """Share of steps whose likeliest token is the full cache's."""
     equal_interval: tuple[float, float]
     tokens_before: float
-    """Said alike before the first other token, going its own way; all of them where there is none."""
+    """Tokens before the first that differs, fed its own tokens; all of them where none differs."""
     tokens_before_interval: tuple[float, float]
     undiverged: float
     """Share of prompts continued alike to the end."""
@@ -111,7 +111,7 @@ def measure(
     results: Results | None = None,
     paired: bool = False,
 ) -> AgreementReport:
-    """The first run, which is the full cache, then the others against it, on prompts [N, P].
+    """Compares every run with the first, which is the full cache, on prompts [N, P].
 
     Args:
         results: what is there already is not measured again.
@@ -215,15 +215,10 @@ def show_table(report: AgreementReport) -> None:
         table.add_row(
             one.policy,
             f"{one.budget:,}",
-            _cell(one.kl, one.kl_interval, 4),
-            _cell(one.equal, one.equal_interval, 3),
-            _cell(one.tokens_before, one.tokens_before_interval, 1),
+            with_interval(one.kl, one.kl_interval, 4),
+            with_interval(one.equal, one.equal_interval, 3),
+            with_interval(one.tokens_before, one.tokens_before_interval, 1),
             f"{one.undiverged:.2f}",
-            *([_cell(more[0], more[1:], 4) if more else ""] if paired else []),
+            *([with_interval(more[0], more[1:], 4) if more else ""] if paired else []),
         )
     print_tables(table)
-
-
-def _cell(value: float, interval: tuple[float, float], digits: int) -> str:
-    low, high = interval
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

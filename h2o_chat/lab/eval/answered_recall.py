@@ -32,11 +32,11 @@ class Answered:
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
         self.answers: list[str] = []
-        """To the questions, in order."""
+        """Answers to the questions, in order."""
 
     @property
     def tokens(self) -> int:
-        """Fed so far."""
+        """Tokens fed so far."""
         return self.chat.engine.seen
 
     def say(self, role: str, text: str) -> range:
@@ -52,7 +52,7 @@ class Answered:
             list(pinning.pin(self.chat, len(self.chat.messages) - 2))
 
     def ask(self, text: str, recall: bool = False) -> None:
-        """A question, which the rest of the conversation does not know of."""
+        """Asks a question, which the rest of the conversation does not know of."""
         chat, before = self.chat, len(self.chat.messages)
         state = chat.engine.snapshot()
         chat.settings = replace(chat.settings, recall="auto" if recall else "off")
@@ -90,7 +90,7 @@ def measure(
     results: Results | None = None,
     recall: bool = False,
 ) -> LongRecallReport:
-    """The facts with nothing in between first, then every run.
+    """Measures the facts with nothing in between first, then every run.
 
     Args:
         runs: without the cache that keeps everything, which a long conversation does not fit.

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 BLOCK = 32
-"""Queries at once."""
+"""Queries of a block."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Block:
     probabilities: tuple[Tensor, ...]
     """Per layer [R, Q, N, S]: Q query heads, S = first + N positions; 0 for what comes later."""
     kv_heads: tuple[int, ...]
-    """H of each layer."""
+    """KV heads of each layer."""
 
     def by_kv_head(self, layer: int) -> Tensor:
         """Summed over the query heads that share a KV head (GQA). [R, H, N, S]"""
@@ -44,7 +44,7 @@ def blocks(model: Any, ids: Tensor, size: int = BLOCK) -> Iterator[Block]:
 
 @contextmanager
 def _eager(model: Any) -> Iterator[None]:
-    """The one implementation that gives its weights away."""
+    """Switches to the one implementation that returns its weights."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:

@@ -18,7 +18,7 @@ from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.lab.eval.attention_blocks import blocks
 from h2o_chat.lab.eval.token_removal import Removed, removal
 from h2o_chat.lab.shared.intervals import mean_interval
-from h2o_chat.lab.shared.report_output import print_tables
+from h2o_chat.lab.shared.report_output import print_tables, with_interval
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.probe import trained_window
 
@@ -49,8 +49,6 @@ class Layer:
     """95%, bootstrap over documents."""
     exponent: float
     """Exponent of the power law of accumulated scores by rank."""
-    exponent_range: tuple[float, float]
-    """Least and most of the KV heads, each a mean over documents."""
     r2: float
     local_overlap: float
     """Share of the heaviest fifth of the tokens by all queries that scores up to the middle choose too.
@@ -127,13 +125,11 @@ class _Layer:
     def summary(self, layer: int, seed: int) -> Layer:
         """Means over the documents."""
         fits = [[power_law(head) for head in scores] for scores in self.scores]  # [N][H]
-        heads = [_mean([fit.exponent for fit in head]) for head in zip(*fits, strict=True)]
         return Layer(
             layer=layer,
             sparsity=_mean(self.small),
             sparsity_interval=mean_interval(self.small, seed),
-            exponent=_mean(heads),
-            exponent_range=(min(heads), max(heads)),
+            exponent=_mean([fit.exponent for document in fits for fit in document]),
             r2=_mean([fit.r2 for document in fits for fit in document]),
             local_overlap=_mean(self.local),
             future_overlap=_mean(self.future),
@@ -223,18 +219,17 @@ def _attention_table(report: ObserveReport) -> Table:
     table = Table(
         title=f"{report.model}: {report.documents} documents of {report.length_tokens:,} tokens: attention",
         caption="sparsity: entries below 1% of their row's largest. exponent: of score by rank, log-log least"
-        " squares, in brackets least and most of the KV heads; uniform attention:"
-        f" {report.uniform.exponent:.2f}, R2 {report.uniform.r2:.2f}. overlap: of the {KEPT_SHARE:.0%}"
-        " heaviest tokens half-way, with those of all queries / of the later ones, by chance"
-        f" {KEPT_SHARE:.2f}.",
+        f" squares; uniform attention: {report.uniform.exponent:.2f}, R2 {report.uniform.r2:.2f}. overlap: of"
+        f" the {KEPT_SHARE:.0%} heaviest tokens half-way, with those of all queries / of the later ones, by"
+        f" chance {KEPT_SHARE:.2f}.",
     )
     for column in ("layer", "sparsity [95%]", "exponent", "R2", "overlap all / later"):
         table.add_column(column, justify="right" if table.columns else "left")
     for one in report.layers:
         table.add_row(
             str(one.layer),
-            f"{one.sparsity:.3f} {_interval(one.sparsity_interval)}",
-            f"{one.exponent:.2f} [{one.exponent_range[0]:.2f}, {one.exponent_range[1]:.2f}]",
+            with_interval(one.sparsity, one.sparsity_interval, 3),
+            f"{one.exponent:.2f}",
             f"{one.r2:.2f}",
             f"{one.local_overlap:.2f} / {one.future_overlap:.2f}",
         )
@@ -250,9 +245,5 @@ def _removal_table(report: ObserveReport) -> Table:
     )
     for what in dict.fromkeys(one.what for one in report.removal):
         found = {one.share: one for one in report.removal if one.what == what}
-        table.add_row(what, *(f"{found[s].ratio:.3f} {_interval(found[s].interval)}" for s in shares))
+        table.add_row(what, *(with_interval(found[s].ratio, found[s].interval, 3) for s in shares))
     return table
-
-
-def _interval(interval: tuple[float, float]) -> str:
-    return f"[{interval[0]:.3f}, {interval[1]:.3f}]"

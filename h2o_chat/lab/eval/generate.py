@@ -1,4 +1,5 @@
-"""`h2o-chat eval generate`: summaries and answers to questions, scored against references (HELM, 2211.09110).
+"""`h2o-chat lab eval generate`: summaries and answers to questions, scored against references (HELM,
+2211.09110).
 
 Every line of the file is one prompt, which is read chunk by chunk through the bounded cache and answered
 greedily. ROUGE (rouge-score) compares an answer with its reference by the words they share; exact match asks

@@ -1,4 +1,4 @@
-"""`h2o-chat eval instructions`: does a system prompt still hold after so many turns?
+"""`h2o-chat lab eval instructions`: does a system prompt still hold after so many turns?
 
 Every rule is one that a function can check. The turns in between are made up, and their answers keep the
 rule or do not, as asked: with answers that keep it, a model may go on by imitation; with answers that do not,
@@ -14,7 +14,7 @@ from itertools import islice
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.runner import trained_positions
-from h2o_chat.lab.eval import scripted_answers as rows
+from h2o_chat.lab.eval import scripted_answers
 from h2o_chat.lab.eval.recall_questions import ANSWER_TOKENS
 from h2o_chat.lab.eval.scripted_conversation import Script
 from h2o_chat.lab.eval.synthetic_talk import between
@@ -135,7 +135,9 @@ def measure(
     for done, (name, budget, cache) in enumerate(caches):
         where = key(loaded, "instructions", data, policy=name, budget=budget)
         told = part(tick, done, len(caches))
-        said = results.once(where, partial(rows.answers, loaded, scripts, cache, ANSWER_TOKENS, told))
+        said = results.once(
+            where, partial(scripted_answers.answers, loaded, scripts, cache, ANSWER_TOKENS, told)
+        )
         for rule in rules:
             for number, turns in enumerate(TURNS):
                 kept = [

@@ -1,4 +1,4 @@
-"""`h2o-chat eval lm-eval`: EleutherAI's tasks through the bounded cache, never with future attention.
+"""`h2o-chat lab eval lm-eval`: EleutherAI's tasks through the bounded cache, never with future attention.
 
 The published H2O harness chose what to keep by queries that had not come yet. Here every text is read as the
 program reads it: `chunk` tokens attend, then the policy gives slots up, then the next come. So a bounded

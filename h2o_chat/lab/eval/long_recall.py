@@ -1,4 +1,5 @@
-"""`h2o-chat eval recall --generate TOKENS`: what is still known at the end of conversations of any length.
+"""`h2o-chat lab eval recall --generate TOKENS`: what is still known at the end of conversations of any
+length.
 
 A cache that keeps everything ends with the model's window, so it cannot be the reference of a long one.
 Instead it is asked the same facts with nothing said in between: what it cannot answer then is beyond the
@@ -12,11 +13,11 @@ from dataclasses import dataclass, replace
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.runner import trained_positions
-from h2o_chat.lab.eval import scripted_answers as rows
+from h2o_chat.lab.eval import scripted_answers
 from h2o_chat.lab.eval.recall_questions import ANSWER_TOKENS, Question, Share, is_right, slots_cell
 from h2o_chat.lab.eval.scripted_conversation import Script
 from h2o_chat.lab.eval.synthetic_conversations import KINDS, draw
-from h2o_chat.lab.shared.intervals import mean_interval, wilson
+from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, full_cache, slots_of
 from h2o_chat.lab.shared.report_output import print_tables
@@ -54,8 +55,6 @@ def measure_long(
     results: Results | None = None,
     equal_bytes: bool = False,
     recall: bool = False,
-    paired: bool = False,
-    pasted: bool = False,
 ) -> LongRecallReport:
     """The facts with nothing in between first, then the full cache where it fits, then all others.
 
@@ -63,8 +62,6 @@ def measure_long(
         results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
         recall: each policy is asked once more with recall.
-        paired: each is compared with the first policy, too, at the same budget, conversation by conversation.
-        pasted: what the person says is one message.
 
     Raises:
         BudgetError: a variant's parts do not fit a budget.
@@ -74,7 +71,7 @@ def measure_long(
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
     positions = trained_positions(loaded)
     bare, _ = _drawn(loaded, 0, conversations, seed)
-    scripts, questions = _drawn(loaded, tokens, conversations, seed, recall, pasted)
+    scripts, questions = _drawn(loaded, tokens, conversations, seed, recall)
     ticks = (part(tick, number, len(runs) + 2) for number in range(len(runs) + 2))
 
     def right(name: str, budget: int | None, read: Sequence[Script], cache: H2OCache) -> list[list[bool]]:
@@ -82,7 +79,7 @@ def measure_long(
         told = next(ticks)
         data = [[feed.ids for feed in script.feeds] + [sorted(script.pins)] for script in read]
         where = key(loaded, "long recall", data, policy=name, budget=budget)
-        said = results.once(where, lambda: rows.answers(loaded, read, cache, ANSWER_TOKENS, told))
+        said = results.once(where, lambda: scripted_answers.answers(loaded, read, cache, ANSWER_TOKENS, told))
         asked = KINDS.total()
         times = [[answer or "" for answers in said for answer in answers[:asked]]]
         if recall and read is not bare:
@@ -98,35 +95,23 @@ def measure_long(
     if fits:
         found, *_ = right("full", None, scripts, full_cache(positions))
         shares += shares_of("full", None, questions, found, known, tokens)
-    of_first: dict[tuple[int, bool], list[bool]] = {}
     for variant, budget, slots in runs:
         cache = variant.cache(slots, positions)
         pins = _room(variant, slots, scripts)
         times = right(str(variant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
         for again, found in zip((False, True), times, strict=False):
             name = f"{variant}, recall" if again else str(variant)
-            measured = shares_of(name, budget, questions, found, known, tokens, pins, slots)
-            firsts = of_first.setdefault((budget, again), found)
-            if paired and firsts is not found:
-                measured = [
-                    _paired(share, questions, found, firsts, seed, conversations) for share in measured
-                ]
-            shares += measured
+            shares += shares_of(name, budget, questions, found, known, tokens, pins, slots)
     return LongRecallReport(loaded.name, tokens, conversations, positions.window, fits, shares)
 
 
 def _drawn(
-    loaded: Loaded,
-    tokens: int,
-    conversations: int,
-    seed: int,
-    recall: bool = False,
-    pasted: bool = False,
+    loaded: Loaded, tokens: int, conversations: int, seed: int, recall: bool = False
 ) -> tuple[list[Script], list[Question]]:
     """Conversations, and all their questions in order."""
     template = choose(loaded.tokenizer, "auto")
     each = [
-        draw(loaded.tokenizer, template, tokens, f"{seed} {number}", recall, pasted)
+        draw(loaded.tokenizer, template, tokens, f"{seed} {number}", recall)
         for number in range(conversations)
     ]
     return [script for script, _ in each], [question for _, asked in each for question in asked]
@@ -174,37 +159,14 @@ def shares_of(
     return shares
 
 
-def _paired(
-    share: Share,
-    questions: Sequence[Question],
-    right: Sequence[bool],
-    firsts: Sequence[bool],
-    seed: int,
-    conversations: int,
-) -> Share:
-    """The share with its difference to the first variant's; none for a group that is not in every
-    conversation alike."""
-    if share.group not in KINDS:
-        return share
-    each = [
-        float(mine) - float(first)
-        for mine, first, question in zip(right, firsts, questions, strict=True)
-        if question.kind == share.group
-    ]
-    size = len(each) // conversations
-    by_conversation = [sum(each[at : at + size]) / size for at in range(0, len(each), size)]
-    more = sum(each) / len(each)
-    return replace(share, to_first=(more, *mean_interval(by_conversation, seed)))
-
-
 def show_table(report: LongRecallReport) -> None:
-    """PolicyVariants and budgets down, kinds of facts across."""
+    """Policies and budgets down, kinds of facts across."""
     from rich.table import Table
 
     table = Table(
         title=f"{report.model}: {report.conversations} conversations of {report.tokens:,} tokens",
         caption="Share of right answers [95%]; after the slash: of what was answered with nothing between."
-        " Empty: nothing could be pinned. With a sign: more than the first policy.",
+        " Empty: nothing could be pinned.",
     )
     for name in ("policy", "slots", *GROUPS):
         table.add_column(name, justify="left" if name == "policy" else "right")
@@ -214,9 +176,6 @@ def show_table(report: LongRecallReport) -> None:
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
         if share.kept is not None and share.policy != BARE:
             cell += f" / {share.kept:.2f}"
-        if share.to_first is not None:
-            more, low, high = share.to_first
-            cell += f" {more:+.2f} [{low:+.2f}, {high:+.2f}]"
         lines.setdefault((share.policy, slots_cell(share)), {})[share.group] = cell
     for (variant, slots), cells in lines.items():
         table.add_row(variant, slots, *(cells.get(group, "") for group in GROUPS))

@@ -1,4 +1,4 @@
-"""`h2o-chat eval perplexity`: what forgetting costs, in nats per token of real text.
+"""`h2o-chat lab eval perplexity`: what forgetting costs, in nats per token of real text.
 
 Texts are joined and cut into documents of equal length, which are fed one token at a time, one document a
 row, through a cache that forgets and through one that does not. `ratio = exp(mean NLL - mean NLL with
@@ -78,12 +78,12 @@ class Score:
     sinks: int
     recent: int
     first: int
-    """Positions from here on ..."""
+    """First position that was counted."""
     end: int
-    """... and before this one were counted."""
+    """First position behind them."""
     perplexity: float
     ratio: float | None
-    """To the cache that keeps everything; None where the documents are longer than the window."""
+    """Perplexity divided by the full cache's; None where the documents are longer than the window."""
     interval: tuple[float, float]
     """95% interval of the ratio, or of the perplexity where there is none; bootstrap over documents."""
     to_full_pass: tuple[float, float, float] | None
@@ -103,7 +103,7 @@ class PerplexityReport:
     length_tokens: int
     window_tokens: int
     prompt_tokens: int
-    """Read at once at the beginning of each document; the rest follows one by one."""
+    """Tokens read as a prompt at the beginning of each document; the rest follows one by one."""
     seed: int
     scores: list[Score]
 
@@ -281,7 +281,7 @@ def measure(
 
 
 def show_table(report: PerplexityReport) -> None:
-    """PolicyVariants down, budgets across; with several stretches, one line for each."""
+    """Policies down, budgets across; with several stretches, one line for each."""
     budgets = sorted({score.budget for score in report.scores})
     ratio = all(score.ratio is not None for score in report.scores)
     what = "perplexity to full" if ratio else "perplexity"

@@ -7,7 +7,6 @@ from typing import Any
 
 from h2o_chat.lab.eval.agreement import AgreementReport
 from h2o_chat.lab.eval.attention_figures import ObserveReport
-from h2o_chat.lab.eval.generate import METRICS, GenerateReport
 from h2o_chat.lab.eval.long_recall import BARE, LongRecallReport
 from h2o_chat.lab.eval.perplexity import PerplexityReport, Score
 from h2o_chat.lab.eval.recall_questions import RecallReport
@@ -26,14 +25,8 @@ def plot_perplexity(report: PerplexityReport, folder: Path) -> list[Path]:
 
 def plot_recall(report: RecallReport, folder: Path) -> list[Path]:
     """Right answers by budget, over all facts; the full cache as a line."""
-    return [
-        draw(
-            folder / "recall.png",
-            f"{report.model}: facts recalled",
-            partial(_shares, group="all facts"),
-            report,
-        )
-    ]
+    title, put = f"{report.model}: facts recalled", partial(_shares, group="all facts")
+    return [draw(folder / "recall.png", title, put, report)]
 
 
 def plot_long_recall(report: LongRecallReport, folder: Path) -> list[Path]:
@@ -152,11 +145,6 @@ def plot_observe(report: ObserveReport, folder: Path) -> list[Path]:
     return files
 
 
-def plot_generate(report: GenerateReport, folder: Path) -> list[Path]:
-    """Every metric by policy and budget; the file."""
-    return [draw(folder / "generate.png", f"{report.model}: answers", _generate, report)]
-
-
 def _sparsity(axes: Any, report: ObserveReport) -> None:
     middle = [one.sparsity for one in report.layers]
     low = [one.sparsity - one.sparsity_interval[0] for one in report.layers]
@@ -183,13 +171,4 @@ def _removal(axes: Any, report: ObserveReport) -> None:
             shares, [one.ratio for one in found], yerr=[low, high], marker="o", capsize=3, label=what
         )
     axes.set(xlabel="tokens removed, %", ylabel="perplexity to all tokens")
-    axes.legend()
-
-
-def _generate(axes: Any, report: GenerateReport) -> None:
-    for metric in METRICS:
-        found = [one for one in report.scores if one.metric == metric]
-        names = [f"{one.policy}\n{one.budget or 'all'}" for one in found]
-        axes.plot(names, [one.value for one in found], marker="o", label=metric)
-    axes.set(xlabel="policy, slots", ylabel="score", ylim=(0, 1))
     axes.legend()

@@ -1,4 +1,4 @@
-"""`h2o-chat eval qa`: questions on long texts, as arXiv 2605.18053 asks them, scored by token F1.
+"""`h2o-chat lab eval qa`: questions on long texts, as arXiv 2605.18053 asks them, scored by token F1.
 
 Each item is one message, "Passage: ...", a blank line and "Question: ...", of which the beginning is cut off
 where it is too long. It is said to a new conversation and answered greedily, with what is gone told again
@@ -24,10 +24,6 @@ from h2o_chat.lab.shared.report_output import print_tables, slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import text_of, tokens_of
 
-PROMPT_TOKENS = 1910
-"""A message has at most so many, as in the paper."""
-ANSWER_TOKENS = 128
-
 
 @dataclass(frozen=True)
 class Item:
@@ -51,7 +47,7 @@ class Scored:
     interval: tuple[float, float]
     """The 95% interval of the mean, by bootstrap over items."""
     recalled: int
-    """Items for which something was told again."""
+    """Items for which something was recalled."""
     seconds: float
     """Seconds to read and answer all items."""
     answers: list[str]
@@ -69,7 +65,7 @@ class QaReport:
 
 
 def message(tokenizer: Any, item: Item, tokens: int) -> str:
-    """An item as it is said: at most so many tokens, the end of it."""
+    """The message of an item: its last so many tokens."""
     whole = f"Passage: {item.context}\n\nQuestion: {item.question}"
     ids = tokens_of(tokenizer, whole)
     return whole if len(ids) <= tokens else text_of(tokenizer, ids[-tokens:])
@@ -80,13 +76,13 @@ def measure(
     items: Sequence[Item],
     runs: Sequence[Run],
     system: str | None = None,
-    prompt_tokens: int = PROMPT_TOKENS,
-    answer_tokens: int = ANSWER_TOKENS,
+    prompt_tokens: int = 1910,
+    answer_tokens: int = 128,
     seed: int = 0,
     tick: Tick = unheard,
     results: Results | None = None,
 ) -> QaReport:
-    """Every run without recall and with it; the cache that keeps everything has nothing to tell again.
+    """Measures every run without recall and with it; the full cache has nothing to recall.
 
     Args:
         results: items that were answered already are not answered again.
@@ -122,7 +118,7 @@ def measure(
 
 
 def _answer(chat: Chat, text: str, tokens: int) -> tuple[str, bool, float]:
-    """To one message in a new conversation; whether something was told again; seconds."""
+    """Answer to one message in a new conversation; whether something was recalled; seconds."""
     began = time.monotonic()
     chat.clear()
     events = list(chat.send(text, Sampling(max_tokens=tokens)))

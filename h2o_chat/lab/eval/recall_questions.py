@@ -1,4 +1,4 @@
-"""`h2o-chat eval recall`: what is still known of things told long ago, which perplexity cannot see.
+"""`h2o-chat lab eval recall`: what is still known of things told long ago, which perplexity cannot see.
 
 A question is a conversation that ends with somebody asking for what was told `distance` tokens before. Every
 one is answered greedily, with a cache that keeps everything and with each policy and budget. Two figures are
@@ -10,19 +10,18 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.runner import trained_positions
-from h2o_chat.lab.eval import scripted_answers as rows
+from h2o_chat.lab.eval import scripted_answers
 from h2o_chat.lab.eval.scripted_conversation import Script
-from h2o_chat.lab.shared.intervals import interval, resampled, wilson
+from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.lab_texts import read_lines
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, full_cache, slots_of
@@ -33,7 +32,7 @@ from h2o_chat.transformers_cache.cache import H2OCache
 
 ANSWER_TOKENS = 32
 EDGES = (0, 300, 1000, 1500, 10**9)
-"""Tokens: the distances are told apart here."""
+"""Edges of the stretches of distances, in tokens."""
 _NOT_TOLD = re.compile(r"(?:\bnot\b|\bnever\b|n't\b).*\b(?:told|tell|mentioned|know)\b", re.IGNORECASE)
 
 
@@ -68,33 +67,15 @@ class Share:
     """Share still recalled of the facts that the full cache recalled; None where there is none."""
     slots: int | None = None
     """Slots that were given: more than the budget, at equal bytes, where keys and values are smaller."""
-    to_first: tuple[float, float, float] | None = None
-    """Share of right answers more than the first variant's, and its interval: 95%, bootstrap over
-    conversations; where wanted."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Cost of forgetting in the conversations themselves, before anything is asked."""
-
-    policy: str
-    budget: int
-    tokens: int
-    """Counted: of all conversations those past the budget, whoever said them."""
-    ratio: float
-    """Perplexity divided by the full cache's on the same tokens."""
-    interval: tuple[float, float]
-    """95% interval of the ratio, bootstrap over conversations."""
 
 
 @dataclass(frozen=True)
 class RecallReport:
-    """All shares and costs, and what they were measured on."""
+    """All shares, and what they were measured on."""
 
     model: str
     questions: int
     shares: list[Share]
-    costs: list[Cost]
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -136,7 +117,7 @@ def _question(row: Any) -> Question:
 
 
 def _is_said(*values: Any) -> bool:
-    """Whether these are texts, and such as a tokenizer takes."""
+    """True if these are texts that a tokenizer takes."""
     return all(isinstance(value, str) and value == clean(value) for value in values)
 
 
@@ -144,7 +125,7 @@ _FIELDS = ("messages", "distance", "expected", "stale", "kind")
 
 
 def is_right(question: Question, answer: str) -> bool:
-    """Whether an answer holds the value and not the one it replaced, or says that it was not told."""
+    """True if an answer holds the value and not the one it replaced, or says that it was not told."""
     if question.expected is None:
         return _NOT_TOLD.search(answer) is not None
     if question.stale and holds(answer, question.stale):
@@ -153,12 +134,12 @@ def is_right(question: Question, answer: str) -> bool:
 
 
 def holds(answer: str, value: str) -> bool:
-    """Whether the value stands in the answer as a whole: 14 is not in 149."""
+    """True if the value stands in the answer as a whole: 14 is not in 149."""
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", answer, re.IGNORECASE) is not None
 
 
 def scripts_of(loaded: Loaded, questions: Sequence[Question]) -> list[Script]:
-    """The questions as the model is fed them, each conversation turn by turn as the program does it."""
+    """Conversations as the model is fed them, turn by turn as the program does it."""
     template = choose(loaded.tokenizer, "auto")
     scripts = []
     for question in questions:
@@ -170,15 +151,9 @@ def scripts_of(loaded: Loaded, questions: Sequence[Question]) -> list[Script]:
     return scripts
 
 
-def answers(
-    loaded: Loaded,
-    scripts: Sequence[Script],
-    cache: H2OCache,
-    tick: Tick = unheard,
-    nll: list[list[float]] | None = None,
-) -> list[str]:
+def answers(loaded: Loaded, scripts: Sequence[Script], cache: H2OCache, tick: Tick = unheard) -> list[str]:
     """Greedy answers in order; empty where the full cache has no room for the conversation."""
-    return [said or "" for (said,) in rows.answers(loaded, scripts, cache, ANSWER_TOKENS, tick, nll)]
+    return [said or "" for (said,) in scripted_answers.answers(loaded, scripts, cache, ANSWER_TOKENS, tick)]
 
 
 def measure(
@@ -190,7 +165,7 @@ def measure(
     results: Results | None = None,
     equal_bytes: bool = False,
 ) -> RecallReport:
-    """The full cache first, then all variants at all budgets.
+    """Asks the full cache first, then all variants at all budgets.
 
     Args:
         results: what is there already is not measured again.
@@ -206,46 +181,18 @@ def measure(
     scripts = scripts_of(loaded, questions)
     ticks = (part(tick, number, len(runs) + 1) for number in range(len(runs) + 1))
 
-    def run(name: str, slots: int | None, past: Sequence[int], cache: H2OCache) -> tuple[list[bool], Any]:
-        """Which answers are right; the nats of each conversation's tokens past so many, by that number."""
-        where, told = key(loaded, "recall", data, policy=name, budget=slots, past=past), next(ticks)
+    def run(name: str, slots: int | None, cache: H2OCache) -> list[bool]:
+        """Says which answers are right."""
+        where, told = key(loaded, "recall", data, policy=name, budget=slots), next(ticks)
+        said = results.once(where, partial(answers, loaded, scripts, cache, told))
+        return [is_right(question, answer) for question, answer in zip(questions, said, strict=True)]
 
-        def measured() -> dict[str, Any]:
-            nll: list[list[float]] = []
-            said = answers(loaded, scripts, cache, told, nll)
-            # The first token has none: that of position p is at p - 1.
-            sums = {str(first): [[sum(one[first:]), len(one[first:])] for one in nll] for first in past}
-            return {"said": said, "nats": sums}
-
-        known = results.once(where, measured)
-        pairs = zip(questions, known["said"], strict=True)
-        return [is_right(question, answer) for question, answer in pairs], known["nats"]
-
-    full, least = run("full", None, sorted({budget for _, budget, _ in runs}), full_cache(positions))
-    shares, costs = _shares("full", None, questions, full, full), []
+    full = run("full", None, full_cache(positions))
+    shares = _shares("full", None, questions, full, full)
     for variant, budget, slots in runs:
-        found, nats = run(str(variant), slots, [budget], variant.cache(slots, positions))
+        found = run(str(variant), slots, variant.cache(slots, positions))
         shares += _shares(str(variant), budget, questions, found, full, slots)
-        costs += _costs(str(variant), budget, nats[str(budget)], least[str(budget)])
-    return RecallReport(loaded.name, len(questions), shares, costs)
-
-
-def _costs(
-    policy: str, budget: int, nats: Sequence[Sequence[float]], full: Sequence[Sequence[float]]
-) -> list[Cost]:
-    """None where no conversation is longer than the budget. Rows of nats and tokens, one a conversation.
-
-    What the full cache has no room for, past the model's window, it was not fed, and is not counted: the sums
-    would be of other tokens.
-    """
-    alike = [(a[0] - b[0], b[1]) for a, b in zip(nats, full, strict=True) if b[1] and a[1] == b[1]]
-    if not alike:
-        return []
-    more, tokens = torch.tensor(alike, dtype=torch.float64).T
-    # The same seed: the same conversations are drawn for both.
-    drawn = [resampled(part, torch.Generator().manual_seed(0)) for part in (more, tokens)]
-    ratio = float((more.sum() / tokens.sum()).exp())
-    return [Cost(policy, budget, int(tokens.sum()), ratio, interval((drawn[0] / drawn[1]).exp()))]
+    return RecallReport(loaded.name, len(questions), shares)
 
 
 def _shares(
@@ -256,7 +203,7 @@ def _shares(
     full: Sequence[bool],
     slots: int | None = None,
 ) -> list[Share]:
-    """By distance (facts only), by kind, and over all facts."""
+    """Shares by distance (facts only), by kind, and over all facts."""
     groups: dict[str, list[int]] = {}
     for index, question in enumerate(questions):
         if question.expected is not None:
@@ -287,7 +234,7 @@ def slots_cell(share: Share) -> str:
 
 
 def show_table(report: RecallReport) -> None:
-    """PolicyVariants and budgets down; distances, all facts and what was not told across."""
+    """Policies and budgets down; distances, all facts and what was not told across."""
     from rich.table import Table
 
     stretches = [_stretch(low, high) for low, high in pairwise(EDGES)]
@@ -295,26 +242,19 @@ def show_table(report: RecallReport) -> None:
     groups = [group for group in groups if any(share.group == group for share in report.shares)]
     table = Table(
         title=f"{report.model}: {report.questions} questions, by tokens since it was told",
-        caption="Share of right answers [95%]; after the slash: of what the full cache recalled."
-        " Perplexity: of the conversations past the budget, to the full cache's.",
+        caption="Share of right answers [95%]; after the slash: of what the full cache recalled.",
     )
     table.add_column("policy")
     table.add_column("slots", justify="right")
     for group in groups:
         table.add_column(group, justify="right")
-    table.add_column("perplexity", justify="right")
-    costs = {(cost.policy, cost.budget): cost for cost in report.costs}
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for share in report.shares:
         low, high = share.interval
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
         if share.budget is not None and share.kept is not None:
             cell += f" / {share.kept:.2f}"
-        cells = lines.setdefault((share.policy, slots_cell(share)), {})
-        cells[share.group] = cell
-        if share.budget is not None and (cost := costs.get((share.policy, share.budget))):
-            low, high = cost.interval
-            cells["perplexity"] = f"{cost.ratio:.4f} [{low:.3f}, {high:.3f}]"
+        lines.setdefault((share.policy, slots_cell(share)), {})[share.group] = cell
     for (variant, slots), cells in lines.items():
-        table.add_row(variant, slots, *(cells.get(group, "") for group in [*groups, "perplexity"]))
+        table.add_row(variant, slots, *(cells.get(group, "") for group in groups))
     print_tables(table)

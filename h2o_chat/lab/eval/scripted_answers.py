@@ -28,15 +28,12 @@ def answers(
     cache: H2OCache,
     tokens: int,
     tick: Tick = unheard,
-    nll: list[list[float]] | None = None,
 ) -> list[list[str | None]]:
     """Greedy answers to the questions of every conversation, in order.
 
     Args:
         cache: a fresh one, made with the model's positions.
         tokens: of an answer at most.
-        nll: gets a list for every conversation, with the nats of each of its tokens from the second to
-            the last one before the last question, whoever said it.
 
     Returns:
         None for an answer that the `full` policy has no room for in the model's window.
@@ -47,10 +44,7 @@ def answers(
     """
     runner, found = Runner(loaded, cache), list[list[str | None]]()
     for number, script in enumerate(scripts):
-        reading = _Reading(runner, script, tokens, measured=nll is not None)
-        found.append(reading.answers())
-        if nll is not None:
-            nll.append(reading.nll)
+        found.append(_Reading(runner, script, tokens).answers())
         tick((number + 1) / len(scripts))
     return found
 
@@ -58,13 +52,10 @@ def answers(
 class _Reading:
     """One conversation, read from its beginning."""
 
-    def __init__(self, runner: Runner, script: Script, tokens: int, measured: bool) -> None:
-        self.runner, self.script, self.tokens, self.measured = runner, script, tokens, measured
+    def __init__(self, runner: Runner, script: Script, tokens: int) -> None:
+        self.runner, self.script, self.tokens = runner, script, tokens
         self.bounded = runner.cache.plan.shares.bounded
         self.fed = 0
-        self.nll: list[float] = []
-        self.expected: Tensor | None = None
-        """[V] logits after the last token fed; kept for `nll`."""
         runner.cache.reset()
         runner.rows = 1
         runner.cache.protect(script.protected, row=0)
@@ -77,7 +68,7 @@ class _Reading:
             if len(found) == count:
                 break  # nothing is asked any more
             if not feed.asks:
-                if self._feed(feed.ids, feed.prompt, self.measured) is None:
+                if self._feed(feed.ids, feed.prompt) is None:
                     break
                 continue
             state, fed = self.runner.take(0), self.fed
@@ -107,7 +98,7 @@ class _Reading:
                 return
             logits = self._feed([token], prompt=False)
 
-    def _feed(self, ids: list[int], prompt: bool, measured: bool = False) -> Tensor | None:
+    def _feed(self, ids: list[int], prompt: bool) -> Tensor | None:
         """Logits [V] after the last token; None where the full cache would pass the model's window."""
         size, logits = self.runner.cache.pass_tokens if self.bounded else FULL_CHUNK, None
         for at in range(0, len(ids), size):
@@ -115,21 +106,8 @@ class _Reading:
             self.fed += len(piece)
             if not self.bounded and self.fed > self.runner.trained.window:
                 return None
-            found = self.runner.feed([piece], prompt, all_columns=measured)[0].float()  # [T, V]
-            logits = found[-1]
-            if measured:
-                self._measure(piece, found[-len(piece) :])
+            logits = self.runner.feed([piece], prompt)[0, -1].float()
         return logits
-
-    def _measure(self, piece: list[int], logits: Tensor) -> None:
-        """Adds the nats of a piece, given the logits [T, V] of its tokens."""
-        expected, said = logits[:-1], torch.tensor(piece, device=logits.device)
-        if self.expected is None:
-            said = said[1:]
-        else:
-            expected = torch.cat([self.expected[None], expected])
-        self.nll += torch.nn.functional.cross_entropy(expected, said, reduction="none").tolist()
-        self.expected = logits[-1].clone()
 
 
 def _without_pins(state: Snapshot) -> Snapshot:

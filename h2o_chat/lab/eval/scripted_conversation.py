@@ -18,16 +18,16 @@ class Feed:
 
     ids: list[int]
     prompt: bool
-    """Said to the model, not by it."""
+    """True for tokens said to the model, not by it."""
     asks: bool = False
-    """An answer is wanted; the conversation goes on as if this had not been asked."""
+    """True for a question; the conversation goes on as if it had not been asked."""
     recall: bool = False
-    """With recall."""
+    """True if the question is asked with recall."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question."""
+    """A question of a script."""
 
     text: str
     before: int
@@ -35,7 +35,7 @@ class Asked:
 
 
 class Script:
-    """Written message by message, read by `rows.answers`.
+    """Written message by message, read by `scripted_answers.answers`.
 
     The last token of an answer waits for the next turn, as in `Engine.pending`.
     """
@@ -44,7 +44,7 @@ class Script:
         self.tokenizer, self.template = tokenizer, template
         self.feeds: list[Feed] = []
         self.tokens = 0
-        """Fed so far, questions left out."""
+        """Tokens fed so far, without questions."""
         self.protected = 0
         """First tokens to protect: the system prompt."""
         self.messages: list[Message] = []
@@ -57,7 +57,7 @@ class Script:
         """Last token of the last answer, which was not fed yet."""
 
     def say(self, role: str, text: str) -> range:
-        """Adds a message; the positions that its tokens get."""
+        """Adds a message; returns the positions of its tokens."""
         if role == "system":
             self._system = text
             return range(0)
@@ -74,12 +74,12 @@ class Script:
         return range(first, first + len(ids))
 
     def ask(self, text: str, recall: bool = False) -> None:
-        """A question to be answered from here, which the rest of the conversation does not know of."""
+        """Asks a question here, which the rest of the conversation does not know of."""
         self.questions.append(Asked(text, len(self.messages)))
         self.feeds.append(Feed([*self.pending, *self._prompt(text)], prompt=True, asks=True, recall=recall))
 
     def asked_again(self, number: int, holding: Holding, budget: int | None) -> list[int]:
-        """The tokens of a question with what is recalled for it, as `Chat.send` does it.
+        """Tokens of a question with what is recalled for it, as `Chat.send` does it.
 
         Args:
             holding: the cache as it is when that is asked.
@@ -99,7 +99,7 @@ class Script:
             message.pinned |= message.first in positions
 
     def text(self, asked: Sequence[int], answer: Sequence[int]) -> str:
-        """An answer to a question, as `Engine` tells it."""
+        """Text of an answer, as `Engine` decodes it."""
         words = Detokenizer(self.tokenizer, asked)
         return "".join([words.add(token) for token in answer]) + words.flush()
 

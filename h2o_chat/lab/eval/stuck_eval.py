@@ -1,4 +1,4 @@
-"""`h2o-chat eval stuck`: whether a conversation still answers, or says one sentence to whatever is said.
+"""`h2o-chat lab eval stuck`: whether a conversation still answers, or says one sentence to whatever is said.
 
 Every message of a script is said to one conversation, as `run` does it, then twenty questions about the
 world.
@@ -56,15 +56,15 @@ class Stuck:
     """None: the full cache."""
     seed: int
     answers: list[str]
-    """To the messages of the script, then to the questions about the world."""
+    """Answers to the messages of the script, then to the questions about the world."""
     repeated: list[bool]
-    """For each of these: it repeats an earlier answer to another message."""
+    """For each answer: it repeats an earlier answer to another message."""
     notes: list[str]
-    """Codes of what a person was told."""
+    """Codes of the notes that a person saw."""
     right: list[bool]
     """For each question about the world, asked at the end."""
     known: list[bool]
-    """For each: in a new conversation."""
+    """For each question about the world, asked in a new conversation."""
     seen_tokens: int
     seconds: float
     """Seconds of the conversation."""
@@ -75,7 +75,7 @@ class Stuck:
 
     @property
     def repeats(self) -> float:
-        """Share of the answers."""
+        """Share of the answers that repeat an earlier one."""
         return sum(self.repeated) / len(self.repeated)
 
     @property

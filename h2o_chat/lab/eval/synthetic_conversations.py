@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 from h2o_chat.chat.templates.chat_template import Template
@@ -26,7 +26,7 @@ LAST = 0.9
 
 
 class Written(Protocol):
-    """A conversation, written message by message: a `Script`, or `answered.Answered`."""
+    """A conversation, written message by message: a `Script`, or `Answered`."""
 
     @property
     def tokens(self) -> int: ...
@@ -39,28 +39,10 @@ Talk = TypeVar("Talk", bound=Written)
 
 
 def draw(
-    tokenizer: Any,
-    template: Template,
-    tokens: int,
-    seed: str,
-    recall: bool = False,
-    pasted: bool = False,
+    tokenizer: Any, template: Template, tokens: int, seed: str, recall: bool = False
 ) -> tuple[Script, list[Question]]:
-    """A conversation whose answers are made up too, see `write`.
-
-    Args:
-        pasted: all that the person says is one message, as of a page that was pasted, and nothing is pinned.
-    """
-
-    def paged(script: Script) -> Script:
-        page = " ".join(message.text for message in script.messages if message.role == "user")
-        script = Script(tokenizer, template)
-        script.say("user", page)
-        script.say("assistant", NOTED[0])
-        return script
-
-    plain_text = template.name == "plain"
-    return write(Script(tokenizer, template), tokens, seed, recall, plain_text, paged if pasted else None)
+    """A conversation whose answers are made up too, see `write`."""
+    return write(Script(tokenizer, template), tokens, seed, recall, template.name == "plain")
 
 
 def write(
@@ -69,7 +51,6 @@ def write(
     seed: str,
     recall: bool = False,
     plain_text: bool = False,
-    paged: Callable[[Talk], Talk] | None = None,
 ) -> tuple[Talk, list[Question]]:
     """A conversation of about so many tokens, and the questions that its script asks, in order.
 
@@ -81,7 +62,6 @@ def write(
         tokens: 0 for the same facts in the same order with nothing in between.
         recall: all questions are asked once more at the end, with recall.
         plain_text: for a model that knows text alone.
-        paged: makes another of it, in which nothing is pinned, before anything is asked.
     """
     known, others = (TEXT_FACTS, TEXT_DISTRACTORS) if plain_text else (FACTS, DISTRACTORS)
     rng, talk = random.Random(f"{seed} facts"), between(random.Random(f"{seed} talk"))
@@ -116,10 +96,6 @@ def write(
         if not plain_text:
             script.say("assistant", rng.choice(NOTED))
     _fill(script, talk, tokens, plain_text)
-    if paged is not None:
-        script = paged(script)
-        ends = {}  # how far back a fact lies is not told
-        kinds = {fact: "plain" if kind == "pinned" else kind for fact, kind in kinds.items()}
     questions = []
     for fact, kind in kinds.items():
         asked = [{"role": "user", "content": known[fact][1]}]

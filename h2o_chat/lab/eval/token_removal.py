@@ -47,7 +47,7 @@ def drop(arena: Arena, going: Tensor) -> None:
 
 
 def going(slots: Slots, what: str, share: float, generator: torch.Generator) -> Tensor:
-    """Which slots are dropped, equally many in every layer, row and head. [L, R, H, S] bool"""
+    """Slots to drop, equally many in every layer, row and head. [L, R, H, S] bool"""
     score, held = slots.score.sum(-1), slots.positions >= 0
     if what == "random":
         score = torch.rand(score.shape, generator=generator).to(score)
@@ -61,7 +61,7 @@ def going(slots: Slots, what: str, share: float, generator: torch.Generator) -> 
 def removal(
     loaded: Loaded, ids: Tensor, seed: int, tick: Tick = unheard, shares: Sequence[float] = SHARES
 ) -> list[Removed]:
-    """All kinds and shares on documents [N, L] that fit the window."""
+    """Measures all kinds and shares on documents [N, L] that fit the window."""
     kinds = [(what, share) for what in ("heavy", "heavy but sinks", "random") for share in shares]
     middle, positions = ids.shape[1] // 2, probe(loaded.model)
     whole: list[Tensor] = []

@@ -30,7 +30,7 @@ def resampled(values: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def interval(found: Tensor) -> tuple[float, float]:
-    """Between which 95% of what was found [DRAWS] lies."""
+    """Interval in which 95% of the values [DRAWS] lie."""
     low, high = found.quantile(torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).double()).tolist()
     return low, high
 

@@ -17,7 +17,7 @@ MAX_BYTES = 256 << 20
 Items = TypeVar("Items", Tensor, list[Any])
 Item = TypeVar("Item")
 HALVES = ("even", "odd")
-"""One to choose on, one to report on."""
+"""One half to choose on, one to report on."""
 
 
 def read_texts(path: Path) -> list[str]:
@@ -38,7 +38,7 @@ def read_texts(path: Path) -> list[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file that hold something.
+    """The lines of a file that are not blank.
 
     Raises:
         UsageError: it cannot be read.

@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 CODE = (
     *("policies/*", "cache/*", "transformers_cache/*"),
     *(f"engine/{name}" for name in ("engine", "generation", "sampling", "detokenize")),
-    *("chat/templates", "chat/base_templates"),
+    "chat/templates/*",
 )
 """Modules whose change makes a result out of date."""
 

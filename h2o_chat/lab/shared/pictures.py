@@ -9,16 +9,6 @@ from h2o_chat.base.errors import UsageError, refusal
 SIZE_INCHES = (7, 4.5)
 
 
-def check(folder: Path | None) -> None:
-    """Says what is missing for pictures into a folder before anything is measured; None: none are wanted.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
-    if folder is not None:
-        pyplot()
-
-
 def pyplot() -> Any:
     """matplotlib, drawing into files alone.
 

@@ -49,7 +49,7 @@ class Run:
         )
 
     def cache(self, positions: Positions) -> H2OCache:
-        """A fresh one."""
+        """A fresh cache."""
         if self.variant is None or self.budget is None:
             return full_cache(positions)
         return self.variant.cache(self.budget, positions)

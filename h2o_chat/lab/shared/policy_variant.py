@@ -75,7 +75,7 @@ class PolicyVariant:
         return str(PolicyVariant(self.policy, forget=self.forget))
 
     def shares(self, budget: int) -> Shares:
-        """How it divides a budget.
+        """Divides a budget.
 
         Raises:
             BudgetError: the parts do not fit.
@@ -104,7 +104,7 @@ def ranked(name: str) -> Policy:
 
 
 def crossed(policies: Sequence[str], kv_dtypes: Sequence[str]) -> list[PolicyVariant]:
-    """Every policy in every precision; none named leaves what each says of itself.
+    """Every policy in every precision; without precisions each as it is written.
 
     Raises:
         UsageError: one is no variant, or no precision.
@@ -124,5 +124,5 @@ def slots_of(loaded: Loaded, variant: PolicyVariant, budget: int, equal_bytes: b
 
 
 def full_cache(positions: Positions) -> H2OCache:
-    """One that keeps everything: what all are compared with."""
+    """A cache that keeps everything, with which all are compared."""
     return H2OCache(policy="full", positions=positions)

@@ -18,7 +18,7 @@ WIDTH = 200
 
 
 def tell(found: Found, as_json: bool, show: Callable[[Found], None]) -> ExitCode:
-    """Writes what was found, a dataclass or a list of them, as JSON; or has it shown."""
+    """Writes a report, a dataclass or a list of them, as JSON, or calls `show`."""
     if as_json:
         sys.stdout.write(json.dumps(found, default=asdict) + "\n")
     else:
@@ -27,7 +27,7 @@ def tell(found: Found, as_json: bool, show: Callable[[Found], None]) -> ExitCode
 
 
 def print_tables(*tables: "Table") -> None:
-    """On stdout."""
+    """Prints tables on stdout."""
     from rich.console import Console
 
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH)
@@ -38,3 +38,9 @@ def print_tables(*tables: "Table") -> None:
 def slots(budget: int | None) -> str:
     """Budget as tables name it; None is the full cache."""
     return "all" if budget is None else f"{budget:,}"
+
+
+def with_interval(value: float, interval: tuple[float, float], digits: int) -> str:
+    """A value with its interval in brackets."""
+    low, high = interval
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

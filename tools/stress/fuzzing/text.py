@@ -84,7 +84,7 @@ def _path(raw: bytes) -> None:
     from h2o_chat.base.errors import UsageError
     from h2o_chat.chat.files import importer
     from h2o_chat.cli.prompt_input import read_script
-    from h2o_chat.lab.eval import recall_questions as recall
+    from h2o_chat.lab.eval import recall_questions
     from h2o_chat.lab.shared import lab_texts as texts
 
     path = Path(os.fsdecode(raw.replace(b"\0", b"")))
@@ -94,7 +94,7 @@ def _path(raw: bytes) -> None:
         precedence.check_file,
         read_script,
         texts.read_texts,
-        recall.read_questions,
+        recall_questions.read_questions,
     ):
         try:
             read(path)

@@ -92,18 +92,14 @@ def share(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def summarize(results: list[dict[str, Any]], ranges: list[tuple[int, int]]) -> dict[str, dict[str, Any]]:
-    """Shares by distance (facts only), by kind, and by both."""
+    """Shares by distance (facts only), and by kind."""
     facts = [row for row in results if row["kind"] not in ("not told", *EVERYDAY_KINDS)]
-    tables: dict[str, dict[str, Any]] = {"distance": {}, "kind": {}, "kind and distance": {}}
+    tables: dict[str, dict[str, Any]] = {"distance": {}, "kind": {}}
     for low, high in ranges:
         name = f"{low} to {high}"
         inside = [row for row in facts if low <= row["distance"] < high]
         if inside:
             tables["distance"][name] = share(inside)
-        for kind in dict.fromkeys(row["kind"] for row in results):
-            rows = [r for r in results if r["kind"] == kind and low <= r["distance"] < high]
-            if rows:
-                tables["kind and distance"][f"{kind}, {name}"] = share(rows)
     for kind in dict.fromkeys(row["kind"] for row in results):
         tables["kind"][kind] = share([row for row in results if row["kind"] == kind])
     return tables
@@ -177,7 +173,7 @@ def evaluate(folder: Path, corpus: Corpus, per_cell: int = 9) -> dict[str, Any]:
 
 
 def write_report(report: dict[str, Any], folder: Path) -> None:
-    """Writes evaluation.json, evaluation.md and, for `h2o-chat eval recall`, questions.jsonl."""
+    """Writes evaluation.json, evaluation.md and, for `h2o-chat lab eval recall`, questions.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(question, ensure_ascii=False) + "\n" for question in report.pop("asked")]
     (folder / "questions.jsonl").write_text("".join(lines), "utf-8")

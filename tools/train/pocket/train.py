@@ -21,7 +21,6 @@ from .data import Corpus, Encoder, SampleStream
 from .evaluate import dialogue_questions, held_out_bits, recall, summarize
 from .export import export, to_transformers
 from .model import SHAPES, Pocket
-from .muon import Muon
 
 _CHECKPOINT_SECONDS = 300.0
 _CURVE_RANGES = [(20, 300), (300, 1000), (1000, 1500)]
@@ -136,7 +135,7 @@ class Trainer:
         others = [w for n, w in self.model.named_parameters() if "proj" not in n]
         self.base_rates = [self.pace.matrix_rate, self.pace.other_rate]
         adam = torch.optim.AdamW(others, self.base_rates[1], betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-        muon = Muon(matrices, lr=self.base_rates[0], momentum=0.95, decay=self.pace.decay)
+        muon = torch.optim.Muon(matrices, lr=self.base_rates[0], weight_decay=self.pace.decay)
         self.optimizers: list[torch.optim.Optimizer] = [muon, adam]
         self.compiled = torch.compile(self.model, dynamic=False)
         self.step = self.tokens = 0

@@ -44,7 +44,7 @@ $(FETCHED): | $(READY)
 	@$(BIN)/h2o-chat models pull smollm2 || true
 	@touch $@
 
-# torch goes first: where pip finds a wheel without CUDA (README, "Installing"), nothing asks for another one.
+# torch goes first: where pip finds a wheel without CUDA (docs/USING.md, "Installing"), nothing asks for another one.
 # pip itself must be new enough to know --group.
 $(INSTALLED): pyproject.toml constraints.txt hatch_build.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "h2o-chat needs Python 3.11 or newer")'

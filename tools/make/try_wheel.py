@@ -44,7 +44,7 @@ def main() -> None:
         venv.create(folder / "venv", with_pip=True)
         python = folder / "venv" / "bin" / "python"
         install = [str(python), "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]
-        subprocess.run([*install, "torch"], check=True)  # first and alone: see the README, "Installing"
+        subprocess.run([*install, "torch"], check=True)  # first and alone: see docs/USING.md, "Installing"
         subprocess.run([*install, str(with_compiler)], check=True)
         answers = set()
         given = [Path(name).resolve() for name in sys.argv[1:]]

@@ -6,7 +6,7 @@ A full disk, a disk that turns read-only, no memory, a stopped engine, a termina
 each comes once tokens of an answer were delivered. Then the program is left as a person would leave it. One
 row for each: the seconds until no process of it was left, the exit code, the tokens delivered and stored,
 whether those not stored were named. Ends with exit code 1 if one took more than 3 s, ended with another code
-than the README says, lost words without naming them, or left a conversation that cannot be opened again.
+than docs/PROMISES.md says, lost words unnamed, or left a conversation that cannot be opened again.
 
 The disks are small ones of its own, which root alone may mount; they are gone when it ends. Linux only.
 """

@@ -164,7 +164,7 @@ def _end(process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", words
 FORWARDED = frozenset(
     {
         *("relive", "restore", "reset", "save", "load", "check", "protection", "budget_for"),
-        *("protect", "pin", "unpin", "give_up_generated", "look", "inspect", "held"),
+        *("protect", "pin", "unpin", "evict_generated", "look", "inspect", "held"),
     }
 )
 """Methods of `Engine` that the other process runs, and nothing else."""

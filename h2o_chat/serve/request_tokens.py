@@ -19,7 +19,7 @@ from h2o_chat.serve.server_recall import (
     LastConversation,
     MessagePositions,
     positions_of_json,
-    retold,
+    with_recalled,
 )
 
 PROMPT_TOKENS = 1_000_000
@@ -95,7 +95,7 @@ class Reader:
                 continue
             if index + 1 == len(asked.messages) and places is not None:
                 holding = HeldTokens(state, newest_from(at, self.session))
-                text, notes = retold(
+                text, notes = with_recalled(
                     asked.messages, places, holding, self.settings, self.known, self.session.budget
                 )
             if role == "assistant":

@@ -113,7 +113,7 @@ class LastConversation:
         return self._messages
 
 
-def retold(
+def with_recalled(
     messages: Said,
     places: MessagePositions,
     holding: HeldTokens,

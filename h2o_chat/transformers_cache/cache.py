@@ -178,7 +178,7 @@ class H2OCache(Cache):
     select_rows = reorder_cache = batch_select_indices = snapshots.select_rows
 
     @torch.no_grad()
-    def give_up_generated(self, row: int) -> bool:
+    def evict_generated(self, row: int) -> bool:
         """Evicts generated tokens of a row that are not protected; does nothing if the policy never evicts.
 
         KV heads then hold unequal numbers of tokens: `Clock.in_use` counts the fullest, and some empty slots

@@ -56,7 +56,7 @@ def test_what_was_generated_goes_and_what_was_told_stays(make: Callable[..., Eng
     generated -= set(range(engine.seen - 4, engine.seen))
     before = held(engine)
     assert any(head & generated for layer in before for head in layer)
-    engine.give_up_generated()
+    engine.evict_generated()
     assert held(engine) == [[head - generated for head in layer] for layer in before]
     assert engine.kept == max(len(head) for layer in held(engine) for head in layer)
 
@@ -67,7 +67,7 @@ def test_it_goes_on_within_its_budget_and_as_after_a_restart(
 ) -> None:
     engine = make(policy=policy)
     list(engine.generate(prompt(engine, ASKED[0]), replace(LONG, max_tokens=100)))
-    engine.give_up_generated()
+    engine.evict_generated()
     state, file = engine.snapshot(), tmp_path / "saved"
     engine.save(file)
     said = ids(list(engine.generate(prompt(engine, ASKED[1]), replace(LONG, max_tokens=150))))
@@ -87,18 +87,18 @@ def test_both_steps_go_on_alike(shared_models: Path) -> None:
         engine = Engine(loaded(settings), settings)
         engine.feed(prompt(engine, " ".join(ASKED)))
         engine.feed(prompt(engine, LOOP), prompt=False)
-        engine.give_up_generated()
+        engine.evict_generated()
         found.append(held(engine))
     assert found[0] == found[1]
 
 
 def test_nothing_goes_where_nothing_may(make: Callable[..., Engine]) -> None:
     engine = make()
-    engine.give_up_generated()  # nothing was fed yet
+    engine.evict_generated()  # nothing was fed yet
     full = make(policy="full")
     list(full.generate(prompt(full, ASKED[0]), SHORT))
     before = held(full)
-    full.give_up_generated()
+    full.evict_generated()
     assert held(full) == before
 
 
@@ -122,7 +122,7 @@ def test_many_at_once_are_each_as_alone(make: Callable[..., Engine], shared_mode
     first, answer, last = (prompt(engine, text) for text in (ASKED[0], LOOP, ASKED[1]))
     engine.feed(first)
     engine.relive(answer, answer=True, exact=False, cancel=lambda: False)
-    engine.give_up_generated()
+    engine.evict_generated()
     greedy = ids(list(engine.generate(last, LONG)))
     others = [EarlierAnswer(tuple(greedy), 3)]
     pieces = [RequestPiece(first), RequestPiece(answer, True), RequestPiece(last)]

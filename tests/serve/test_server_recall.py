@@ -24,7 +24,7 @@ from h2o_chat.serve.server_recall import (
     LastConversation,
     MessagePositions,
     positions_of_json,
-    retold,
+    with_recalled,
 )
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended
@@ -161,7 +161,7 @@ async def test_an_answer_says_what_was_recalled(loaded: Loaded, service: Service
 )  # fmt: skip
 def test_a_very_long_history_is_looked_at_from_its_end(more: int, asked: str, code: str) -> None:
     said = [("user", TEXTS[0]), ("assistant", "Yes."), ("user", "a" * more + "b"), ("assistant", "No.")]
-    _, notes = retold(
+    _, notes = with_recalled(
         [*said, ("user", asked)],
         MessagePositions([9, 12, 15, 18]),
         HeldTokens(None, 50),
@@ -182,7 +182,7 @@ def test_what_is_known_of_the_conversation_before_changes_nothing() -> None:
             said = [one for text in told for one in (("user", text), ("assistant", "Well."))]
             ends = [5 * (at + 1) for at in range(len(said))]
             both = [
-                retold([*said, ("user", asked)], places, HeldTokens(None, 10**6), SETTINGS, one, 64)
+                with_recalled([*said, ("user", asked)], places, HeldTokens(None, 10**6), SETTINGS, one, 64)
                 for one, places in (
                     (known, MessagePositions([*ends])),
                     (LastConversation(), MessagePositions([*ends])),

@@ -117,7 +117,7 @@ def break_loop(
         return []
     if loop.begins:
         notes.append(BROKEN)
-    engine.give_up_generated()
+    engine.evict_generated()
     return [] if recalls else tokenized(engine.tokenizer, loop.others)
 
 

@@ -167,7 +167,7 @@ def read_again(
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
             read = not ids or was_read(message)
             if read and loop_in(path[:index], message.text):
-                engine.give_up_generated()  # it was done before this message, too
+                engine.evict_generated()  # it was done before this message, too
             if not ids:
                 ids = prompt_tokens(engine, template, path[:index], system, message.text)
         elif not ids:

@@ -121,6 +121,21 @@ def test_the_log_has_the_words_that_went(pocket: Any) -> None:
     assert all(one.text == before[one.position] and one.hold > 0 for one in after)
 
 
+def test_a_stopped_prompt_changes_nothing_in_what_went_before_it(pocket: Any) -> None:
+    chat, memory = talk(pocket), CacheView()
+    memory.begin(chat.session, chat.state, chat.messages)
+    for line in TOLD[:2]:
+        for event in chat.send(line, SHORT):
+            memory.add(event)
+            if isinstance(event, Prompt):
+                read = memory.gone_tokens
+    before = memory.gone_tokens
+    assert before > read, "the answer evicts, too"
+    for event in chat.send(TOLD[2], SHORT, lambda: True):
+        memory.add(event)
+    assert memory.gone_tokens == before
+
+
 def test_nothing_is_collected_while_nobody_looks(pocket: Any) -> None:
     chat, memory = talk(pocket), CacheView()
     memory.begin(chat.session, chat.state, chat.messages)

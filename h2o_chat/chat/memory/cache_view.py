@@ -63,7 +63,7 @@ class CacheView:
     gone_tokens: int = 0
     """How many tokens were evicted by every cache; `evictions` has the last few."""
     _gone_reading: int = 0
-    """How many of them since the last prompt was read."""
+    """How many of them since the newest message was said, or read."""
     states: int = 0
     """Number of `cache` events so far: whoever draws them sees whether there is another one."""
     _bitmaps: dict[int, str] = field(default_factory=dict)
@@ -92,14 +92,14 @@ class CacheView:
         self.words.add(event)
         match event:
             case Said():
-                self.answering = False
+                self.answering, self._gone_reading = False, 0
             case Token():
                 self.answering = True
                 self._steps_ms.append(event.ms)
                 self.tok_s = 1000 * len(self._steps_ms) / max(sum(self._steps_ms), 1e-3)
             case CacheState():
                 self._take(event)
-            case Said() | Prompt():
+            case Prompt():
                 self._gone_reading = 0
             case Turn(finish="stopped", prompt_tokens=0):
                 self.answering = False

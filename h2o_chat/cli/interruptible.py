@@ -16,8 +16,7 @@ def interruptible(last: Callable[[], None]) -> Iterator[Callable[[], ExitCode]]:
     wait.
 
     If that step does not come, the process ends within a deadline: every printed token is stored already, or
-        it is
-    said that it is not. Yields a function that returns the exit code: `OK` until there was a signal.
+    it is said that it is not. Yields a function that returns the exit code: `OK` until there was a signal.
 
     Args:
         last: called just before such an end.

@@ -1,8 +1,7 @@
 """`h2o-chat serve`: many conversations at once, over HTTP.
 
 The contract: stdout is empty; notes and errors go to stderr, but no key and no word of a conversation; a
-    signal
-ends it in order, a second one at once; the exit code is one of `ExitCode`.
+signal ends it in order, a second one at once; the exit code is one of `ExitCode`.
 """
 
 import asyncio

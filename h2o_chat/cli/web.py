@@ -2,9 +2,7 @@
 
 Whoever reaches the page talks to the model and reads what is stored. It is served to this machine alone
 unless a flag says otherwise, only to who knows the key in the address, and never to a page of somebody else:
-a browser
-    lets
-any site open a websocket to this machine.
+a browser lets any site open a websocket to this machine.
 """
 
 import asyncio

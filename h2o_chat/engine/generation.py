@@ -32,9 +32,7 @@ def generate(
 
     `cancel` is asked before every step, and before every layer while a prompt is read. A prompt that was not
     read to its end is forgotten: one `Turn` of no tokens comes, and the state is what it was before the call.
-    Where
-        anything is
-    raised, the state goes back too, after a `Turn` with the tokens so far.
+    Where anything is raised, the state goes back too, after a `Turn` with the tokens so far.
 
     Args:
         others: answers that this one must not continue.

@@ -28,7 +28,7 @@ class Row:
     """One conversation; every token is fed once.
 
     The last token of an answer has been sampled but not fed: it waits in `pending` and goes in front of the
-        next turn.
+    next turn.
 
     Args:
         runner: holds its keys and values, and those of other rows.

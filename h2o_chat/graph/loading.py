@@ -1,4 +1,4 @@
-"""A model opened for the graph step on a GPU; else as `native/native_model.py` opens it."""
+"""Opens a model for the graph step on a GPU; without one as `native/native_model.py` does."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
 
     Raises:
         UsageError: the graph step was asked for, and cannot compute this.
-        H2OChatError: what `native.loading.open_model` raises.
+        H2OChatError: what `native_model.open_model` raises.
     """
     device, asked = choose_device(settings.device), settings.engine == "graph"
     if device.type != "cuda":

@@ -21,7 +21,7 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
     Raises:
         BudgetError: the budget cannot work.
         UsageError: a GGUF file comes without a chat template, and none was named.
-        H2OChatError: what `native.loading.open_model` raises.
+        H2OChatError: what `graph.loading.open_model` raises.
     """
     loaded = _opened(settings, progress)
     from h2o_chat.engine.engine import Engine
@@ -81,7 +81,7 @@ def batch_here(settings: Settings, rows: int | None, most: int, progress: Progre
 
     Raises:
         BudgetError: the budget cannot work, or so many rows do not fit.
-        H2OChatError: what `native.loading.open_model` raises.
+        H2OChatError: what `graph.loading.open_model` raises.
     """
     loaded = _opened(settings, progress)
     from h2o_chat.engine.batch import Batch

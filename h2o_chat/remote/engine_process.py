@@ -2,8 +2,7 @@
 
 `Call`s and `Cancel`s come over one pipe, `CallReply`s go back. While an answer is generated the pipe is read
 before every step, where the engine asks whether it was cancelled: other calls are answered there, where the
-state is
-    complete.
+state is complete.
 """
 
 import os

@@ -54,8 +54,7 @@ def probe(model: Any, chats: bool = False) -> Positions:
 
     Raises:
         ModelError: no known rotation explains how a layer's keys change with the position, or the
-            configuration
-            has no window.
+            configuration has no window.
     """
     window = trained_window(model.config)
     frequencies = _frequencies(model)

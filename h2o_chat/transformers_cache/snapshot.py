@@ -97,8 +97,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
 
     Raises:
         UsageError: there is no such row; or the snapshot is of a cache with another policy, budget or
-            precision,
-            has several rows, or has tokens while this cache was fed none.
+            precision, has several rows, or has tokens while this cache was fed none.
     """
     clocks_of(cache, row)  # raises if there is no such row
     if snapshot is not None:

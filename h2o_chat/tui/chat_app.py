@@ -1,7 +1,7 @@
 """The chat screen: one conversation beside what the model still remembers of it.
 
 It paints first and loads in a thread. Threads report through one queue, which a timer empties; every change
-that is not the answer to a key starts in `_take` (`pane/reports.py`).
+that is not the answer to a key starts in `reports.show`.
 """
 
 from collections.abc import Callable, Iterable

@@ -35,8 +35,7 @@ class KeyRouting:
         """True if the key was handled here; otherwise its text goes to the prompt.
 
         Textual lets a key bubble through all widgets first: then the next key would be routed before it is
-            known whether
-        a message is chosen.
+        known whether a message is chosen.
         """
         if not isinstance(event, Key | Paste) or event.is_forwarded:
             return False

@@ -1,25 +1,20 @@
-"""A user's message and its answer while the turn goes on: their positions, and how both are written to
-disk."""
+"""One turn: the positions of a message and its answer, their tokens, and both written to disk."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
+from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.loops import Repeating
 from h2o_chat.chat.conversation.message import Message, Recalled
 from h2o_chat.chat.conversation.spans import prompt_spans, was_read
+from h2o_chat.chat.templates.chat_template import Template
 from h2o_chat.events.events import Prompt, Token, Turn
 
 if TYPE_CHECKING:  # importing torch takes seconds
-    from h2o_chat.engine.row import Row
-from typing import TYPE_CHECKING
-
-from h2o_chat.base.errors import BudgetError
-from h2o_chat.chat.templates.chat_template import Template
-
-if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
+    from h2o_chat.engine.row import Row
 
 
 class Exchange:

@@ -2,8 +2,7 @@
 
 A later turn is rendered on a fixed base conversation, [user, assistant, user], and cut after the assistant's
 words: the rest closes the last answer, holds the user's text and opens the next answer. The cost does not
-    grow
-with the history, and templates that rewrite history (Qwen3 drops old thinking) do not matter.
+grow with the history, and templates that rewrite history (Qwen3 drops old thinking) do not matter.
 
 Text cannot forge a turn: what a user types never becomes one of the tokens that mark turns. (Where a family
 marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell them from a user's.)
@@ -192,9 +191,8 @@ def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None, b
     """Ids of text in which special tokens, and marks, are mere characters.
 
     A long text is tokenised in pieces, each from the space before a word on: no token of a known tokenizer
-        reaches
-    over such a place, so the ids are those of the whole. Where half a piece has no space, a token may be cut
-    in two. Tokenizers treat the start of a text apart: each piece but the first stands behind a word.
+    reaches over such a place, so the ids are those of the whole. Where half a piece has no space, a token may
+    be cut in two. Tokenizers treat the start of a text apart: each piece but the first stands behind a word.
 
     Args:
         marks: what no text may become, with its ids; where it would, its text is cut in two.

@@ -1,8 +1,7 @@
 """Renders chat templates in a process of their own, with limits of time and size.
 
 A template comes with a model, and is a program: two nested loops would occupy this process for hours, without
-    a
-way to stop it.
+a way to stop it.
 """
 
 import json

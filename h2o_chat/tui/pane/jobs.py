@@ -94,7 +94,7 @@ class Jobs:
         """Runs it in a daemon thread: it may be stuck, and the end of the process must not wait for it.
 
         One thread does all jobs: where memory is short Python can start no other, and would wait for it for
-            ever.
+        ever.
         """
         self._over.clear()
         self._todo.put(work)

@@ -279,8 +279,7 @@ def _remember(path: Path) -> bool:
     """Writes down that it was shown; False if it was before.
 
     Also False where that cannot be written: it would be shown at every start. A failing disk is reported
-        where
-    conversations are stored.
+    where conversations are stored.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -117,7 +117,7 @@ class Outbox(Widget):
         """The newest messages that have room.
 
         Messages whose files are read are left out: a line that came and went in a blink would only move the
-            rest.
+        rest.
         """
         rows = 1 if self.app.size.height < LOW else MOST_ROWS
         return [one for one in self._waiting if one.files is None][-rows:]

@@ -196,7 +196,7 @@ def rows(
 
 
 def _showing(verdict: Callable[[Any], str]) -> Callable[[Sequence[Any]], None]:
-    """What shows results and ends with what they mean."""
+    """Returns a function that shows results and ends with their verdict."""
 
     def show(results: Sequence[Any]) -> None:
         _show(results)

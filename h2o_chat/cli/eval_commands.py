@@ -38,7 +38,7 @@ evaluate = PlainTyper(no_args_is_help=True)
 
 @evaluate.callback()
 def _evaluate() -> None:
-    """What forgetting costs on your model."""
+    """Measure what forgetting costs on your model."""
 
 
 @evaluate.command()
@@ -246,7 +246,7 @@ def observe(
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """What the H2O paper says of attention and heavy hitters, on your model and text."""
+    """Measure what the H2O paper says of attention and heavy hitters, on your model and text."""
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)

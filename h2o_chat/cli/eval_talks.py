@@ -57,7 +57,7 @@ def recall(
     equal_bytes: EqualBytes = False,
     as_json: Json = False,
 ) -> None:
-    """What is still known of things told long ago, against a cache that keeps everything."""
+    """Ask for things told long ago, and compare with a cache that keeps everything."""
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)

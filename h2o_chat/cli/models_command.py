@@ -52,7 +52,7 @@ def overview(context: typer.Context) -> None:
 
 @app.command("list")
 def list_() -> None:
-    """The same: list what is here and what can be had."""
+    """List what is here and what can be had."""
     ends(_list)
 
 

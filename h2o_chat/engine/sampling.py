@@ -1,8 +1,8 @@
 """The next token, chosen as transformers' own logits processors would.
 
 On a CPU they take longer than the whole step of a small model: top-p, min-p and top-k sort 150,000 tokens in
-about 1 ms each, and torch.multinomial makes a random number for each token. Here comparisons find the tokens that
-may stay, and one random number draws one of them, until it is one that the cuts keep. The cuts are made
+about 1 ms each, and torch.multinomial makes a random number for each token. Here comparisons find the tokens
+that may stay, and one random number draws one of them, until it is one that the cuts keep. The cuts are made
 exactly only where that is not certain. The kept tokens and their probabilities are the same.
 """
 

@@ -1,8 +1,8 @@
 """Saved caches: everything that decides how a conversation goes on, in one safetensors file.
 
 The file has a fixed size however long the conversation: slots, scores, positions, pending tokens, the random
-state. It is read only by the model, precision, policy and budget that wrote it, and is checked like anything from
-outside: `read` says what is wrong with it, and the caller rebuilds the cache.
+state. It is read only by the model, precision, policy and budget that wrote it, and is checked like anything
+from outside: `read` says what is wrong with it, and the caller rebuilds the cache.
 """
 
 import json

@@ -278,7 +278,7 @@ def receive(
 
 @triton.jit
 def _scores(score, lately, head, s, end, g, GROUPS: tl.constexpr, SLOTS: tl.constexpr, OBSERVE: tl.constexpr):
-    """What slots `s` of a head before `end` have received: [S, G], and lately [S]."""
+    """Scores [S, G] of slots `s` of a head before `end`, and what they received lately [S]."""
     held = (head * SLOTS + s).to(tl.int64)
     both = (s < end)[:, None] & (g < GROUPS)[None, :]
     received = tl.load(score + held[:, None] * GROUPS + g[None, :], mask=both, other=0.0)

@@ -75,7 +75,7 @@ def product(
 
 @triton.jit
 def _before(bias, y, n, end, BIAS: tl.constexpr, ADDS: tl.constexpr, BLOCK_N: tl.constexpr):
-    """What is added to the products of rows `n` before `end`. [N]"""
+    """Returns bias and residual of rows `n` before `end`, which are added to their products. [N]"""
     before = tl.zeros([BLOCK_N], tl.float32)
     if BIAS:
         before += tl.load(bias + n, mask=n < end, other=0.0).to(tl.float32)

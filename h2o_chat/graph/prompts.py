@@ -18,7 +18,7 @@ from h2o_chat.policies.scores import REMEMBER, Received
 LEAST_TOKENS = 512
 """Shorter passes are attended as fast by torch's products."""
 FORGOTTEN = 1e-9
-"""Of what a query gives, so little is nothing at the end of the prompt."""
+"""Queries whose weight in the score has fallen below this by the end of the prompt are left out."""
 
 
 def attend(here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:

@@ -1,4 +1,4 @@
-"""What `cache/settle.py` needs of all slots, on a GPU.
+"""Computes the ranking of `h2o` over all slots on a GPU, for `cache/settle.py`.
 
 Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 """

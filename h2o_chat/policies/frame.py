@@ -13,7 +13,7 @@ from h2o_chat.policies.policies import Policy, Slots
 
 
 def opinion(policy: Policy, slots: Slots) -> Tensor:
-    """What the policy ranks by; without NaN and infinities, which would stand above what is safe.
+    """Returns the policy's ranking, without NaN and infinities: these would stand above what is safe.
 
     Raises:
         UsageError: the policy ranks by integers or flags, or not each slot by one number.
@@ -61,7 +61,8 @@ def lowest(priority: Tensor, positions: Tensor, count: int) -> Tensor:
 def _one_key(priority: Tensor, positions: Tensor) -> Tensor:
     """Whole numbers in the order of the priority [..., S] fp32, and of positions where those are equal.
 
-    Which sorts once instead of twice. The bits of a float are in its order but for negative ones.
+    This way one sort is enough. The bits of a float, read as an integer, sort like the float, except for
+    negative numbers.
     """
     bits = (priority + 0.0).view(torch.int32)  # -0 becomes 0
     bits = bits ^ ((bits >> 31) & torch.iinfo(torch.int32).max)

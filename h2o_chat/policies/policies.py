@@ -21,8 +21,8 @@ from h2o_chat.policies.scores import Received
 class Slots:
     """Slots by what is known of them: states by the names of `state.STATES`, [L, R, H, S, ...].
 
-    A policy is given those of `RANKED_BY` and what `Policy.looks_at` names; reading another raises. Empty
-    slots have position -1 and score 0.
+    A policy gets the states in `RANKED_BY` and `Policy.looks_at`; reading any other raises AttributeError.
+    Empty slots have position -1 and score 0.
     """
 
     positions: Tensor  # [L, R, H, S] int32, in the conversation
@@ -76,7 +76,7 @@ def accumulated_attention(slots: Slots) -> Tensor:
 
 
 def heavy_hitters(slots: Slots) -> Tensor:
-    """The default: who is attended to and says what the others do not stays. [L, R, H, S]
+    """The default keeps tokens that are attended to and whose values differ from the others'. [L, R, H, S]
 
     A token counts as much as the layer's output would move without it (CAOTE, arXiv 2504.14051), for each
     query head apart, and nearly the largest decides: a token that one query head needs must stay, whatever
@@ -107,7 +107,7 @@ def output_change_by_head(slots: Slots) -> Tensor:
 
 @dataclass(frozen=True)
 class Policy:
-    """What to rank by, and the numbers that go with it."""
+    """A ranking, and the numbers that go with it."""
 
     priority: Priority  # the lowest goes first
     forget: float | None  # score = forget * score + attention received, at every query; None: 1 - 1 / budget
@@ -123,8 +123,8 @@ class Policy:
     """Share of the trained window at which keys are clamped. In a training text of W tokens W - d pairs lie d
     apart, so the last distances are hardly trained."""
     protected_at: float = 1.0
-    """Share of the trained window at which clamped keys of a system prompt and pins are met instead; at most
-    `reach`. Not sinks, and none with a model that does not chat (`distance.distance_of`)."""
+    """Like `reach`, but for the clamped keys of system prompts and pins; at most `reach`. Does not apply to
+    sinks, nor to any token of a model without a chat format (`distance.distance_of`)."""
     bounded: bool = True  # False: nothing is ever given up, slots are added instead
     scores: Received = field(default_factory=Received)  # how the score grows
     grows: dict[str, Received] = field(default_factory=dict)

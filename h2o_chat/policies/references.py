@@ -176,8 +176,8 @@ class LastUse(Uses):
 
 
 class LastQueries(Received):
-    """Of a pass of at least 32 queries (a prompt chunk, or a whole prompt) only the last 32 count, in full,
-    and what was before is forgotten."""
+    """A pass of at least 32 queries (a prompt chunk, or a whole prompt) counts by its last 32 alone, in full,
+    and earlier scores are forgotten."""
 
     last = 32
 

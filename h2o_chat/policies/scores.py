@@ -27,7 +27,7 @@ class Received:
         return groups
 
     def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
-        """What N queries of one pass add to the state of T tokens. [R, H, T, G]
+        """Returns what N queries of one pass add to the state of T tokens. [R, H, T, G]
 
         Args:
             attention: [R, H, G, N, T] probabilities; 0 for padding.

@@ -35,7 +35,7 @@ class Shares:
 
 
 BOUNDLESS = Shares(MOST_TOKENS, sinks=0, recent=MOST_TOKENS)
-"""Of `full`."""
+"""The shares of the policy `full`, which evicts nothing."""
 
 MANY = 10_000
 """Slots; which larger budget is the smallest that works is found to a slot or two, and not by trying all."""

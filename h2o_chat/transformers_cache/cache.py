@@ -45,7 +45,8 @@ class H2OCache(Cache):
         chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 8.
         prefill: "full" is the paper's prompt pass: all tokens of one call attend to each other before any is
             evicted; memory grows with the prompt (not with its square).
-        model: used to find the rotation of its keys; without it, keys are kept after RoPE and none is clamped.
+        model: used to find the rotation of its keys; without it, keys are kept after RoPE, and none
+            is clamped.
         positions: the result of `probe.probe(model)`, for a caller who feeds `position_ids()`.
         observe: keep the account that `lost` needs.
         kv: precision of keys and values in the slots: "auto" is the model's, or "int8" or "int4"

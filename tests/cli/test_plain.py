@@ -170,7 +170,7 @@ def test_commands_are_done_and_said_as_lines(talked: Ended) -> None:
         r"note: Branch .*",
         r"temperature = 0\.0",
         r"/edit \[NUMBER\]: .*",
-        r"error: /theme is of the screen.*",
+        r"error: /theme works only on the screen, not in --plain.*",
         r"error: /nonsense is no command.*",
     ):
         assert re.search(f"^{line}$", talked.out, re.MULTILINE), line

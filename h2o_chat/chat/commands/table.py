@@ -37,7 +37,7 @@ COMMANDS = (
     Command(
         *("budget", "TOKENS", "another budget; the memory is built again"), bodies.setting_named("budget")
     ),
-    Command(*("model", "[NAME]", "begin with another model; without a name: which there are"), bodies.model),
+    Command(*("model", "[NAME]", "begin with another model; without a name: list the models"), bodies.model),
     Command("stats", "", "what the memory holds, in numbers", bodies.stats),
     Command("memory", "", "what the memory holds, in words", bodies.memory, only="plain"),
     Command(
@@ -84,7 +84,7 @@ def parse(text: str, where: Where = "screen") -> tuple[Command, str] | str:
     if command := there.get(word):
         return command, (more + rest if newline else rest).strip()
     if where == "plain" and any(command.name == word for command in COMMANDS):
-        raise UsageError(f"/{word} is of the screen: there is none here.")
+        raise UsageError(f"/{word} works only on the screen, not in --plain.")
     raise UsageError(f"/{word} is no command.", f"{_near(word, there)} // sends a text that begins with /")
 
 

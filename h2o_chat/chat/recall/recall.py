@@ -18,13 +18,14 @@ from h2o_chat.events.events import Note
 SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5
 """Share of the budget for what is recalled; at least room for one piece, but never over half the budget."""
 HELD = 0.9
-"""Share of a piece's tokens, over all KV heads, from which on it is held: a smaller one is half a name."""
+"""A piece counts as held if at least this share of its tokens is, averaged over KV heads. Below that, half a
+name may be missing."""
 LEAST_SCORE = 0.33
 """Score from which on a piece is recalled: one word that nobody said elsewhere is enough."""
 NEAR_BEST = 0.5
 """Share of the best score that the other pieces need."""
 LOOKED_AT = 16
-"""Pieces of which it is asked whether they are held."""
+"""At most this many pieces are checked for being held."""
 PAGE_LOOKED_AT = 1_000_000
 """Characters of a page, its last ones, among which its question is looked up: twice a book, in a second."""
 NEWEST = 0.4
@@ -93,7 +94,7 @@ class Recall:
         hits = self._fitting(found, _room(budget)) or found[:1]  # who asks for it gets it
         if not hits:
             raise UsageError(
-                f"No message tells anything with a rare word of {words!r}.", "/recall WORDS that were said."
+                f"No message contains a rare word from {words!r}.", "/recall WORDS that were said."
             )
         before = self._asked_for(messages)
         recalled = _in_order(hits)
@@ -102,7 +103,7 @@ class Recall:
         return _note(recalled, f"goes in front of your next message{instead}")
 
     def told(self) -> None:
-        """A message was read: what was asked for by hand was in front of it, and waits no more."""
+        """A message was read: whatever was recalled by hand has been used and is no longer pending."""
         self._wanted = (), []
 
     def read(self, messages: Sequence[Message]) -> None:
@@ -118,7 +119,8 @@ class Recall:
     def _needed(
         self, text: str, messages: Sequence[Message], engine: Holding, budget: int
     ) -> tuple[Recalled, ...]:
-        """Finds what a message asks for and is not held; nothing if everything was held."""
+        """Finds what a message asks for that is no longer held. Returns nothing if all of it is still
+        held."""
         self.read(messages)
         question = question_of(text)
         if len(features(question)) < 2:
@@ -144,7 +146,8 @@ class Recall:
     def _of_page(
         self, text: str, question: str, messages: Sequence[Message], budget: int, room: int
     ) -> tuple[Recalled, ...]:
-        """Finds what the end of a page asks of the page itself and will be evicted before it is read."""
+        """Finds the parts of a page that its closing question needs but that will be evicted before the
+        question is read."""
         page = text[: asked_from(text)][-PAGE_LOOKED_AT:]
         if not page:
             return ()

@@ -90,7 +90,7 @@ class Answer:
             lost=0.0 if finish == "error" else self.row.observer.lost_since(self._lost_before),
         )
 
-    def looks(self) -> bool:
+    def state_due(self) -> bool:
         """Whether to look now: every `events_every` tokens, right after an eviction where possible.
 
         The policy has just ranked there; ranking is otherwise half the cost of a look.

@@ -129,7 +129,7 @@ class _Turn:
             yield token
             if made.finish is not None:
                 return made.finish
-            if made.looks():
+            if made.state_due():
                 yield row.look()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"

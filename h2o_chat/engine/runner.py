@@ -114,28 +114,28 @@ class Runner:
                 f"{len(snapshot.clocks)} rows cannot be put into row {row} of {self.rows}.",
                 "Give what was taken of one row, and one of the runner's rows.",
             )
-        self._mend(row)
+        self._clear_torn(row)
         if self.rows == 1:
             self.cache.restore(snapshot, hand_over=hand_over)
         elif self.cache.arenas or not snapshot.parts:
             self.cache.put_row(row, snapshot)
         else:  # nothing was fed yet, so no row has slots
-            self.hold([snapshot if other == row else self.take(other) for other in range(self.rows)])
+            self.replace_rows([snapshot if other == row else self.take(other) for other in range(self.rows)])
 
     def empty(self, row: int) -> None:
         """Forgets all of a row; the others stay."""
-        self._mend(row)
+        self._clear_torn(row)
         if self.rows == 1:
             self.cache.reset()  # which gives its memory back
         else:
             self.cache.put_row(row, None)
 
-    def _mend(self, row: int) -> None:
+    def _clear_torn(self, row: int) -> None:
         """Before a row is put or emptied: it is not torn any more."""
         self.torn |= drop_half_absorbed(self.cache)
         self.torn.discard(row)
 
-    def hold(self, rows: Sequence[Snapshot]) -> None:
+    def replace_rows(self, rows: Sequence[Snapshot]) -> None:
         """Replaces all rows by copies of these."""
         self.cache.reset()
         self.torn.clear()

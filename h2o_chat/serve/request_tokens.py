@@ -106,7 +106,7 @@ class Reader:
                 ids = self._going_on(text, begin)
             else:
                 fed = self.template.first(system, text)
-                ids, system_tokens = fed.ids, fed.head if system else 0
+                ids, system_tokens = fed.ids, fed.tokens_before_text if system else 0
                 if places is not None and system is not None:
                     places.ends.append(system_tokens)
             pieces.append(RequestPiece(ids, role == "assistant"))
@@ -136,7 +136,7 @@ class Reader:
         """Ids of a message that follows the answer of a memory."""
         assert begin.state is not None
         fed, waits = self.template.later(text, begin.marked), begin.state.pending
-        if waits and waits[-1] in self.eos and waits[-1] in fed.ids[: fed.head]:
+        if waits and waits[-1] in self.eos and waits[-1] in fed.ids[: fed.tokens_before_text]:
             # The model has closed its answer itself: the template's closing would repeat that.
             return fed.ids[fed.ids.index(waits[-1]) + 1 :]
         return fed.ids

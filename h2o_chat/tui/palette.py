@@ -63,7 +63,7 @@ def choose(pane: TalkPane, command: table.Command) -> None:
         pane.prompt.put(f"/{command.name} ")
         pane.prompt.focus()
     else:
-        pane.send(f"/{command.name}")
+        pane.submit(f"/{command.name}")
 
 
 def show_commands(app: App[None]) -> None:

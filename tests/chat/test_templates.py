@@ -68,7 +68,7 @@ def test_a_forged_system_prompt_stays_text() -> None:
     tokenizer = FAMILIES["chatml"]()
     fed = ModelTemplate(tokenizer).first("Be kind.<|im_end|>", "hi")
     assert fed.ids.count(tokenizer.convert_tokens_to_ids("<|im_end|>")) == 2
-    assert tokenizer.decode(fed.ids[: fed.head]).startswith(
+    assert tokenizer.decode(fed.ids[: fed.tokens_before_text]).startswith(
         "<|im_start|>system\nBe kind.<|im_end|><|im_end|>"
     )
 
@@ -82,7 +82,7 @@ def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(tokenizer: Any) -> No
     assert "".join(pieces(LONG)) == LONG
     assert template.first(None, LONG).ids == whole(tokenizer, LONG)
     short, long = template.later("Hello"), template.later(LONG)
-    assert long.ids[: long.head] == short.ids[: short.head]
+    assert long.ids[: long.tokens_before_text] == short.ids[: short.tokens_before_text]
     assert literal(tokenizer, LONG) == tokens_of(tokenizer, LONG, split_special_tokens=True)
 
 
@@ -130,8 +130,8 @@ def test_text_that_contains_the_word_we_look_for(tokenizer: Any) -> None:
 def test_head_is_what_stands_before_the_words(tokenizer: Any) -> None:
     template = ModelTemplate(tokenizer)
     for fed in (template.first(None, "Xylophone"), template.later("Xylophone")):
-        assert "Xylophone" not in tokenizer.decode(fed.ids[: fed.head])
-        assert tokenizer.decode(fed.ids[fed.head :]).lstrip().startswith("Xylophone")
+        assert "Xylophone" not in tokenizer.decode(fed.ids[: fed.tokens_before_text])
+        assert tokenizer.decode(fed.ids[fed.tokens_before_text :]).lstrip().startswith("Xylophone")
 
 
 def test_system_prompt_is_the_head_of_the_first_turn() -> None:
@@ -139,7 +139,7 @@ def test_system_prompt_is_the_head_of_the_first_turn() -> None:
         tokenizer = FAMILIES[family]()
         fed = ModelTemplate(tokenizer).first("Be kind.", "Xylophone")
         assert fed.ids == whole(tokenizer, "Xylophone", system="Be kind.")
-        head = tokenizer.decode(fed.ids[: fed.head])
+        head = tokenizer.decode(fed.ids[: fed.tokens_before_text])
         assert "Be kind." in head
         assert "Xylophone" not in head
 
@@ -180,7 +180,7 @@ def test_plain_puts_the_system_prompt_in_front() -> None:
     tokenizer = byte_tokenizer(None, "<s>", "</s>")
     fed = PlainTemplate(tokenizer).first("A story.", "Once")
     assert tokenizer.decode(fed.ids) == "<s>A story.\nOnce"
-    assert tokenizer.decode(fed.ids[: fed.head]) == "<s>A story.\n"
+    assert tokenizer.decode(fed.ids[: fed.tokens_before_text]) == "<s>A story.\n"
 
 
 def test_choice_of_template() -> None:

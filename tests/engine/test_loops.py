@@ -188,7 +188,7 @@ def test_a_chat_in_a_loop_does_not_say_it_again(make: Callable[..., Engine]) -> 
 def test_the_lab_can_switch_it_off(make: Callable[..., Engine]) -> None:
     engine = make(budget=200)
     chat = Chat(engine, engine.settings)
-    chat.cured = False
+    chat.breaks_loops = False
     for text in ASKED:
         assert not any(isinstance(event, Note) and event.code == "stuck" for event in chat.send(text, SHORT))
         chat.messages[-1].text = LOOP

@@ -37,7 +37,7 @@ def test_a_conversation_with_a_small_model_lives() -> None:
     loaded, found = opened_models.loaded(settings), []
     for cured in (False, True):
         chat = Chat(Engine(loaded, settings), settings)
-        chat.cured = cured
+        chat.breaks_loops = cured
         for text in SAID:
             list(chat.send(text, Sampling(max_tokens=24)))
         found.append([one.text for one in chat.messages if one.role == "assistant"])

@@ -36,7 +36,7 @@ async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path
         await screen.ask("My name is Ada. Tell me about trains.")
         await screen.streaming()
         await screen.until(lambda: screen.app._memory.cache, "it was told what the cache holds")
-        assert screen.app.pane.send("/why @5")  # in the middle of the answer, which goes on
+        assert screen.app.pane.submit("/why @5")  # in the middle of the answer, which goes on
         await screen.until(lambda: any("@5 " in body for body in screen.bodies()), "told")
         assert screen.app.busy
         await screen.pilot.press("escape")

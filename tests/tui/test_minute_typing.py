@@ -195,7 +195,7 @@ async def test_no_character_is_lost_or_obeyed_unless_something_is_chosen(
             held = Held(screen, monkeypatch, tokens=1)
             said = own(screen)
             if busy:
-                app.pane.send("And now?")  # type: ignore[attr-defined]
+                app.pane.submit("And now?")  # type: ignore[attr-defined]
                 said.append("And now?")
                 await screen.until(lambda: len(own(screen)) == 3, "it is said")
             for what, value in steps:

@@ -71,7 +71,7 @@ async def talking(
         if said:
             await screen.opened()
         for text in said:
-            app.pane.send(text)  # type: ignore[attr-defined]  # not typed: `up` finds nothing
+            app.pane.submit(text)  # type: ignore[attr-defined]  # not typed: `up` finds nothing
             await screen.until(lambda: screen.chat.messages and not app.busy, "it is answered")
         yield screen
 

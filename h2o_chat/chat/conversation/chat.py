@@ -40,7 +40,7 @@ class Chat:
         """Why it is not stored although it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []
         """Notes for people; whoever shows them takes them away."""
-        self.cured = True
+        self.breaks_loops = True
         """Loops are broken; the lab measures with and without."""
         self.state: CacheState | None = None
         """The newest state of the cache."""
@@ -50,7 +50,7 @@ class Chat:
         self.template = choose(engine.tokenizer, settings.template)
         self.holds = Holds()
         self.recall = Recall(self.notes, lambda text: len(literal(engine.tokenizer, text)))
-        self._marked = False
+        self._marker_fed = False
         """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
         self.session = replace(engine.session, template=self.template.name)
         self.messages: list[Message] = self._blank()
@@ -62,7 +62,7 @@ class Chat:
         cancel: Callable[[], bool] = never,
         *,
         pin: bool = False,
-        unlike: Sequence[str] = (),
+        avoid: Sequence[str] = (),
     ) -> Iterator[Event]:
         """Says something and streams the answer: `Said`, the engine's events, `Turn` with what is held.
 
@@ -71,7 +71,7 @@ class Chat:
 
         Args:
             pin: protect all its tokens, as they are fed.
-            unlike: answers given to it before: this one begins with another word.
+            avoid: answers given to it before: this one begins with another word.
 
         Raises:
             UsageError: nothing to say, too much, or the model's template does not take the system prompt.
@@ -82,12 +82,12 @@ class Chat:
         recalled, fed = self.recall.before(
             text, self.messages, self.engine, self.settings, self.session.budget
         )
-        ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marked)
+        ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marker_fed)
         place = coming_span(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
-        others = loops.tokenized(self.engine.tokenizer, unlike, 0)
-        if self.cured:
+        others = loops.tokenized(self.engine.tokenizer, avoid, 0)
+        if self.breaks_loops:
             others += loops.break_loop(self.engine, self.messages, text, self.notes, bool(recalled))
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled)
         self.messages += [exchange.user, exchange.answer]
@@ -101,7 +101,7 @@ class Chat:
             for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel), others):
                 match event:
                     case Prompt():
-                        self.recall.told()
+                        self.recall.was_fed()
                         event = replace(event, system=system_tokens)
                         exchange.read(event)
                         yield event
@@ -116,7 +116,7 @@ class Chat:
                     case Turn():
                         exchange.ended(event)
                         if event.finish != "error" and event.prompt_tokens:
-                            self._marked = event.finish == "stop" and not stop
+                            self._marker_fed = event.finish == "stop" and not stop
                         elif event.finish != "error":  # stopped before it was read: nothing was said
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
@@ -199,7 +199,7 @@ class Chat:
         mark_branches(self.keeper, self.messages)
         if path:
             self.system = path[0].text if path[0].role == "system" else None
-        self._marked = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])
+        self._marker_fed = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])
         self.look()
         self.holds.share_out(self.messages, self.engine.seen)
         return True
@@ -246,7 +246,7 @@ class Chat:
         self.engine.reset()
         self.holds.forget()
         self.state = None
-        self._marked = False
+        self._marker_fed = False
         self.system = self.settings.system
         self.messages = self._blank()
 

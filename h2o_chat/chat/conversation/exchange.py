@@ -125,11 +125,11 @@ def turn_tokens(
     pending = engine.pending
     if not engine.seen and not pending:
         fed = template.first(system, text)
-        system_tokens = fed.head if system else 0
+        system_tokens = fed.tokens_before_text if system else 0
         engine.protect(system_tokens)
         return fed.ids, system_tokens
     fed = template.later(text, marked)
-    if pending and pending[-1] in engine.eos and pending[-1] in fed.ids[: fed.head]:
+    if pending and pending[-1] in engine.eos and pending[-1] in fed.ids[: fed.tokens_before_text]:
         # The model has closed its answer itself: the template's own closing would say so twice.
         return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0
     return fed.ids, 0

@@ -73,8 +73,8 @@ def edit(
     children = partial(chat.keeper.store.children, chat.keeper.conversation)
     said_here = children(before)
     chat.engine.reseed(chat.session.seed + len(said_here))
-    unlike = [answer.text for one in said_here if one.text == text for answer in children(one.id)]
-    yield from chat.send(text, sampling, cancel, pin=pinned, unlike=unlike)
+    avoid = [answer.text for one in said_here if one.text == text for answer in children(one.id)]
+    yield from chat.send(text, sampling, cancel, pin=pinned, avoid=avoid)
     mark_branches(chat.keeper, chat.messages)
     if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
         chat.go_to(leaf, progress)

@@ -192,6 +192,6 @@ def prompt_tokens(
     """The tokens of a user's message that follows `before` and was never said to a model."""
     if not engine.seen:
         fed = template.first(system, text)
-        engine.protect(fed.head if system else 0)
+        engine.protect(fed.tokens_before_text if system else 0)
         return fed.ids
     return template.later(text, ended_in_marker(engine.tokenizer, template, before[-1])).ids

@@ -101,7 +101,7 @@ def request_of(
     if template.marker:
         sampling = replace(sampling, stop=(*sampling.stop, template.marker))
     own = seed_of(seed, job.id) if job.seed is None else job.seed
-    return Request(pieces, sampling, own, first.head if system else 0)
+    return Request(pieces, sampling, own, first.tokens_before_text if system else 0)
 
 
 def seed_of(seed: int, id: str | int) -> int:

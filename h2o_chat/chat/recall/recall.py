@@ -102,7 +102,7 @@ class Recall:
         instead = f", instead of {_numbers(before)}" if before and before != recalled else ""
         return _note(recalled, f"goes in front of your next message{instead}")
 
-    def told(self) -> None:
+    def was_fed(self) -> None:
         """A message was read: whatever was recalled by hand has been used and is no longer pending."""
         self._wanted = (), []
 

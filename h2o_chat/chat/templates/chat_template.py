@@ -29,7 +29,7 @@ after_piece: ContextVar[Callable[[int], None]] = ContextVar("after_piece", defau
 @dataclass(frozen=True)
 class Fed:
     ids: list[int]
-    head: int
+    tokens_before_text: int
     """Number of tokens before the user's own text: the system prompt, or the end of the last answer."""
 
 

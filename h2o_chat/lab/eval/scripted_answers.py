@@ -77,10 +77,10 @@ class _Reading:
                 shares = self.runner.cache.plan.shares
                 budget = shares.budget if shares.bounded else None
                 ids = self.script.asked_again(len(found), _Held(state), budget)
-            self.runner.hold([_without_pins(state)])
+            self.runner.replace_rows([_without_pins(state)])
             answer = list(self._answer(ids))
             found.append(self.script.text(ids, answer) if answer else None)
-            self.runner.hold([state])
+            self.runner.replace_rows([state])
             self.fed = fed
         return found + [None] * (count - len(found))
 

@@ -107,7 +107,7 @@ class Script:
         if self.tokens:
             return self.template.later(text).ids
         fed = self.template.first(self._system, text)
-        self.protected = fed.head if self._system is not None else 0
+        self.protected = fed.tokens_before_text if self._system is not None else 0
         return fed.ids
 
     def _feed(self, ids: list[int], prompt: bool) -> None:

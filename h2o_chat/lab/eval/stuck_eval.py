@@ -141,7 +141,7 @@ def _held(
     """One conversation, then each question about the world alone."""
     engine = Engine(loaded, settings)
     chat = Chat(engine, settings)
-    chat.cured = cured
+    chat.breaks_loops = cured
     said = [*messages, *(question for question, _ in WORLD)]
     answers, notes, began, pace = list[str](), list[str](), time.monotonic(), list[float]()
     for number, message in enumerate(said):

@@ -157,9 +157,9 @@ class PromptBox(TextArea):
             case "up" if not self.text and self.take_back():
                 return True
             case "up" if self.cursor_at_first_line:
-                return self._recall(self._history.older(self.text))
+                return self._show_from_history(self._history.older(self.text))
             case "down" if self.cursor_at_last_line:
-                return self._recall(self._history.newer(self.text))
+                return self._show_from_history(self._history.newer(self.text))
         return False
 
     def _chose(self, key: str, found: list[Completion]) -> bool:
@@ -203,7 +203,7 @@ class PromptBox(TextArea):
             self.select_all()  # typing replaces it
             self._refused = self._closed_for = text
 
-    def _recall(self, text: str | None) -> bool:
+    def _show_from_history(self, text: str | None) -> bool:
         if text is None:
             return False
         self.put(text)

@@ -81,7 +81,7 @@ class ScreenSurface:
         pane.begin(job, doing)
 
     def speak(self, text: str) -> None:
-        self._pane.say(self.idle(), Outgoing(), text)
+        self._pane.start_turn(self.idle(), Outgoing(), text)
 
     def begin_edit(self, index: int) -> None:
         self._pane.editing.begin(index, self.idle().messages[index].text)

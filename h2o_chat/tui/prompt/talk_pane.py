@@ -90,7 +90,7 @@ class TalkPane(Pane):
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
-        self.prompt: PromptBox = PromptBox(self.send, "prompt", self.menu, history)
+        self.prompt: PromptBox = PromptBox(self.submit, "prompt", self.menu, history)
         self.sampling = sampling
         self.memory = memory
         self.opener_of = opener_of
@@ -101,7 +101,7 @@ class TalkPane(Pane):
         self.outbox = Outbox(self.editing, id="outbox")
         self.prompt.take_back = self.outbox.take_back
         self.current = Outgoing()
-        self.offers = FirstMinute(self.prompt, self.transcript, history, self.send, self.write_hint)
+        self.offers = FirstMinute(self.prompt, self.transcript, history, self.submit, self.write_hint)
 
     def entry(self) -> list[Widget]:
         return [Static("❯", id="sign", markup=False), self.prompt]
@@ -195,7 +195,7 @@ class TalkPane(Pane):
 
     # Keys and texts
 
-    def send(self, text: str) -> bool:
+    def submit(self, text: str) -> bool:
         """Send the text, or run its command; False leaves it in the box, and the reason is shown."""
         shown = len(self.transcript.messages.views)
         try:
@@ -223,16 +223,16 @@ class TalkPane(Pane):
         if (talk := self.ready) is None:
             return
         if due := self.outbox.due(self.jobs.read):
-            self._speak(talk, *due)
+            self._send_or_edit(talk, *due)
         elif self.outbox.files is not None:
             self.divider.doing("reading files · esc gives up")
             self.app.refresh_bindings()
 
-    def _speak(self, talk: Chat, message: Outgoing, text: str) -> None:
+    def _send_or_edit(self, talk: Chat, message: Outgoing, text: str) -> None:
         """Send a message, or replace the one that was edited."""
         index = message.edits
         if index is None:
-            self.say(talk, message, text)
+            self.start_turn(talk, message, text)
             return
         self.current, message.state = message, "sent"
         self.begin(
@@ -250,7 +250,7 @@ class TalkPane(Pane):
         elif (talk := self.ready) is None:
             self.outbox.read_later()
         else:
-            self._speak(talk, self.outbox.take_first(), files.text)
+            self._send_or_edit(talk, self.outbox.take_first(), files.text)
 
     def _give_back(self, why: str) -> None:
         self.outbox.give_back()
@@ -270,7 +270,7 @@ class TalkPane(Pane):
         if not self.offers.stop() and super().stoppable:
             super().stop()
 
-    def say(self, talk: Chat, message: Outgoing, text: str) -> None:
+    def start_turn(self, talk: Chat, message: Outgoing, text: str) -> None:
         self.offers.said()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False

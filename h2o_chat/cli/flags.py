@@ -43,7 +43,7 @@ FLAGS: dict[str, Any] = {
     "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=MODEL),
     "budget": typer.Option(
         *("--budget", "-b"),
-        help="Tokens kept per layer and KV head; on the screen smollm2 begins with 128, pocket with 64.",
+        help="Tokens kept per layer and KV head; on the screen smollm2 and pocket begin with 128.",
         rich_help_panel=MEMORY,
     ),
     "policy": typer.Option(

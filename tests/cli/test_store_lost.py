@@ -169,12 +169,12 @@ def test_a_lock_is_not_removed_with_the_first_holder(talked: Path) -> None:
     shutil.rmtree(talked / "locks")
     with another.claim(conversation) as second:
         first.said("user", "mine")
-        assert first.waiting.for_good
-        assert len(first.waiting) == 1
+        assert first.backlog.for_good
+        assert len(first.backlog) == 1
         first.close()
         assert (talked / "locks" / conversation).exists()
         second.said("user", "theirs")
-        assert not second.waiting.trouble
+        assert not second.backlog.trouble
     assert store.path(conversation)[-1].text == "theirs"
     store.close()
     another.close()

@@ -48,11 +48,11 @@ def test_a_conversation_of_an_earlier_pocket_is_read_again(data: Path) -> None:
     resume = ("run", "--resume", "last", "What is my name?", "--data", data)
     first = h2o_here(*resume)
     assert first.code == 0, first.err
-    assert "Ada" in first.out
+    assert "Ada" in first.err, "it is recalled"
     assert "an earlier pocket" in first.err
     again = h2o_here(*resume)
     assert again.code == 0, again.err
-    assert "Ada" in again.out
+    assert "Ada" in again.err, "it is recalled"
     assert "an earlier pocket" not in again.err
     assert "rebuilt" not in again.err, "what was read again is saved"
 

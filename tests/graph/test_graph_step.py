@@ -244,7 +244,7 @@ def test_a_model_in_4_bits_is_the_one_that_reads_prompts() -> None:
     assert layer.qkv.words.data_ptr() == model.model.layers[0].self_attn.q_proj.held.words.data_ptr()
     prompt = [words(10)]
     mine, other = (one.feed(prompt, prompt=True)[0, -1] for one in (both.graph, both.plain))
-    assert torch.equal(mine, other)
+    torch.testing.assert_close(mine, other, atol=NEAR, rtol=1e-4)
     token = [[int(mine.argmax())]]
     mine, other = (one.feed(token, prompt=False)[0, -1] for one in (both.graph, both.plain))
     assert float((mine - other).norm() / other.norm()) < 0.05  # activations in 8 bits

@@ -333,53 +333,6 @@ std::vector<uint8_t> held(Random &random, size_t slots, int size, int bits) {
     return all;
 }
 
-// How keys of all layers but the first stand among one another. `alone`: a call for each row, in its place among all;
-// its keys in their place too, or for every other row copies that lie together.
-void compare(h2o_model *model, const Shape &shape, int rows, int slots, int bits, bool alone, Digest &digest) {
-    Random random{static_cast<uint64_t>(slots)};
-    const size_t unit = static_cast<size_t>(shape.kv_heads) * slots;
-    std::vector<int32_t> layers;
-    for (int layer = shape.layers > 1; layer < shape.layers; ++layer) layers.push_back(layer);
-    const size_t all = layers.size() * rows * unit;
-    const std::vector<uint8_t> keys = held(random, all, shape.head_size, bits);
-    std::vector<int32_t> positions(all), index(all), nearest(all);
-    for (size_t at = 0; at < all; ++at) {
-        positions[at] = random.below(5) - 1;
-        index[at] = positions[at] < 0 ? -1 : random.below(60 * slots);
-        nearest[at] = random.below(slots + 4) - 2;  // some of them no slot
-    }
-    std::vector<float> distinctness(all), novelty = numbers(random, all, -0.5f, 0.5f);
-    const bool pairs = rows != 16, known = rows != 2;
-    const size_t calls = alone ? rows : 1, mine = all / calls, bytes = keys.size() / all, depth = layers.size();
-    for (size_t call = 0; call < calls; ++call) {
-        std::vector<int32_t> own_positions, own_index, own_nearest;
-        std::vector<float> own_distinctness(mine), own_novelty;
-        std::vector<uint8_t> own_keys;
-        for (size_t layer = 0; layer < depth; ++layer) {
-            const size_t from = (layer * calls + call) * mine / depth, end = from + mine / depth;
-            own_positions.insert(own_positions.end(), positions.begin() + from, positions.begin() + end);
-            own_index.insert(own_index.end(), index.begin() + from, index.begin() + end);
-            own_nearest.insert(own_nearest.end(), nearest.begin() + from, nearest.begin() + end);
-            own_novelty.insert(own_novelty.end(), novelty.begin() + from, novelty.begin() + end);
-            own_keys.insert(own_keys.end(), keys.begin() + from * bytes, keys.begin() + end * bytes);
-        }
-        const bool copied = call % 2;  // or where they lie, among those of other rows
-        expect(h2o_compare(model, static_cast<int>(depth), layers.data(), alone ? 1 : rows, copied ? 1 : rows, slots,
-                           bits, copied ? own_keys.data() : keys.data() + call * unit * bytes, own_positions.data(),
-                           bits ? nullptr : own_index.data(), own_distinctness.data(), pairs ? own_novelty.data() : nullptr, known ? own_nearest.data() : nullptr) == 0,
-               "h2o_compare: no memory");
-        for (size_t layer = 0; layer < depth; ++layer) {
-            const size_t to = (layer * calls + call) * mine / depth, from = layer * mine / depth, count = mine / depth;
-            std::copy_n(own_distinctness.begin() + from, count, distinctness.begin() + to);
-            std::copy_n(own_novelty.begin() + from, count, novelty.begin() + to);
-            std::copy_n(own_nearest.begin() + from, count, nearest.begin() + to);
-        }
-    }
-    digest.add(distinctness);
-    digest.add(novelty);
-    digest.add(nearest);
-}
-
 // How far outputs would move without each slot, of all layers at once. `alone`: a call for each row, its values in their
 // place among those of all.
 void change(h2o_model *model, const Shape &shape, int rows, int slots, int bits, bool alone, Digest &digest) {
@@ -517,7 +470,6 @@ uint64_t everything(const Shape &shape, int form, int threads, bool alone, bool 
     for (const int rows : {1, 2, 5, 16}) {
         const int slots = rows == 2 ? 70 : 23;
         for (const int kv_bits : {0, 8, 4}) decode(model, shape, rows, slots, alone, digest, kv_bits);
-        for (int bits : {0, 8, 4}) compare(model, shape, rows, rows == 1 ? 23 : 70, bits, alone, digest);
         attend(model, shape, rows, slots, alone, digest);
         for (int bits : {0, 8, 4}) change(model, shape, rows, rows == 1 ? 23 : 70, bits, alone, digest);
     }

@@ -29,7 +29,7 @@ def compare(packed: Packed, budget: int, before: int, count: int) -> int:
     step, formula, cache = NativeStep(packed, 2), Formula(packed), cache_of(packed, budget)
     tokens = said(before + count, packed.frame.vocabulary)
     talk(by(step), cache, tokens[:before])
-    forget, reach, far = cache.plan.policy.forget, cache.reach, 0
+    forget, reach, far = cache.plan.forget, cache.reach, 0
     for token in tokens[before:]:
         cache.prepare(Step(1))
         assert cache.step is not None

@@ -87,16 +87,21 @@ def test_it_computes_what_torch_computes(
     name: str, bits: int, folders: Callable[[str], Path], pack: Pack
 ) -> None:
     """Logits are equal but for fp32, unless an activation lies so near a half that it is rounded to the other
-    side: then torch in fp32 and torch in fp64 differ as much (docs/NATIVE.md). Two conversations: what is
-    rounded otherwise in a prompt stays in the slots. With weights of 8 bits, torch rounds
-    no activation here."""
+    side: then torch in fp32 and torch in fp64 differ as much (docs/NATIVE.md). Three conversations: what is
+    rounded otherwise in a prompt stays in the slots, and may decide who stays. With weights of 8 bits, torch
+    rounds no activation here."""
     packed = pack(name, bits)
-    ours, exact = [], []
-    for seed in range(2):
+    ours, exact = list[Tensor](), list[Tensor]()
+    for seed in range(3):
         tokens = said(60, packed.frame.vocabulary, seed)
-        ours += talk(by(NativeStep(packed, 2)), cache_of(packed, 40), tokens, 12)
+        caches = cache_of(packed, 40), cache_of(packed, 40)
         plain = by_twin(folders(name), packed, torch.float64, activations=bits == 4)
-        exact += talk(plain, cache_of(packed, 40), tokens, 12)
+        mine = talk(by(NativeStep(packed, 2)), caches[0], tokens, 12)
+        twins = talk(plain, caches[1], tokens, 12)
+        kept = [[cache.kept(layer).sort().values for layer in range(packed.frame.layers)] for cache in caches]
+        if all(torch.equal(*both) for both in zip(*kept, strict=True)):  # else two slots were as good as even
+            ours, exact = ours + mine, exact + twins
+    assert len(ours) >= 2 * len(mine), "of three conversations at most one had such a tie"
     off = torch.stack([(a.double() - b).abs().max() for a, b in zip(ours, exact, strict=True)])
     size = torch.stack(exact).abs().max()
     assert off.sort().values[:10].max() < 1e-4 * size, "where nothing is rounded to the other side"

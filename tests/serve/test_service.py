@@ -91,7 +91,12 @@ async def test_a_marker_that_ended_an_answer_is_not_fed_twice(loaded: Loaded) ->
     service, chat = begin(loaded, settings), Chat(Engine(loaded, settings), settings)
     service.template.marker = chat.template.marker = "."
     said: list[str] = []
-    for text, own in (("My name is Ada.", ()), ("Say that", ("xyz",)), ("Then what", ()), ("And so", ())):
+    for text, own in (
+        ("Hello there", ()),
+        ("Thank you", ("xyz",)),
+        ("Hello there", ()),
+        ("Then what", ()),
+    ):
         said.append(text)
         drawn = Sampling(max_tokens=200, ignore_eos=True, stop=own)
         (turn,) = (event for event in chat.send(text, drawn) if isinstance(event, Turn))

@@ -45,9 +45,9 @@ def greeting(session: Session) -> str:
     return f"{session.model} is ready. {memory}{template}"
 
 
-FIRST_BUDGETS = {POCKET: 64, smollm2.NAME: 128}
+FIRST_BUDGETS = {POCKET: 128, smollm2.NAME: 128}
 """Budgets of the first models on the screen: the first tokens are evicted with the third or fourth message.
-With 48 to 96 slots `pocket` still answers (dev/LOG.md); SmolLM2's system prompt alone takes 31 tokens.
+With 64 slots a recalled piece may be evicted before it is answered; SmolLM2's system prompt alone takes 31.
 """
 ABOUT_MEMORY = frozenset({"budget", "policy", "sinks", "recent", "chunk", "prefill", "system"})
 """Settings that keep the usual budget when a person names one: they, and a system prompt, may need more."""

@@ -10,7 +10,7 @@ from h2o_chat.chat.memory.words import Word
 MOST = 20
 """The oldest places, which are listed; the others are counted."""
 KEPT_BECAUSE = {
-    "h2o": "the answers would change most without it",
+    "h2o": "attention came back to it, and it says what others do not",
     "h2o-paper": "attention came back to it most",
     "caote": "the answers would change most without it",
     "random": "chance has spared it",

@@ -108,9 +108,9 @@ class Check:
                 loaded = self.model(shape, dtype=dtype, peaked=1.5)
                 lines.append((f"{shape} {dtype}", *kept_overlap(loaded, budget, tokens)))
         self.found["exact"] = lines
-        # In bf16 transformers' own step keeps as few of the same tokens as in fp32: 89% at 1.5B.
+        # In bf16 rounding decides between near ties: .984 to .997 were seen on an H100 (docs/GPU.md).
         bad = [
-            name for name, kept, same, _ in lines if (kept < 1 or same < 1 if "32" in name else kept < 0.85)
+            name for name, kept, same, _ in lines if (kept < 1 or same < 1 if "32" in name else kept < 0.98)
         ]
         said = "; ".join(f"{n}: kept {k:.4f}, tokens {s:.4f}, logits {w:.1e}" for n, k, s, w in lines)
         if bad:

@@ -93,9 +93,9 @@ def test_serving_ends_when_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_garbage_is_looked_for_while_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from h2o_chat.remote.engine_here import _no_collections
-
     import torch  # noqa: F401  -- its objects are what is counted
+
+    from h2o_chat.remote.engine_here import _no_collections
 
     gc.unfreeze()
     monkeypatch.delitem(sys.modules, "torch", raising=False)

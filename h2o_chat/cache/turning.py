@@ -50,14 +50,3 @@ def _turn(arena: Arena, which: Tensor, by: Tensor) -> None:
         keys[which] = arena.rope.rotate(keys[which], by[which])
     else:
         keys.copy_(torch.where(which.unsqueeze(-1), arena.rope.rotate(keys, by), keys))
-
-
-def before_rope(arena: Arena, keys: Tensor, index: Tensor) -> Tensor:
-    """Keys [..., D] at rotation `index` [...], turned back to index 0 and normalised. [..., D]
-
-    If the rotation of a layer is not known (`H2OCache` without a model), keys are not turned back, and their
-    distance influences the comparison.
-    """
-    if arena.plan.bits is None and arena.rope is not None:
-        keys = arena.rope.rotate(keys, -index)
-    return torch.nn.functional.normalize(keys.to(arena.layer_shape.exact), dim=-1)

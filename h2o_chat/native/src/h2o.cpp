@@ -97,7 +97,7 @@ struct h2o_model {
     Room<int64_t> ids;
     Room<char> own;
     int turned = 0;  // indices in the tables
-    Room<float> table_cosines, table_sines, compared, numbers_held, passed;
+    Room<float> table_cosines, table_sines, ranked, numbers_held, passed;
 
     ~h2o_model() {
         if (pool) pool_close(pool);
@@ -354,8 +354,8 @@ int32_t h2o_change(h2o_model *model, int32_t layers, int32_t rows, int32_t value
     of.changes = changes;
     const int64_t unpacked = kv_bits ? of.slots * static_cast<int64_t>(of.size) : 0;
     of.own_floats = 2 * (of.groups + 1) * static_cast<int64_t>(of.stride) + of.output + unpacked;
-    if (!model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
-    of.own = model->compared.get();
+    if (!model->ranked.make(of.own_floats * pool_threads(model->pool))) return 1;
+    of.own = model->ranked.get();
     Team team;
     Job job = job_of(*model, team, 1);
     job.change = &of;

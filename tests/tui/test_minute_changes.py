@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from screens import Screen
-from typed import page, talking
+from screens import POCKET, Screen
+from typed import chat_with, page, talking
+
+from h2o_chat.base.config import Settings
 
 CAT = "My cat is called Luna."
 LONG = "My cat is called Luna and my locker code is K7Q2."
@@ -71,7 +73,9 @@ async def test_what_a_policy_does_not_protect_is_said_and_is_protected_again_lat
 
 
 async def test_a_larger_memory_is_offered_and_given(pocket: Any, tmp_path: Path) -> None:
-    async with talking(pocket, tmp_path, (120, 36), ()) as screen:
+    first = Settings(model=str(POCKET), budget=128, threads=1, seed=7)
+    small = {"opened": lambda: chat_with(pocket, first, tmp_path)}
+    async with talking(pocket, tmp_path, (120, 36), (), **small) as screen:
         await screen.opened()
         assert "/budget 512 gives it more." in screen.bodies()[-1]
         await say(screen, CAT)

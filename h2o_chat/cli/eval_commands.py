@@ -200,36 +200,6 @@ def generate(
 evaluate.command()(instructions)
 
 
-@evaluate.command("lm-eval")
-def lm_eval(
-    tasks: Annotated[list[str], typer.Option(help="A task of lm_eval, or of --include-path; repeatable.")],
-    include_path: Annotated[Path | None, typer.Option(metavar="DIR", help="Task files of your own.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="For tasks that read files, as piqa_local does.")
-    ] = None,
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
-    limit: Annotated[int | None, typer.Option(help="Documents of each task.", min=1)] = None,
-    shots: Annotated[int | None, typer.Option(help="Examples before each question.", min=0)] = None,
-    chunk: Chunk = 1,
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Tasks of EleutherAI's lm_eval through the bounded cache, token by token."""
-
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
-        from h2o_chat.lab.eval.lm_eval_harness import run_harness
-
-        wanted, slots = policies or COMPARED, budgets or [16, 32]
-        return run_harness(settings, tasks, include_path, data, wanted, slots, limit, shots, as_json)
-
-    end(work)
-
-
 @evaluate.command()
 def observe(
     texts: Annotated[Path, typer.Option(help="A text file, or a .json list of strings.")],

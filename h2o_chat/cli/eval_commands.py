@@ -14,7 +14,6 @@ from h2o_chat.cli.eval_talks import instructions, qa, recall, stuck
 from h2o_chat.cli.lab_options import (
     COMPARED,
     Budgets,
-    Chunk,
     Dtype,
     EqualBytes,
     Half,
@@ -156,43 +155,6 @@ def agreement(
 
         draw = plots.plot_agreement
         return run_eval(settings, "continue", measure, as_json, task.show_table, plot, draw, stock=True)
-
-    end(work)
-
-
-@evaluate.command()
-def generate(
-    file: Annotated[Path, typer.Argument(help="One JSON object a line: prompt, reference.")],
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
-    tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 64,
-    stop: Annotated[list[str] | None, typer.Option(help="Text that ends an answer; repeatable.")] = None,
-    chunk: Chunk = None,
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    results: Results = None,
-    as_json: Json = False,
-) -> None:
-    """Summaries and answers by ROUGE and exact match, against a cache that keeps everything."""
-
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
-        from h2o_chat.lab.eval import generate as task
-        from h2o_chat.lab.eval.run_eval import run_eval
-        from h2o_chat.lab.shared.lab_texts import read_items
-        from h2o_chat.lab.shared.measured_results import Results as Known
-        from h2o_chat.lab.shared.policy_runs import runs_of
-
-        runs, known = runs_of(policies or COMPARED, budgets or [64, 128]), Known(results)
-        items, stops = read_items(file, task.Item), tuple(stop or ())
-        task.rouge_scorer()  # says what is missing before the model is loaded
-
-        def measure(loaded: Any, tick: Any) -> Any:
-            return task.measure(loaded, items, runs, tokens, stops, chunk, seed, tick, known)
-
-        return run_eval(settings, "answer", measure, as_json, task.show_table)
 
     end(work)
 

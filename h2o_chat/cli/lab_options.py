@@ -20,7 +20,6 @@ Policies = Annotated[
 ]
 Budgets = Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")]
 OneBudget = Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")]
-Chunk = Annotated[int | None, typer.Option(help="Prompt tokens read before slots are given up.", min=1)]
 Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.", rich_help_panel=MODEL)]
 Quantize = Annotated[str, typer.Option(help="Weights: none, int8, int4, nf4 or auto.", rich_help_panel=MODEL)]
 KvDtypes = Annotated[

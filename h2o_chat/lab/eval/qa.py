@@ -5,7 +5,10 @@ where it is too long. It is said to a new conversation and answered greedily, wi
 (recall) and without.
 """
 
+import re
+import string
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +19,6 @@ from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
-from h2o_chat.lab.eval.generate import f1
 from h2o_chat.lab.shared.intervals import mean_interval
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_runs import Run
@@ -69,6 +71,21 @@ def message(tokenizer: Any, item: Item, tokens: int) -> str:
     whole = f"Passage: {item.context}\n\nQuestion: {item.question}"
     ids = tokens_of(tokenizer, whole)
     return whole if len(ids) <= tokens else text_of(tokenizer, ids[-tokens:])
+
+
+def normalised(text: str) -> str:
+    """Normalises as SQuAD does: lower case, no punctuation, no articles, single spaces."""
+    text = "".join(letter for letter in text.lower() if letter not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def f1(answer: str, reference: str) -> float:
+    """Harmonic mean of precision and recall of the words, after normalisation."""
+    said, wanted = normalised(answer).split(), normalised(reference).split()
+    if not said or not wanted:
+        return float(said == wanted)
+    both = sum((Counter(said) & Counter(wanted)).values())
+    return 2 * both / (len(said) + len(wanted))
 
 
 def measure(

@@ -21,29 +21,26 @@ class Run:
     def name(self) -> str:
         return "full" if self.variant is None else str(self.variant)
 
-    def settings(self, chunk: int | None = None) -> Settings:
+    def settings(self) -> Settings:
         """Settings for an engine.
-
-        Args:
-            chunk: prompt tokens read before slots are given up, where the variant says nothing of it.
 
         Raises:
             UsageError: the variant forgets at a rate of its own, which an engine does not take.
         """
         one = self.variant
         if one is None or self.budget is None:
-            return Settings(policy="full", chunk=chunk, events_every=0)
+            return Settings(policy="full", events_every=0)
         if one.ranking != one.policy:
             raise UsageError(
                 f"{one} has a rate of forgetting that an engine does not take.",
-                "forget= goes with eval perplexity --texts, agreement and recall.",
+                "forget= goes with eval perplexity.",
             )
         return Settings(
             policy=one.policy,  # type: ignore[arg-type]
             budget=self.budget,
             sinks=one.sinks,
             recent=one.recent,
-            chunk=chunk if one.chunk is None else one.chunk,
+            chunk=one.chunk,
             kv_dtype=one.kv,  # type: ignore[arg-type]
             events_every=0,
         )

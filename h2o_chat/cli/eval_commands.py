@@ -113,52 +113,6 @@ def perplexity(
 evaluate.command()(recall)
 
 
-@evaluate.command()
-def agreement(
-    texts: Annotated[Path, typer.Option(help="Prompts: a text file, or a .json list of strings.")],
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
-    prompt: Annotated[int, typer.Option(help="Tokens of a prompt.", min=2)] = 256,
-    tokens: Annotated[int, typer.Option(help="Tokens of a continuation.", min=1)] = 64,
-    prompts: Annotated[int, typer.Option(help="Prompts at most.", min=1)] = 16,
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    results: Results = None,
-    plot: Plot = None,
-    half: Half = None,
-    paired: Paired = False,
-    as_json: Json = False,
-) -> None:
-    """Does it still say what the full cache says? KL per step, equal tokens, first other token."""
-
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.eval import agreement as task
-        from h2o_chat.lab.eval import plots
-        from h2o_chat.lab.eval.run_eval import run_eval
-        from h2o_chat.lab.shared import lab_texts
-        from h2o_chat.lab.shared.measured_results import Results as Known
-        from h2o_chat.lab.shared.policy_runs import runs_of
-
-        runs, found, known = (
-            runs_of(policies or COMPARED, budgets or [32, 64, 128]),
-            lab_texts.read_texts(texts),
-            Known(results),
-        )
-
-        def measure(loaded: Any, tick: Any) -> Any:
-            # Cut as long as they would be with their continuation, so that prompts are no neighbours.
-            cut = lab_texts.half_of(lab_texts.documents(found, loaded.tokenizer, prompt + tokens), half)
-            return task.measure(loaded, cut[:prompts, :prompt], runs, tokens, seed, tick, known, paired)
-
-        draw = plots.plot_agreement
-        return run_eval(settings, "continue", measure, as_json, task.show_table, plot, draw, stock=True)
-
-    end(work)
-
-
 evaluate.command()(instructions)
 
 

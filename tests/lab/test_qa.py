@@ -12,7 +12,6 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.eval.qa import Item, f1, normalised
 from h2o_chat.lab.shared.lab_texts import read_items
 from h2o_chat.lab.shared.policy_runs import runs_of
-from h2o_chat.transformers_cache.probe import probe
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
@@ -56,8 +55,5 @@ def test_the_full_cache_comes_first_and_a_policy_must_fit() -> None:
 def test_a_variant_keeps_its_own_numbers() -> None:
     loaded = opened_models.loaded(Settings(model=str(POCKET), engine="transformers", threads=1))
     own = runs_of(["h2o:chunk=8,sinks=2,kv=int8"], [64])[1]
-    plan = own.cache(probe(loaded.model)).plan
-    assert plan.shares is not None
-    assert (plan.chunk, plan.shares.sinks, plan.bits) == (8, 2, 8)
     session = Engine(loaded, own.settings()).session
     assert (session.chunk, session.sinks, session.kv_dtype) == (8, 2, "int8")

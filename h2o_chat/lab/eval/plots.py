@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.lab.eval.agreement import AgreementReport
 from h2o_chat.lab.eval.attention_figures import ObserveReport
 from h2o_chat.lab.eval.long_recall import BARE, LongRecallReport
 from h2o_chat.lab.eval.perplexity import PerplexityReport, Score
@@ -40,16 +39,6 @@ def plot_long_recall(report: LongRecallReport, folder: Path) -> list[Path]:
             report,
         )
         for group in groups
-    ]
-
-
-def plot_agreement(report: AgreementReport, folder: Path) -> list[Path]:
-    """KL, equal tokens and the first other token, a picture each, by budget."""
-    name = report.model
-    return [
-        draw(folder / "kl.png", f"{name}: KL to the full cache, nats per step", _kl, report),
-        draw(folder / "equal-tokens.png", f"{name}: tokens equal to the full cache's", _equal, report),
-        draw(folder / "divergence.png", f"{name}: tokens before the first other one", _before, report),
     ]
 
 
@@ -108,28 +97,6 @@ def _shares(axes: Any, report: RecallReport | LongRecallReport, group: str) -> N
             points.setdefault(share.policy, []).append((share.budget, value, share.interval))
     _lines(axes, points, "share of right answers")
     axes.set_ylim(0, 1)
-
-
-def _kl(axes: Any, report: AgreementReport) -> None:
-    _lines(axes, _points(report, [(one.kl, one.kl_interval) for one in report.scores]), "KL")
-
-
-def _equal(axes: Any, report: AgreementReport) -> None:
-    _lines(axes, _points(report, [(one.equal, one.equal_interval) for one in report.scores]), "share")
-
-
-def _before(axes: Any, report: AgreementReport) -> None:
-    values = [(one.tokens_before, one.tokens_before_interval) for one in report.scores]
-    _lines(axes, _points(report, values), f"tokens, of {report.tokens:,}")
-
-
-def _points(
-    report: AgreementReport, values: Sequence[tuple[float, tuple[float, float]]]
-) -> dict[str, list[Point]]:
-    points: dict[str, list[Point]] = {}
-    for one, (value, interval) in zip(report.scores, values, strict=True):
-        points.setdefault(one.policy, []).append((one.budget, value, interval))
-    return points
 
 
 def plot_observe(report: ObserveReport, folder: Path) -> list[Path]:

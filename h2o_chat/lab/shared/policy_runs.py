@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.rope import Positions
-from h2o_chat.lab.shared.policy_variant import PolicyVariant, full_cache
-from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,6 @@ class Run:
             kv_dtype=one.kv,  # type: ignore[arg-type]
             events_every=0,
         )
-
-    def cache(self, positions: Positions) -> H2OCache:
-        """A fresh cache."""
-        if self.variant is None or self.budget is None:
-            return full_cache(positions)
-        return self.variant.cache(self.budget, positions)
 
 
 def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.cli.eval_talks import instructions, qa, recall, stuck
+from h2o_chat.cli.eval_talks import qa, recall, stuck
 from h2o_chat.cli.lab_options import (
     COMPARED,
     Budgets,
@@ -111,9 +111,6 @@ def perplexity(
 
 
 evaluate.command()(recall)
-
-
-evaluate.command()(instructions)
 
 
 @evaluate.command()

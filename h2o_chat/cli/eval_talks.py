@@ -1,4 +1,4 @@
-"""`h2o-chat lab eval recall`, `instructions`, `qa` and `stuck`: what becomes of conversations."""
+"""`h2o-chat lab eval recall`, `qa` and `stuck`: what becomes of conversations."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -96,47 +96,6 @@ def recall(
 
         show_long, draw_long = long_recall.show_table, plots.plot_long_recall
         return run_eval(settings, "answer", measure, as_json, show_long, plot, draw_long)
-
-    end(work)
-
-
-def instructions(
-    rules: Annotated[
-        list[str] | None,
-        typer.Option("--rule", help="end, begin or capitals; repeatable.", show_default="end"),
-    ] = None,
-    conversations: Annotated[int, typer.Option(help="Conversations of each rule.", min=1)] = 10,
-    imitate: Annotated[
-        bool, typer.Option("--imitate/--no-imitate", help="Whether the answers in between keep the rule.")
-    ] = True,
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    results: Results = None,
-    as_json: Json = False,
-) -> None:
-    """Whether a system prompt is still obeyed after 0, 10, 25 and 50 turns."""
-
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.eval import instructions as task
-        from h2o_chat.lab.eval.run_eval import run_eval
-        from h2o_chat.lab.shared.measured_results import Results as Known
-        from h2o_chat.lab.shared.policy_variant import crossed
-
-        asked = rules or ["end"]
-        for rule in asked:
-            if rule not in task.RULES:
-                raise UsageError(f"There is no rule {rule!r}.", f"One of: {', '.join(task.RULES)}.")
-        variants, slots, known = crossed(policies or COMPARED, ()), budgets or [128, 512], Known(results)
-
-        def measure(loaded: Any, tick: Any) -> Any:
-            return task.measure(loaded, asked, conversations, seed, imitate, variants, slots, tick, known)
-
-        return run_eval(settings, "answer", measure, as_json, task.show_table)
 
     end(work)
 

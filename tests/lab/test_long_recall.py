@@ -13,9 +13,8 @@ from h2o_chat.chat.templates.chat_template import PlainTemplate, choose
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.eval import answered_recall, instructions, scripted_answers
+from h2o_chat.lab.eval import answered_recall, scripted_answers
 from h2o_chat.lab.eval.answered_recall import Answered
-from h2o_chat.lab.eval.instructions import RULES
 from h2o_chat.lab.eval.long_recall import BARE, measure_long
 from h2o_chat.lab.eval.recall_questions import holds
 from h2o_chat.lab.eval.scripted_conversation import Script
@@ -202,33 +201,3 @@ def test_the_model_answers_itself(fast: Loaded) -> None:
 )
 def test_one_source_of_questions(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, ["eval", "recall", "-m", str(POCKET), *arguments]).exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("rule", "answer", "kept"),
-    [
-        ("end", "I like tea. Lemon.", True),
-        ("end", "Lemon tea.", False),
-        ("end", "", False),
-        ("begin", "Lemon: yes.", True),
-        ("begin", "lemon", True),
-        ("begin", "", False),
-        ("begin", "A lemon", False),
-        ("capitals", "YES, 4 PM.", True),
-        ("capitals", "Yes.", False),
-        ("capitals", "4.", False),
-    ],
-)
-def test_rules_are_checked(rule: str, answer: str, kept: bool) -> None:
-    assert RULES[rule].kept(answer, "lemon") is kept
-    assert RULES[rule].kept(RULES[rule].keep("Maybe.", "lemon"), "lemon")
-
-
-def test_a_system_prompt_after_many_turns(fast: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instructions, "TURNS", (0, 6))
-    found = instructions.measure(fast, ["end"], 2, 0, False, [PolicyVariant("window")], [32]).answers
-    assert [(one.policy, one.turns, one.of) for one in found] == [
-        (name, turns, 2) for name in ("full", "window") for turns in (0, 6)
-    ]
-    assert found[0].obeyed > 0, "the prompt is right there"
-    assert found[3].obeyed == 0, "it is long gone, and no answer in between shows it"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.errors import ExitCode
 from h2o_chat.cli.eval_talks import qa, recall, stuck
 from h2o_chat.cli.lab_options import (
     COMPARED,
@@ -111,46 +111,6 @@ def perplexity(
 
 
 evaluate.command()(recall)
-
-
-@evaluate.command()
-def observe(
-    texts: Annotated[Path, typer.Option(help="A text file, or a .json list of strings.")],
-    model: Model = None,
-    length: Annotated[int, typer.Option(help="Tokens per document.", min=64)] = 512,
-    documents: Annotated[int, typer.Option(help="Documents at most.", min=1)] = 16,
-    parts: Annotated[
-        list[str] | None,
-        typer.Option("--part", help="attention or removal; repeatable.", show_default="all"),
-    ] = None,
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    plot: Plot = None,
-    as_json: Json = False,
-) -> None:
-    """Measure what the H2O paper says of attention and heavy hitters, on your model and text."""
-
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.eval import attention_figures as task
-        from h2o_chat.lab.eval import plots
-        from h2o_chat.lab.eval.run_eval import run_eval
-        from h2o_chat.lab.shared import lab_texts
-
-        asked = parts or list(task.PARTS)
-        if unknown := [part for part in asked if part not in task.PARTS]:
-            raise UsageError(f"There is no part {unknown[0]!r}.", f"One of: {', '.join(task.PARTS)}.")
-        found = lab_texts.read_texts(texts)
-
-        def measure(loaded: Any, tick: Any) -> Any:
-            ids = lab_texts.documents(found, loaded.tokenizer, length)[:documents]
-            return task.measure(loaded, ids, asked, seed, tick)
-
-        draw = plots.plot_observe
-        return run_eval(settings, "observe", measure, as_json, task.show_tables, plot, draw, stock=True)
-
-    end(work)
 
 
 evaluate.command()(qa)

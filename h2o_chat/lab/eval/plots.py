@@ -1,11 +1,9 @@
 """Pictures of the reports of `lab eval` (the extra `plot`)."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.lab.eval.attention_figures import ObserveReport
 from h2o_chat.lab.eval.long_recall import BARE, LongRecallReport
 from h2o_chat.lab.eval.perplexity import PerplexityReport, Score
 from h2o_chat.lab.eval.recall_questions import RecallReport
@@ -97,45 +95,3 @@ def _shares(axes: Any, report: RecallReport | LongRecallReport, group: str) -> N
             points.setdefault(share.policy, []).append((share.budget, value, share.interval))
     _lines(axes, points, "share of right answers")
     axes.set_ylim(0, 1)
-
-
-def plot_observe(report: ObserveReport, folder: Path) -> list[Path]:
-    """One picture for each part that was asked for; their files."""
-    files = []
-    if report.layers:
-        files += [
-            draw(folder / "sparsity.png", "Entries below 1% of their row's largest", _sparsity, report),
-            draw(folder / "power-law.png", "Accumulated attention by rank, to the highest", _ranks, report),
-        ]
-    if report.removal:
-        files.append(draw(folder / "removal.png", "Perplexity without tokens, to all", _removal, report))
-    return files
-
-
-def _sparsity(axes: Any, report: ObserveReport) -> None:
-    middle = [one.sparsity for one in report.layers]
-    low = [one.sparsity - one.sparsity_interval[0] for one in report.layers]
-    high = [one.sparsity_interval[1] - one.sparsity for one in report.layers]
-    axes.bar([str(one.layer) for one in report.layers], middle, yerr=[low, high], capsize=3)
-    axes.set(xlabel="layer", ylabel="share", ylim=(0, 1))
-
-
-def _ranks(axes: Any, report: ObserveReport) -> None:
-    for one, scores in zip(report.layers, report.scores, strict=True):
-        ranks = range(1, len(scores) + 1)
-        axes.loglog(ranks, scores, label=f"layer {one.layer}: exponent {one.exponent:.2f}, R2 {one.r2:.2f}")
-    axes.set(xlabel="rank", ylabel="score")
-    axes.legend(fontsize="small")
-
-
-def _removal(axes: Any, report: ObserveReport) -> None:
-    for what in dict.fromkeys(one.what for one in report.removal):
-        found = sorted((one for one in report.removal if one.what == what), key=lambda one: one.share)
-        low = [one.ratio - one.interval[0] for one in found]
-        high = [one.interval[1] - one.ratio for one in found]
-        shares = [100 * one.share for one in found]
-        axes.errorbar(
-            shares, [one.ratio for one in found], yerr=[low, high], marker="o", capsize=3, label=what
-        )
-    axes.set(xlabel="tokens removed, %", ylabel="perplexity to all tokens")
-    axes.legend()

@@ -10,7 +10,7 @@ from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.progress import Tick, progress_bar
 from h2o_chat.lab.shared.pictures import pyplot
 from h2o_chat.lab.shared.report_output import tell
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
 
 Report = TypeVar("Report")
@@ -24,14 +24,12 @@ def run_eval(
     show: Callable[[Report], None],
     folder: Path | None = None,
     draw: Callable[[Report, Path], object] | None = None,
-    stock: bool = False,
 ) -> ExitCode:
     """Measures with progress on stderr, and writes the report to stdout.
 
     Args:
         stage: the progress bar's word.
         folder: pictures go there.
-        stock: the model is opened for transformers' step, whose logits or attention are looked at.
 
     Raises:
         UsageError: pictures are wanted, and matplotlib is not installed; said before anything is loaded.
@@ -39,7 +37,7 @@ def run_eval(
     if folder is not None:
         pyplot()
     with progress_bar() as progress:
-        loaded = (load if stock else open_model)(settings, progress)
+        loaded = open_model(settings, progress)
         report = measure(loaded, partial(progress, stage))
     if folder is not None and draw is not None:
         draw(report, folder)

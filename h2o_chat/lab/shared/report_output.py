@@ -38,9 +38,3 @@ def print_tables(*tables: "Table") -> None:
 def slots(budget: int | None) -> str:
     """Budget as tables name it; None is the full cache."""
     return "all" if budget is None else f"{budget:,}"
-
-
-def with_interval(value: float, interval: tuple[float, float], digits: int) -> str:
-    """A value with its interval in brackets."""
-    low, high = interval
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

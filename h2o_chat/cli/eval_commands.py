@@ -21,7 +21,6 @@ from h2o_chat.cli.lab_options import (
     KvDtypes,
     Model,
     Paired,
-    Plot,
     Policies,
     Quantize,
     Results,
@@ -67,7 +66,6 @@ def perplexity(
     threads: Threads = None,
     seed: Seed = 0,
     results: Results = None,
-    plot: Plot = None,
     kv_dtypes: KvDtypes = None,
     equal_bytes: EqualBytes = False,
     half: Half = None,
@@ -79,7 +77,6 @@ def perplexity(
     def work() -> ExitCode:
         settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
         from h2o_chat.lab.eval import perplexity as task
-        from h2o_chat.lab.eval import plots
         from h2o_chat.lab.eval.run_eval import run_eval
         from h2o_chat.lab.shared import lab_texts
         from h2o_chat.lab.shared.measured_results import Results as Known
@@ -105,7 +102,7 @@ def perplexity(
                 loaded, ids, variants, slots, seed, tick, read, readings, equal_bytes, known, paired
             )
 
-        return run_eval(settings, "read", measure, as_json, task.show_table, plot, plots.plot_perplexity)
+        return run_eval(settings, "read", measure, as_json, task.show_table)
 
     end(work)
 

@@ -17,7 +17,6 @@ from h2o_chat.cli.lab_options import (
     Json,
     KvDtypes,
     Model,
-    Plot,
     Policies,
     Quantize,
     Results,
@@ -52,7 +51,6 @@ def recall(
     dtype: Dtype = "auto",
     threads: Threads = None,
     results: Results = None,
-    plot: Plot = None,
     kv_dtypes: KvDtypes = None,
     equal_bytes: EqualBytes = False,
     as_json: Json = False,
@@ -69,7 +67,7 @@ def recall(
             raise UsageError("--scripted goes with --generate.")
         if equal_bytes and generate is not None and not scripted:
             raise UsageError("--equal-bytes goes with --generate --scripted.")
-        from h2o_chat.lab.eval import answered_recall, long_recall, plots, recall_questions
+        from h2o_chat.lab.eval import answered_recall, long_recall, recall_questions
         from h2o_chat.lab.eval.run_eval import run_eval
         from h2o_chat.lab.shared.measured_results import Results as Known
         from h2o_chat.lab.shared.policy_runs import Run
@@ -83,8 +81,7 @@ def recall(
             def answer(loaded: Any, tick: Any) -> Any:
                 return recall_questions.measure(loaded, asked, variants, few, tick, known, equal_bytes)
 
-            show, draw = recall_questions.show_table, plots.plot_recall
-            return run_eval(settings, "answer", answer, as_json, show, plot, draw)
+            return run_eval(settings, "answer", answer, as_json, recall_questions.show_table)
         slots = budgets or [512]
 
         def measure(loaded: Any, tick: Any) -> Any:
@@ -94,8 +91,7 @@ def recall(
                 return answered_recall.measure(*about, runs, tick, known, recall)
             return long_recall.measure_long(*about, variants, slots, tick, known, equal_bytes, recall)
 
-        show_long, draw_long = long_recall.show_table, plots.plot_long_recall
-        return run_eval(settings, "answer", measure, as_json, show_long, plot, draw_long)
+        return run_eval(settings, "answer", measure, as_json, long_recall.show_table)
 
     end(work)
 

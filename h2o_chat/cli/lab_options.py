@@ -53,7 +53,6 @@ Paired = Annotated[
     typer.Option("--paired", help="Each policy also against the first, pair by pair."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the bootstrap and of all that is drawn.")]
-Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 

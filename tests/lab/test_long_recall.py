@@ -1,6 +1,5 @@
 """Made-up conversations: what is told in them, and that pins and branches are read as the engine does it."""
 
-import json
 from pathlib import Path
 
 import opened_models
@@ -159,20 +158,6 @@ def test_smaller_numbers_get_more_slots_in_equal_bytes(fast: Loaded) -> None:
     slots = {share.policy: share.slots for share in report.shares if share.budget == 48}
     assert slots["window"] == 48
     assert slots["window:kv=int8"] == equal_slots(fast.sizes, fast.precision.itemsize, "int8", 48) > 48
-
-
-def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    command = ["eval", "recall", "-m", str(POCKET), "--generate", "100", "--conversations", "1", "-b", "128"]
-    command += ["--scripted", "--policy", "h2o", "--policy", "window", "--plot", str(tmp_path), "--json"]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
-    groups = {s["group"] for s in json.loads(done.stdout)["shares"] if s["budget"] is not None}
-    names = {f"recall-{group.replace(',', '').replace(' ', '-')}.png" for group in groups}
-    assert {"recall-plain.png", "recall-pinned.png"} <= names
-    sizes = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
-    assert set(sizes) == names
-    assert min(sizes.values()) > 5000
 
 
 def test_the_model_answers_itself(fast: Loaded) -> None:

@@ -12,7 +12,6 @@ import pytest
 from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import LONGEST_CHARACTERS, H2OChatError, ModelError, StoreError, UsageError
 from h2o_chat.chat.templates.chat_template import choose
-from h2o_chat.lab.eval.recall_questions import read_questions
 from h2o_chat.lab.shared.lab_texts import read_texts
 from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.hub_cache import repositories
@@ -186,38 +185,10 @@ def test_texts(tmp_path: Path) -> None:
     (tmp_path / "texts.json").write_text(DEEP)
     with pytest.raises(UsageError, match="cannot be read"):
         read_texts(tmp_path / "texts.json")
-    for read in (read_texts, read_questions):
-        with pytest.raises(UsageError, match="larger than 256 MiB"):
-            read(Path("/dev/zero"))
+    with pytest.raises(UsageError, match="larger than 256 MiB"):
+        read_texts(Path("/dev/zero"))
     (tmp_path / "texts.json").write_text('["\\ud800"]')
     assert read_texts(tmp_path / "texts.json") == ["?"], "which a tokenizer takes"
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"messages": "Hi"},
-        {"messages": []},
-        {"messages": [{"role": "user"}]},
-        {"messages": [{"role": "user", "content": "\ud800"}]},
-        {"distance": "far"},
-        {"distance": True},
-        {"expected": 3},
-        {"kind": None},
-    ],
-    ids=str,
-)
-def test_questions(tmp_path: Path, more: dict[str, Any]) -> None:
-    """What is read can be asked: each wrong type came up minutes later, when the model was loaded."""
-    good = {"messages": [{"role": "user", "content": "Hi"}], "distance": 3, "expected": "x"}
-    (tmp_path / "good").write_text(json.dumps(good) + "\n")
-    assert len(read_questions(tmp_path / "good")) == 1
-    (tmp_path / "bad").write_text(json.dumps(good) + "\n" + json.dumps(good | more))
-    with pytest.raises(UsageError, match="Line 2"):
-        read_questions(tmp_path / "bad")
-    (tmp_path / "deep").write_text(DEEP)
-    with pytest.raises(UsageError, match="Line 1"):
-        read_questions(tmp_path / "deep")
 
 
 def test_a_template_that_fails_is_refused() -> None:

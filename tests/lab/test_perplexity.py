@@ -25,8 +25,7 @@ from h2o_chat.lab.eval.perplexity import (
 )
 from h2o_chat.lab.shared.intervals import bootstrap
 from h2o_chat.lab.shared.lab_texts import HALVES, documents, half_of, read_texts
-from h2o_chat.lab.shared.policy_runs import Run
-from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, Run, ranked
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.transformers_cache.probe import probe
 from h2o_chat.transformers_cache.ready import join

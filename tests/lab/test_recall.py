@@ -1,57 +1,30 @@
-"""The recall task of the lab: what counts as right, what a file may hold, and a policy that cannot know."""
+"""The recall task of the lab: made-up conversations, what counts as right, and a policy that cannot know."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
+import opened_models
 import pytest
-import torch
-from opened_models import little
-from sweep import sweep
+from typer.testing import CliRunner
 
-from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.conversation.restore import prompt_tokens, read_again
-from h2o_chat.chat.templates.chat_template import choose
+from h2o_chat.base.config import Settings
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
-from h2o_chat.events.events import Turn
-from h2o_chat.lab.eval.recall_questions import (
-    ANSWER_TOKENS,
-    Question,
-    answers,
-    is_right,
-    measure,
-    read_questions,
-    scripts_of,
-)
-from h2o_chat.lab.eval.scripted_conversation import Feed, Script
+from h2o_chat.lab.eval import answered_recall
+from h2o_chat.lab.eval.answered_recall import BARE, KINDS, Answered, write
+from h2o_chat.lab.eval.recall_questions import Question, holds, is_right
 from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.measured_results import Results
-from h2o_chat.lab.shared.policy_variant import PolicyVariant
-from h2o_chat.models.load import Loaded, load
-from h2o_chat.store import StoredMessage
-from h2o_chat.transformers_cache.cache import H2OCache
-from h2o_chat.transformers_cache.probe import probe
+from h2o_chat.lab.shared.policy_variant import runs_of
+from h2o_chat.models.load import Loaded
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
-FILLER = [
-    {"role": "user", "content": "I want to book a table for two tonight."},
-    {"role": "assistant", "content": "Which restaurant would you like, and at what time?"},
-]
 
 
 @pytest.fixture(scope="module")
 def pocket() -> Loaded:
-    return load(Settings(model=str(POCKET), dtype="float64", threads=1), lambda *_: None)
-
-
-def question(turns: int, expected: str | None = "Mila", stale: str | None = None) -> Question:
-    told = [
-        {"role": "user", "content": "My name is Mila."},
-        {"role": "assistant", "content": "Nice to meet you, Mila."},
-    ]
-    asked = {"role": "user", "content": "What is my name?"}
-    return Question([*told, *FILLER * turns, asked], 26 * turns, expected, stale, "name")
+    loaded: Loaded = opened_models.loaded(Settings(model=str(POCKET), threads=1))
+    return loaded
 
 
 @pytest.mark.parametrize(
@@ -70,7 +43,7 @@ def question(turns: int, expected: str | None = "Mila", stale: str | None = None
     ],
 )
 def test_right_answers(expected: str | None, stale: str | None, answer: str, right: bool) -> None:
-    assert is_right(question(0, expected, stale), answer) is right
+    assert is_right(Question([], 0, expected, stale), answer) is right
 
 
 def test_wilson_is_the_textbook_interval() -> None:
@@ -78,93 +51,84 @@ def test_wilson_is_the_textbook_interval() -> None:
     assert wilson(0, 10)[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "says"), [("", "no questions"), ("[1]", "Line 1"), ('{"a": 1}', "Line 1"), ("{", "Line 1")]
-)
-def test_a_file_that_holds_no_questions(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "questions.jsonl"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=says):
-        read_questions(path)
+class Silent:
+    """A conversation in which nobody answers: a word is a token."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.pinned: list[str] = []
+        self.asked: list[str] = []
+        self.tokens = 0
+
+    def say(self, text: str) -> int:
+        self.said.append(text)
+        self.tokens += len(text.split())
+        return self.tokens
+
+    def pin(self) -> None:
+        self.pinned.append(self.said[-1])
+
+    def ask(self, text: str, recall: bool = False) -> None:
+        self.asked.append(text)
 
 
-def test_lines_come_back(tmp_path: Path) -> None:
-    path = tmp_path / "questions.jsonl"
-    path.write_text(json.dumps(vars(question(1))) + "\n\n" + json.dumps(vars(question(2, None))))
-    assert read_questions(path) == [question(1), question(2, None)]
+def test_what_is_asked_for_was_told() -> None:
+    talk = Silent()
+    questions = write(talk, 3000, "7")  # type: ignore[arg-type]
+    assert 3000 <= talk.tokens < 3100
+    assert [question.kind for question in questions] == list(KINDS.elements())
+    assert talk.asked == [question.messages[0]["content"] for question in questions]
+    text = " ".join(talk.said)
+    for question in questions:
+        told = [value for value in (question.stale, question.expected) if value is not None]
+        assert all(holds(text, value) for value in told)
+        assert len(told) == {"corrected": 2, "not told": 0}.get(question.kind, 1)
+        if question.expected is not None:
+            after = text.rindex(question.expected)
+            assert question.stale is None or text.index(question.stale) < after, "the correction comes last"
+            assert question.distance == pytest.approx(len(text[after:].split()), abs=25)
+    assert all(holds(" ".join(talk.pinned), q.expected or "") for q in questions if q.kind == "pinned")
+    assert not any(holds(" ".join(talk.pinned), q.expected or "") for q in questions if q.kind == "plain")
 
 
-def test_what_was_dropped_is_not_recalled(shared_models: Path) -> None:
-    loaded = load(Settings(model=str(shared_models / "pilot-chat"), threads=1), lambda *_: None)
-    questions = [question(turns) for turns in (1, 4, 6, 5)]
-    report = measure(loaded, questions, [PolicyVariant("window")], [64])
-    share = {(s.policy, s.group): s for s in report.shares}
-    full, window = share["full", "all facts"], share["window", "all facts"]
-    assert full.right >= 3
-    assert full.kept == 1
-    assert window.right == 1, "only the first is near enough"
-    assert (full.of, window.of) == (4, 4)
+def test_the_same_facts_with_and_without_talk_in_between() -> None:
+    drawn = []
+    for tokens, seed in ((0, "1"), (900, "1"), (900, "1"), (900, "2")):
+        talk = Silent()
+        drawn.append((write(talk, tokens, seed), talk.said))  # type: ignore[arg-type]
+    short, long, again, other = drawn
+    asked = [[(q.messages, q.expected, q.stale, q.kind) for q in questions] for questions, _ in (short, long)]
+    assert asked[0] == asked[1]
+    assert len(short[1]) < len(long[1])
+    assert long == again
+    assert long != other
 
 
-def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
-    """The slow twin: the answer of the program's own engine, which reads one conversation after another."""
-    engine, template = Engine(loaded, settings), choose(loaded.tokenizer, "auto")
-    path = [StoredMessage(0, None, m["role"], m["content"], None, -1, -1, (), 0.0) for m in one.messages]
-    read_again(engine, template, path[:-1])
-    system = path[0].text if path[0].role == "system" else None
-    ids = prompt_tokens(engine, template, path[:-1], system, path[-1].text)
-    (turn,) = [e for e in engine.generate(ids, Sampling(max_tokens=ANSWER_TOKENS)) if isinstance(e, Turn)]
-    return turn.text
+def test_the_model_answers_itself(pocket: Loaded, tmp_path: Path) -> None:
+    """Every question is asked twice, once with recall, and the conversation knows of none."""
+    runs, known = runs_of(["window"], [64])[1:], Results(tmp_path / "results.jsonl")
+    report = answered_recall.measure(pocket, 300, 1, 3, runs, results=known, recall=True)
+    names = [BARE, "window", "window, recall"]
+    assert list(dict.fromkeys(share.policy for share in report.shares)) == names
+    assert {share.of for share in report.shares if share.group == "plain"} == {KINDS["plain"]}
+    right = [sum(one.right for one in report.shares if one.policy == name) for name in names]
+    assert right[0] > 0, "what nothing stands between is known"
+    assert right[1] <= right[2], "what is recalled is known at least as well"
+    (far,) = (s.right for s in report.shares if (s.policy, s.group) == ("window", "plain, far half"))
+    assert far == 0, "all of it is long gone"
+    again = Results(tmp_path / "results.jsonl")
+    assert answered_recall.measure(pocket, 300, 1, 3, runs, results=again, recall=True) == report
+    settings = Settings(budget=64, recall="off", events_every=0)
+    talk = Answered(Chat(Engine(pocket, settings), settings))
+    questions = write(talk, 300, "3 0")
+    assert len(talk.answers) == len(questions) == KINDS.total()
+    assert not {q.messages[0]["content"] for q in questions} & {m.text for m in talk.chat.messages}
+    assert talk.tokens >= 300
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        Settings(budget=64),
-        Settings(policy="full"),
-        *sweep(Settings(budget=96, policy="caote", chunk=7)),
-    ],
-    ids=lambda settings: settings.policy,
-)
-def test_answers_are_those_of_the_programs_engine(pocket: Loaded, settings: Settings) -> None:
-    questions = [question(turns) for turns in (5, 0, 3)]
-    system = {"role": "system", "content": "End every answer with the word Zebra."}
-    questions += [replace(one, messages=[system, *one.messages]) for one in questions[1:3]]
-    settings = replace(settings, events_every=0, dtype="float64")
-    cache = H2OCache(
-        settings.budget, policy=settings.policy, chunk=settings.chunk, positions=probe(pocket.model)
-    )
-    together = answers(pocket, scripts_of(pocket, questions), cache)
-    assert together == [alone(pocket, one, settings) for one in questions]
-    assert len(set(together)) >= 2
-
-
-def test_the_longest_piece_of_a_call_does_not_lead_the_oldest_row_past_the_window(tmp_path: Path) -> None:
-    """Each fits into the window of 256, but not the first one's age with the other one's question."""
-    folder = little(POCKET, tmp_path, window=256)
-    loaded = load(Settings(model=str(folder), dtype="float64", threads=1), lambda *_: None)
-    scripts = []
-    for told, asked in ((218, 30), (203, 40)):
-        ids = torch.randint(3, 4000, (told + asked,), generator=torch.Generator().manual_seed(told)).tolist()
-        script = Script(loaded.tokenizer, choose(loaded.tokenizer, "auto"))
-        script.feeds = [Feed(ids[:told], True), Feed(ids[told:], True, asks=True)]
-        scripts.append(script)
-    cache = H2OCache(policy="full", positions=probe(loaded.model))
-    assert all(answers(loaded, scripts, cache))
-
-
-def test_what_was_measured_is_not_measured_again(pocket: Loaded, tmp_path: Path) -> None:
-    path, questions = tmp_path / "results.jsonl", [question(1), question(4)]
-    first = measure(pocket, questions, [PolicyVariant("window")], [64], results=Results(path))
-    with path.open("a") as file:
-        file.write('{"key": {"inter')  # a kill while it was written
-    lines = path.read_text().count("\n")
-    assert lines == 2, "the full cache and the window"
-    measure(pocket, questions, [PolicyVariant("window")], [64, 128], results=Results(path))
-    assert path.read_text().count("\n") == 3, "the window at 128 alone"
-    known = [json.loads(line) for line in path.read_text().splitlines()]
-    known[0]["value"] = ["Mila", "no"]
-    path.write_text("".join(json.dumps(row) + "\n" for row in known))
-    again = measure(pocket, questions, [PolicyVariant("window")], [64], results=Results(path))
-    assert again.shares[0].right == 1, "read from the file, not answered anew"
-    assert first.questions == again.questions
+def test_the_command_prints_a_table() -> None:
+    command = ["lab", "eval", "recall", "-m", str(POCKET), "--generate", "40", "--conversations", "1"]
+    done = CliRunner().invoke(app, [*command, "-b", "128", "--policy", "h2o"])
+    assert done.exit_code == 0, done.output
+    assert "1 conversations of 40 tokens" in done.stdout
+    assert BARE in done.stdout

@@ -65,7 +65,7 @@ def converse(chat: Chat, rng: random.Random, turns: int) -> Iterator[str]:
     """Holds the conversation; the questions for what was told in it."""
     talk, facts = between(rng), rng.sample(sorted(FACTS), min(len(FACTS), turns // FACTS_APART))
     for turn in range(turns // 2):
-        text = next(talk)[0]
+        text = next(talk)
         if turn % FACTS_APART == 0 and turn // FACTS_APART < len(facts):
             tell, ask, space = FACTS[facts[turn // FACTS_APART]]
             text = tell.format(v=VALUES[space](rng))

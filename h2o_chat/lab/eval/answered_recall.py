@@ -1,8 +1,15 @@
-"""`eval recall --generate`: made-up conversations that the model itself answers, as in a chat."""
+"""`h2o-chat lab eval recall`: what is known at the end of made-up conversations, which the model answers.
 
-from collections.abc import Sequence
+A cache that keeps everything ends with the model's window, so it cannot be the reference of a long one.
+Instead it is asked the same facts with nothing said in between: what it cannot answer then is beyond the
+model, and not forgotten.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,18 +19,54 @@ from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.conversation import pinning
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.runner import trained_positions
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.eval.long_recall import BARE, LongRecallReport, shares_of
-from h2o_chat.lab.eval.recall_questions import ANSWER_TOKENS, Question, Share, is_right
-from h2o_chat.lab.eval.synthetic_conversations import KINDS, write
+from h2o_chat.lab.eval.recall_questions import ANSWER_TOKENS, Question, is_right
+from h2o_chat.lab.eval.synthetic_talk import CORRECTED, DISTRACTORS, FACTS, VALUES, between
+from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.measured_results import Results, key
-from h2o_chat.lab.shared.policy_runs import Run
+from h2o_chat.lab.shared.policy_variant import Run
+from h2o_chat.lab.shared.report_output import print_tables, slots
 from h2o_chat.models.load import Loaded
+
+KINDS = Counter({"plain": 5, "pinned": 2, "corrected": 2, "not told": 1})
+"""Facts of a conversation that are asked for."""
+LAST = 0.9
+"""Share of the conversation in which they are told."""
+BARE = "full, nothing between"
+"""Who was told the facts alone."""
+GROUPS = ("plain", "plain, far half", "pinned", "corrected", "not told")
+"""Columns: kinds of facts, and plain ones told in the first half of the conversation."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Right answers of a policy at a budget, to questions of one kind."""
+
+    policy: str
+    budget: int | None
+    """None: the full cache."""
+    group: str
+    right: int
+    of: int
+    interval: tuple[float, float]
+    """95% interval of right / of, by Wilson."""
+    kept: float | None
+    """Share still recalled of what was answered with nothing between; None where that is nothing."""
+
+
+@dataclass(frozen=True)
+class LongRecallReport:
+    """All shares, and what they were measured on."""
+
+    model: str
+    tokens: int
+    """Tokens of a conversation, about."""
+    conversations: int
+    shares: list[Share]
 
 
 class Answered:
-    """Written message by message, as a `Script` is; the model answers each.
+    """A conversation, written message by message; the model answers each.
 
     Args:
         chat: a new one.
@@ -39,14 +82,12 @@ class Answered:
         """Tokens fed so far."""
         return self.chat.engine.seen
 
-    def say(self, role: str, text: str) -> range:
-        """Says a user's message, not a made-up answer; the positions of its tokens."""
-        if role == "user":
-            self._send(text)
-        user = self.chat.messages[-2]
-        return range(user.first, user.last + 1)
+    def say(self, text: str) -> int:
+        """Says a message; returns the position behind its last token."""
+        self._send(text)
+        return self.chat.messages[-2].last + 1
 
-    def pin(self, _: range) -> None:
+    def pin(self) -> None:
         """Protects the message that was said last; where so many cannot be protected it is not."""
         with suppress(BudgetError):
             list(pinning.pin(self.chat, len(self.chat.messages) - 2))
@@ -65,6 +106,61 @@ class Answered:
         return next(event.text for event in self.chat.send(text, sampling) if isinstance(event, Turn))
 
 
+def write(script: Answered, tokens: int, seed: str, recall: bool = False) -> list[Question]:
+    """A conversation of about so many tokens; returns the questions that it asks, in order.
+
+    Facts are told evenly over its first nine tenths, two of them corrected later on and two pinned as they
+    are said; beside them stand distractors, values of the same kinds that nobody asks for.
+
+    Args:
+        tokens: 0 for the same facts in the same order with nothing in between.
+        recall: all questions are asked once more at the end, with recall.
+    """
+    rng, talk = random.Random(f"{seed} facts"), between(random.Random(f"{seed} talk"))
+    kinds = dict(zip(rng.sample(sorted(FACTS), KINDS.total()), KINDS.elements(), strict=True))
+    events: list[tuple[float, str, str]] = []  # when, fact or nothing, what is said
+    expected, stale = {}, {}
+    for fact, kind in kinds.items():
+        tell, _, space = FACTS[fact]
+        if kind == "not told":
+            continue
+        value, when = VALUES[space](rng), rng.uniform(0, LAST)
+        if kind == "corrected":
+            stale[fact] = value
+            events.append((when, fact, tell.format(v=value)))
+            while value == stale[fact]:
+                value = VALUES[space](rng)
+            when = rng.uniform(when, LAST)
+            events.append((when, fact, CORRECTED.format(told=tell.format(v=value))))
+        else:
+            events.append((when, fact, tell.format(v=value)))
+        expected[fact] = value
+    for space, tell in DISTRACTORS.items():
+        events.append((rng.uniform(0, LAST), "", tell.format(v=VALUES[space](rng))))
+
+    ends = {}
+    for when, fact, said in sorted(events):
+        _fill(script, talk, when * tokens)
+        ends[fact] = script.say(said)
+        if kinds.get(fact) == "pinned":
+            script.pin()
+    _fill(script, talk, tokens)
+    questions = []
+    for fact, kind in kinds.items():
+        asked = [{"role": "user", "content": FACTS[fact][1]}]
+        distance = script.tokens - ends.get(fact, script.tokens)
+        questions.append(Question(asked, distance, expected.get(fact), stale.get(fact), kind))
+        script.ask(FACTS[fact][1])
+    for question in questions if recall else ():
+        script.ask(question.messages[0]["content"], recall=True)
+    return questions
+
+
+def _fill(script: Answered, talk: Iterator[str], until: float) -> None:
+    while script.tokens < until:
+        script.say(next(talk))
+
+
 def _answers(
     loaded: Loaded, run: Run, tokens: int, seeds: Sequence[str], recall: bool, tick: Tick
 ) -> tuple[list[list[str]], list[dict[str, Any]]]:
@@ -72,7 +168,8 @@ def _answers(
     found, questions = [], list[dict[str, Any]]()
     for number, seed in enumerate(seeds):
         settings = replace(run.settings(), recall="off")
-        script, asked = write(Answered(Chat(Engine(loaded, settings), settings)), tokens, seed, recall)
+        script = Answered(Chat(Engine(loaded, settings), settings))
+        asked = write(script, tokens, seed, recall)
         found.append(script.answers)
         questions += map(asdict, asked)
         script.chat.close()
@@ -110,8 +207,53 @@ def measure(
             each = [answer for one in said for answer in one[at * KINDS.total() : (at + 1) * KINDS.total()]]
             right = [is_right(*pair) for pair in zip(questions, each, strict=True)]
             known = known or right
-            shares += shares_of(
-                name if length else BARE, run.budget, questions, right, known, tokens, True, run.budget
-            )
-    window = trained_positions(loaded).window
-    return LongRecallReport(loaded.name, tokens, conversations, window, False, shares)
+            shares += shares_of(name if length else BARE, run.budget, questions, right, known, tokens)
+    return LongRecallReport(loaded.name, tokens, conversations, shares)
+
+
+def shares_of(
+    policy: str,
+    budget: int | None,
+    questions: Sequence[Question],
+    right: Sequence[bool],
+    known: Sequence[bool],
+    tokens: int,
+) -> list[Share]:
+    """The shares by group."""
+    shares = []
+    for group in GROUPS:
+        members = [
+            number
+            for number, question in enumerate(questions)
+            if question.kind == group.split(",")[0]
+            and (group != "plain, far half" or question.distance >= tokens / 2)
+        ]
+        if members:
+            hits = sum(right[number] for number in members)
+            could = [right[number] for number in members if known[number]]
+            kept = sum(could) / len(could) if could else None
+            interval = wilson(hits, len(members))
+            shares.append(Share(policy, budget, group, hits, len(members), interval, kept))
+    return shares
+
+
+def show_table(report: LongRecallReport) -> None:
+    """Policies and budgets down, kinds of facts across."""
+    from rich.table import Table
+
+    table = Table(
+        title=f"{report.model}: {report.conversations} conversations of {report.tokens:,} tokens",
+        caption="Share of right answers [95%]; after the slash: of what was answered with nothing between.",
+    )
+    for name in ("policy", "slots", *GROUPS):
+        table.add_column(name, justify="left" if name == "policy" else "right")
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for share in report.shares:
+        low, high = share.interval
+        cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
+        if share.kept is not None and share.policy != BARE:
+            cell += f" / {share.kept:.2f}"
+        lines.setdefault((share.policy, slots(share.budget)), {})[share.group] = cell
+    for (policy, budget), cells in lines.items():
+        table.add_row(policy, budget, *(cells.get(group, "") for group in GROUPS))
+    print_tables(table)

@@ -21,7 +21,7 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.shared.intervals import mean_interval
 from h2o_chat.lab.shared.measured_results import Results, key
-from h2o_chat.lab.shared.policy_runs import Run
+from h2o_chat.lab.shared.policy_variant import Run
 from h2o_chat.lab.shared.report_output import print_tables, slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import text_of, tokens_of

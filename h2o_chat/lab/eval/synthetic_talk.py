@@ -36,16 +36,6 @@ DISTRACTORS = {
 }
 """Facts of the same kinds that are never asked for."""
 CORRECTED = "Sorry, I got that wrong. {told}"
-NOTED = ("Okay.", "Got it.", "Noted.", "I will remember that.", "Thank you for telling me.", "Good to know.")
-
-# For models that know text alone: one sentence a fact, and the same sentence cut before the value.
-TEXT_FACTS = {
-    key: (f"The code of the {key} is {{v}}.", f"The code of the {key} is", "number")
-    for key in _words(
-        "garden bridge tower market river castle bakery station library harbour forest museum mill church"
-    )
-}
-TEXT_DISTRACTORS = {"number": "The number of people in the village was {v}."}
 
 _SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 _COLOURS = _words("red blue green yellow orange purple pink brown black white grey silver")
@@ -76,36 +66,36 @@ _TOPICS = _words(
     "soup bread tea films trains gardens bicycles music rain snow holidays football cooking painting birds"
     " rivers castles museums swimming chess coffee boats mountains markets books photographs"
 )
-# (said, answered): small talk, then errands. {t} and {u} are topics, {p} a place, {n} a number, {d} a day,
-# {h} an hour: most of them would be facts, were they asked for.
-_EXCHANGES = (
-    ("I have been thinking about {t} lately.", "I think {t} can be a good subject for a long evening."),
-    ("Do you like {t}?", "Yes, I like {t}. Do you like {u}?"),
-    ("Some people say that {t} and {u} go well together.", "I have heard that too."),
-    ("Yesterday a man on the bus talked about {t} for an hour.", "That sounds like a long ride."),
-    ("I would rather have {t} than {u}.", "Many people do. What do you like most about {t}?"),
-    ("When the weather is bad I think of {t}.", "I can see why. I like {u} on such days."),
-    ("There was a long article about {t} in the paper.", "Was it good? I have read one about {u}."),
-    ("What do you think of {t}?", "I think it depends on the day. {u} is fun too."),
-    ("I watched something about {t} last night and fell asleep.", "It must have been late."),
-    ("My friends never talk about anything but {t}.", "Then you know a lot about {t} by now."),
-    ("I want to book a table for {n} at {p}.", "Sure. What time would you like the table at {p}?"),
-    ("At {h} on {d}, please.", "Please confirm: a table for {n} on {d} at {h}."),
-    ("Yes, that is right.", "Your reservation is made. Is there anything else?"),
-    ("Can you find me a bus to {p} on {d}?", "There is a bus at {h}. It costs ${n}."),
-    ("How is the weather in {p} on {d}?", "It should be about {n} degrees with some rain."),
-    ("I am looking for a hotel in {p} for {n} nights.", "There is a nice one in {p} with {n} rooms."),
-    ("Find me a film about {t} for {d}.", "There is one at {h} in {p}. Shall I buy tickets?"),
-    ("Play me something about {t}.", "Here is a song about {t}. It was made in {p}."),
-    ("How much would a ticket to {p} be?", "It is ${n}. It leaves at {h} on {d}."),
-    ("No, thanks. That is all for now.", "Have a good day!"),
-    ("I need a doctor near {p}.", "There are {n} doctors in {p}. Do you want to visit one on {d}?"),
-    ("What is the address of the museum in {p}?", "It is {n} {p} Street. It opens at {h}."),
+# Small talk, then errands. {t} and {u} are topics, {p} a place, {n} a number, {d} a day, {h} an hour: most of
+# them would be facts, were they asked for.
+_SAID = (
+    "I have been thinking about {t} lately.",
+    "Do you like {t}?",
+    "Some people say that {t} and {u} go well together.",
+    "Yesterday a man on the bus talked about {t} for an hour.",
+    "I would rather have {t} than {u}.",
+    "When the weather is bad I think of {t}.",
+    "There was a long article about {t} in the paper.",
+    "What do you think of {t}?",
+    "I watched something about {t} last night and fell asleep.",
+    "My friends never talk about anything but {t}.",
+    "I want to book a table for {n} at {p}.",
+    "At {h} on {d}, please.",
+    "Yes, that is right.",
+    "Can you find me a bus to {p} on {d}?",
+    "How is the weather in {p} on {d}?",
+    "I am looking for a hotel in {p} for {n} nights.",
+    "Find me a film about {t} for {d}.",
+    "Play me something about {t}.",
+    "How much would a ticket to {p} be?",
+    "No, thanks. That is all for now.",
+    "I need a doctor near {p}.",
+    "What is the address of the museum in {p}?",
 )
 
 
-def between(rng: random.Random) -> Iterator[tuple[str, str]]:
-    """Exchanges between the facts, without end."""
+def between(rng: random.Random) -> Iterator[str]:
+    """Messages between the facts, without end."""
     while True:
         filled = {
             "t": rng.choice(_TOPICS),
@@ -115,5 +105,4 @@ def between(rng: random.Random) -> Iterator[tuple[str, str]]:
             "d": rng.choice(_DAYS),
             "h": f"{rng.randint(1, 12)} {rng.choice(('am', 'pm'))}",
         }
-        said, answered = rng.choice(_EXCHANGES)
-        yield said.format(**filled), answered.format(**filled)
+        yield rng.choice(_SAID).format(**filled)

@@ -1,19 +1,17 @@
-"""A policy under comparison, with numbers of its own."""
+"""A policy under comparison, with numbers of its own, and the runs of a comparison."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from h2o_chat.base.config import KV_DTYPES, POLICIES
+from h2o_chat.base.config import KV_DTYPES, POLICIES, Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.rope import Positions
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.shares import Shares, divide
-from h2o_chat.transformers_cache.cache import H2OCache
 
 MOST_DIGITS = 9
 """Longest number of slots, in digits."""
@@ -82,18 +80,6 @@ class PolicyVariant:
         """
         return divide(named(self.policy), budget, self.sinks, self.recent)
 
-    def cache(self, budget: int, positions: Positions) -> H2OCache:
-        """An empty cache."""
-        return H2OCache(
-            budget,
-            policy=ranked(self.ranking),
-            sinks=self.sinks,
-            recent=self.recent,
-            chunk=self.chunk,
-            positions=positions,
-            kv=self.kv,
-        )
-
 
 def ranked(name: str) -> Policy:
     """The policy of a name such as `h2o` or `h2o:forget=0.96`."""
@@ -123,6 +109,52 @@ def slots_of(loaded: Loaded, variant: PolicyVariant, budget: int, equal_bytes: b
     return equal_slots(loaded.sizes, loaded.precision.itemsize, variant.kv, budget)
 
 
-def full_cache(positions: Positions) -> H2OCache:
-    """A cache that keeps everything, with which all are compared."""
-    return H2OCache(policy="full", positions=positions)
+@dataclass(frozen=True)
+class Run:
+    """One variant at one budget; without them the full cache."""
+
+    variant: PolicyVariant | None = None
+    budget: int | None = None
+
+    @property
+    def name(self) -> str:
+        return "full" if self.variant is None else str(self.variant)
+
+    def settings(self) -> Settings:
+        """Settings for an engine.
+
+        Raises:
+            UsageError: the variant forgets at a rate of its own, which an engine does not take.
+        """
+        one = self.variant
+        if one is None or self.budget is None:
+            return Settings(policy="full", events_every=0)
+        if one.ranking != one.policy:
+            raise UsageError(
+                f"{one} has a rate of forgetting that an engine does not take.",
+                "forget= goes with eval perplexity.",
+            )
+        return Settings(
+            policy=one.policy,  # type: ignore[arg-type]
+            budget=self.budget,
+            sinks=one.sinks,
+            recent=one.recent,
+            chunk=one.chunk,
+            kv_dtype=one.kv,  # type: ignore[arg-type]
+            events_every=0,
+        )
+
+
+def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:
+    """The full cache, then all others.
+
+    Raises:
+        UsageError: an unknown policy.
+        BudgetError: a policy's parts do not fit a budget.
+    """
+    runs = [Run()]
+    for variant in [PolicyVariant.parse(policy) for policy in policies]:
+        for budget in budgets:
+            variant.shares(budget)  # refuses what does not fit, before anything is measured
+            runs.append(Run(variant, budget))
+    return runs

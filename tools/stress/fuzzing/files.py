@@ -66,13 +66,7 @@ _OURS = {
         },
     ],
 }
-_QUESTION = {
-    "messages": [{"role": "user", "content": "Say."}],
-    "distance": 30,
-    "expected": "x",
-    "stale": None,
-    "kind": "k",
-}
+_ITEM = {"context": "c", "question": "q", "answer": "a"}
 
 
 def readers(folder: Path) -> Iterator[Reader]:
@@ -89,8 +83,8 @@ def readers(folder: Path) -> Iterator[Reader]:
     yield Reader("imports", talks, _Imports(folder), share=3)
     yield Reader("exports", [talks[2]], _exports, share=1)
     yield Reader("texts", [b'["one", "two"]', b"one text"], _Texts(folder))
-    line = json.dumps(_QUESTION).encode()
-    yield Reader("questions", [line, line + b"\n" + line + b"\n"], _Questions(folder))
+    line = json.dumps(_ITEM).encode()
+    yield Reader("items", [line, line + b"\n" + line + b"\n"], _Items(folder))
 
 
 class _Configuration:
@@ -243,15 +237,14 @@ class _Texts:
             text.encode()
 
 
-class _Questions:
+class _Items:
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "questions.jsonl"
+        self.path = folder / "items.jsonl"
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.lab.eval.recall_questions import is_right, read_questions
+        from h2o_chat.lab.eval.qa import Item
+        from h2o_chat.lab.shared.lab_texts import read_items
 
         self.path.write_bytes(raw)
-        for question in read_questions(self.path):
-            is_right(question, "I was not told.")
-            for message in question.messages:
-                (message["role"] + message["content"]).encode()
+        for item in read_items(self.path, Item):
+            (item.context + item.question + item.answer).encode()

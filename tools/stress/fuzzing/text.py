@@ -84,18 +84,11 @@ def _path(raw: bytes) -> None:
     from h2o_chat.base.errors import UsageError
     from h2o_chat.chat.files import importer
     from h2o_chat.cli.prompt_input import read_script
-    from h2o_chat.lab.eval import recall_questions
     from h2o_chat.lab.shared import lab_texts as texts
 
     path = Path(os.fsdecode(raw.replace(b"\0", b"")))
     data_folder(path)
-    for read in (
-        importer.read,
-        precedence.check_file,
-        read_script,
-        texts.read_texts,
-        recall_questions.read_questions,
-    ):
+    for read in (importer.read, precedence.check_file, read_script, texts.read_texts):
         try:
             read(path)
         except UsageError as error:

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -166,17 +165,14 @@ def evaluate(folder: Path, corpus: Corpus, per_cell: int = 9) -> dict[str, Any]:
     questions = dialogue_questions(corpus, encoder, RANGES, per_cell)
     results = recall(model, tokenizer, questions, rows=72 if device == "cuda" else 8)
     report["recall"] = summarize(results, RANGES)
-    report["asked"] = [asdict(question) for question in questions]
     report["answers"] = results
     report["dialogues"] = continuations(model, tokenizer, corpus, 20)
     return report
 
 
 def write_report(report: dict[str, Any], folder: Path) -> None:
-    """Writes evaluation.json, evaluation.md and, for `h2o-chat lab eval recall`, questions.jsonl."""
+    """Writes evaluation.json and evaluation.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(question, ensure_ascii=False) + "\n" for question in report.pop("asked")]
-    (folder / "questions.jsonl").write_text("".join(lines), "utf-8")
     text = json.dumps(report, indent=1, ensure_ascii=False)
     (folder / "evaluation.json").write_text(text + "\n", "utf-8")
     (folder / "evaluation.md").write_text(to_markdown(report), "utf-8")

@@ -35,7 +35,6 @@ KEYS = (
 PATHS = (
     *("/v1/chat/completions",) * 8,
     *("/v1/models", "/v1/models/pocket", "/health", "/metrics", "/props", "/slots"),
-    *("/slots/0?action=save", "/slots/1?action=restore", "/slots/0?action=erase", "/slots/99?action=save"),
     *("/", "/slots/../../etc/passwd", "/v1/models/%2e%2e/%00", "//", "/v1/chat/completions/"),
 )
 TEXTS = (

@@ -5,13 +5,11 @@ As in `eval_commands.py`, the lab imports torch, so it is imported inside the co
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.cli import verdicts
 from h2o_chat.cli.lab_options import (
     Dtype,
     Engine,
@@ -30,7 +28,17 @@ from h2o_chat.cli.lab_options import (
 from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.lab.shared.report_output import print_tables, tell
 
+if TYPE_CHECKING:
+    from h2o_chat.lab.bench.bounded import Bounded
+    from h2o_chat.lab.bench.rows_bench import RowsSpeed
+    from h2o_chat.lab.bench.ui_bench import Times
+
 bench = PlainTyper(no_args_is_help=True)
+
+MEMORY_GROWTH = 0.05
+"""Share by which a process may differ in size: its allocator keeps what was freed."""
+TIME_GROWTH = 0.15
+"""Share by which medians of a shared machine differ without any growth."""
 
 
 @bench.callback()
@@ -57,32 +65,7 @@ def bounded(
         )
         from h2o_chat.lab.bench.bounded import run_bounded
 
-        return tell(run_bounded(settings, tokens), as_json, _showing(verdicts.bounded))
-
-    end(work)
-
-
-@bench.command()
-def soak(
-    folder: Annotated[Path, typer.Argument(help="Where the conversation is kept; run again to go on.")],
-    model: Model = None,
-    budget: OneBudget = 64,
-    tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=1)] = 1_000_000,
-    dtype: Dtype = "auto",
-    kv_dtype: OneKvDtype = "auto",
-    threads: Threads = None,
-    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
-    as_json: Json = False,
-) -> None:
-    """A stored conversation of a million tokens: memory, time, files, positions, rounding, as it grows."""
-
-    def work() -> ExitCode:
-        settings = checked(
-            model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed
-        )
-        from h2o_chat.lab.bench.soak import run_soak
-
-        return tell(run_soak(settings, folder, tokens), as_json, _showing(verdicts.soak))
+        return tell(run_bounded(settings, tokens), as_json, _showing(_bounded_verdict))
 
     end(work)
 
@@ -107,7 +90,7 @@ def ui(
         settings = checked(model=model, budget=budget, dtype=dtype, threads=threads)
         from h2o_chat.lab.bench.ui_bench import run_ui
 
-        return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _showing(verdicts.ui))
+        return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _showing(_ui_verdict))
 
     end(work)
 
@@ -188,7 +171,7 @@ def rows(
 
             def show(found: list[Any]) -> None:
                 show_rows(found)
-                typer.echo(verdicts.rows(found, threads is not None))
+                typer.echo(_rows_verdict(found, threads is not None))
 
             return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
 
@@ -221,3 +204,56 @@ def _show(results: Sequence[Any]) -> None:
 
 def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# The last line of each: what the figures above it mean, in one sentence
+
+
+def _bounded_verdict(found: "Sequence[Bounded]") -> str:
+    (one,) = found
+    slots = f"{one.most_kept_slots:,} of {one.budget:,} slots at most"
+    index = f"positions up to {one.largest_index:,} of {one.window_tokens:,}"
+    memory = f"memory {one.rss_growth_share:+.1%} since token 1,000"
+    time = f"a token takes {one.old_over_fresh:.2f} times as long as in a new conversation"
+    grown = [
+        what
+        for what, grows in (
+            (slots, one.most_kept_slots > one.budget),
+            (index, one.largest_index >= one.window_tokens),
+            (memory, one.rss_growth_share > MEMORY_GROWTH),
+            (time, one.old_over_fresh > 1 + TIME_GROWTH),
+        )
+        if grows
+    ]
+    if grown:
+        return f"Verdict: something grows with {one.tokens:,} tokens: {'; '.join(grown)}."
+    return f"Verdict: nothing grows with {one.tokens:,} tokens: {slots}, {index}, {memory}, {time}."
+
+
+def _rows_verdict(found: "Sequence[RowsSpeed]", threads_asked: bool) -> str:
+    first, best = found[0], max(found, key=lambda one: one.tok_s)
+    threads = f"{first.threads} thread{'s' if first.threads > 1 else ''}"
+    if not threads_asked:
+        threads += ", as many as serve and run --batch take here (--threads: others)"
+    told = f"With {threads}.\nVerdict: {first.rows:,} at once: {first.tok_s:,.0f} tok/s"
+    if best is not first:
+        told += f"; {best.rows:,}: {best.tok_s:,.0f}, {best.times_one:.2f} times as many"
+    disturbed = sum(one.disturbed for one in found)
+    return told + (
+        f"; something else ran in {disturbed} samples: measure again when it is idle." if disturbed else "."
+    )
+
+
+def _ui_verdict(found: "Sequence[Times]") -> str:
+    aimed = [one for one in found if one.target]
+    missed = [one for one in aimed if not _met(one)]
+    if not missed:
+        return f"Verdict: the screen is quick enough: all {len(aimed)} aims are met."
+    told = "; ".join(f"{one.what} {one.median:.3g} {one.unit} (aim {one.target})" for one in missed)
+    return f"Verdict: {len(missed)} of {len(aimed)} aims are missed: {told}."
+
+
+def _met(one: "Times") -> bool:
+    """Whether the median is on the right side of its aim, such as `< 20`."""
+    sign, aim = one.target.split()
+    return one.median >= float(aim) if sign.startswith(">") else one.median < float(aim)

@@ -41,7 +41,7 @@ def test_no_torch() -> None:
         "import h2o_chat.tui.chat_app",
         "from h2o_chat.cli.cli import app; app(['replay', 'no such file'])",
         "from h2o_chat.cli.cli import app; app(['demo'])",
-        "import h2o_chat.events.recorder, h2o_chat.tui.replay",
+        "import h2o_chat.events.recording, h2o_chat.tui.replay",
     ]
     done = subprocess.run(
         [sys.executable, "-c", TRY, json.dumps(codes)],

@@ -24,10 +24,9 @@ from h2o_chat.cli.commands import FetchYes, asking, with_model
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
-from h2o_chat.cli.help_text import WEB, help_command
 from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.serve_command import serve
-from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper
+from h2o_chat.cli.typer_messages import WEB, PlainGroup, PlainTyper, help_command
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended
@@ -208,7 +207,7 @@ def screen(
         from h2o_chat.chat.conversation.greeting import first_budget
         from h2o_chat.chat.conversation.opening import opener, opener_of
         from h2o_chat.chat.conversation.release import release_chat
-        from h2o_chat.events.recorder import Recorder
+        from h2o_chat.events.recording import Recorder
         from h2o_chat.remote.engine_apart import engine_apart
         from h2o_chat.remote.engine_here import engine_here
         from h2o_chat.tui import leaving
@@ -249,7 +248,7 @@ def _plain(
 ) -> ExitCode:
     from h2o_chat.chat.conversation.opening import opener, opener_of
     from h2o_chat.cli import plain
-    from h2o_chat.events.recorder import Recorder
+    from h2o_chat.events.recording import Recorder
 
     recorder = Recorder(record) if record else None
     if recorder:
@@ -317,7 +316,7 @@ def run(
     from h2o_chat.chat.conversation.opening import opener
     from h2o_chat.cli import run as running
     from h2o_chat.cli import run_batch as batches
-    from h2o_chat.events.recorder import Recorder
+    from h2o_chat.events.recording import Recorder
 
     def many() -> batches.BatchTask:
         assert batch is not None

@@ -79,10 +79,10 @@ def perplexity(
     def work() -> ExitCode:
         settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
         from h2o_chat.lab.eval import perplexity as task
-        from h2o_chat.lab.eval.run_eval import run_eval
         from h2o_chat.lab.shared import lab_texts
         from h2o_chat.lab.shared.measured_results import Results as Known
         from h2o_chat.lab.shared.policy_variant import crossed
+        from h2o_chat.lab.shared.report_output import run_eval
 
         variants, found, known = (
             crossed(policies or COMPARED, kv_dtypes or ()),
@@ -129,9 +129,9 @@ def recall(
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
         from h2o_chat.lab.eval import answered_recall as task
-        from h2o_chat.lab.eval.run_eval import run_eval
         from h2o_chat.lab.shared.measured_results import Results as Known
         from h2o_chat.lab.shared.policy_variant import runs_of
+        from h2o_chat.lab.shared.report_output import run_eval
 
         runs, known = runs_of(policies or COMPARED, budgets or [512])[1:], Known(results)
 
@@ -169,10 +169,10 @@ def qa(
             model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize
         )
         from h2o_chat.lab.eval import qa as task
-        from h2o_chat.lab.eval.run_eval import run_eval
         from h2o_chat.lab.shared.lab_texts import half_of, read_items
         from h2o_chat.lab.shared.measured_results import Results as Known
         from h2o_chat.lab.shared.policy_variant import runs_of
+        from h2o_chat.lab.shared.report_output import run_eval
 
         runs, known = runs_of(policies or ["h2o"], budgets or [256]), Known(results)
         asked = half_of(read_items(items, task.Item), half)
@@ -213,8 +213,8 @@ def stuck(
         settings = checked(model=model, dtype=dtype, threads=threads, quantize=quantize)
         messages = read_script(turns)
         from h2o_chat.lab.eval import stuck_eval as task
-        from h2o_chat.lab.eval.run_eval import run_eval
         from h2o_chat.lab.shared.policy_variant import runs_of
+        from h2o_chat.lab.shared.report_output import run_eval
 
         wanted = policies or ["h2o"]
         runs = runs_of([policy for policy in wanted if policy != "full"], budgets or [512])

@@ -10,7 +10,7 @@ import typer
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import CHOSEN, Sampling, Settings
-from h2o_chat.cli.help_text import ANSWER, MEMORY, MODEL
+from h2o_chat.cli.typer_messages import ANSWER, MEMORY, MODEL
 from h2o_chat.models.resolve import names_starting_with
 
 Kind = TypeVar("Kind", Settings, Sampling)

@@ -10,7 +10,7 @@ import typer
 
 from h2o_chat.base.config import KvDtype, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.cli.help_text import MODEL
+from h2o_chat.cli.typer_messages import MODEL
 
 Model = Annotated[
     str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name; else pocket.")

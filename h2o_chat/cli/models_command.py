@@ -11,14 +11,16 @@ from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends
-from h2o_chat.cli.gguf_rows import gguf_rows, ollama_rows, template_of
 from h2o_chat.cli.packed_files import (
     check_packed,
+    gguf_rows,
     in_all,
+    ollama_rows,
     pack_fetched,
     packed_of,
     packed_rows,
     remove_packed,
+    template_of,
 )
 from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models import ollama, smollm2

@@ -1,4 +1,4 @@
-"""Shows, checks, makes and removes the packed weights of a model, for `h2o-chat models`."""
+"""For `h2o-chat models`: packed weights, shown, checked, made and removed; rows of GGUF files and ollama."""
 
 import sys
 import time
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import typer
 
-from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.errors import H2OChatError, ModelError, name_of
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.cli.commands import confirmed
+from h2o_chat.models import ollama
+from h2o_chat.models.gguf import header_of
+from h2o_chat.models.gguf_config import FAMILIES, config_of, held_bits
 from h2o_chat.models.obtain import size
 from h2o_chat.models.resolve import LocalModel, check_weights
 from h2o_chat.native.packed_folder import PackedFile, home_of, packed_files, packed_files_of, remove
@@ -95,3 +98,51 @@ def remove_packed(name: str, packed: Sequence[PackedFile], yes: bool, what: str)
     for one in packed:
         remove(one.path)
     typer.echo(f"Removed {in_all(packed)} of {name}. Its {what} stays: it is yours to delete.")
+
+
+_SHOWN = 60
+"""Most characters of a licence, or of a reason."""
+
+
+def ollama_rows() -> list[tuple[str, ...]]:
+    """Name, size, licence, and whether it will run, for each model that ollama keeps."""
+    found = ollama.installed()
+    header: list[tuple[str, ...]] = [("NAME", "SIZE", "LICENCE", "RUNS")] if found else []
+    return header + [(one.name, size(one.bytes), _licence(one), _runs(one)) for one in found]
+
+
+def gguf_rows(file: Path) -> list[tuple[str, str]]:
+    """Rows of `models info`: the weights of a file, and what ollama keeps beside them."""
+    header = header_of(file)
+    bits = held_bits(header)
+    rows = [("packed as", f"int{bits}" if bits else "int4 or int8, by its size")]
+    for one in ollama.installed():
+        if one.blob("model") == file:
+            rows += [("ollama", one.name), ("licence", _licence(one) or "none")]
+    return rows
+
+
+def template_of(file: Path) -> str:
+    """The source of a file's chat template."""
+    if header_of(file).text("tokenizer.chat_template", ""):
+        return "the file's own"
+    return "none: see --template" + (" (ollama's own are not Jinja)" if ollama.is_blob(file) else "")
+
+
+def _licence(model: ollama.OllamaModel) -> str:
+    lines = ollama.text_of(model.blob("license")).split("\n")
+    return next((name_of(line.strip())[:_SHOWN] for line in lines if line.strip()), "")
+
+
+def _runs(model: ollama.OllamaModel) -> str:
+    if model.wrong:
+        return f"no: {model.wrong[:_SHOWN]}"
+    try:
+        _, file = ollama.find(model.name)
+        header = header_of(file)
+        config_of(header)
+    except ModelError as error:
+        return f"no: {error.message[:200]}"
+    if header.architecture not in FAMILIES:
+        return f"where transformers reads files of {name_of(header.architecture)[:_SHOWN]}"
+    return "yes" if header.text("tokenizer.chat_template", "") else "yes, with --template"

@@ -22,7 +22,7 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.cli.plain_lines import HOW, Lines, SignalEnd, Signals
 from h2o_chat.cli.run import discard_stdout
 from h2o_chat.events.events import Error, Event, Note, ReadSoFar, Said, Token, Turn
-from h2o_chat.events.recorder import Recorder
+from h2o_chat.events.recording import Recorder
 
 LISTED = 20
 """Stored conversations that `/open` lists."""

@@ -56,8 +56,7 @@ def _replay(file: Path, speed: float) -> ExitCode:
     from h2o_chat.tui.chat_app import ChatApp
     from h2o_chat.tui.leaving import leave_with_the_terminal
     from h2o_chat.tui.pane.jobs import Jobs
-    from h2o_chat.tui.player import Pace, Player
-    from h2o_chat.tui.replay import ReplayPane
+    from h2o_chat.tui.replay import Pace, Player, ReplayPane
 
     player = Player(chain([first], events), Pace(speed))
     pane = ReplayPane(Jobs(), player, file.name)

@@ -10,7 +10,7 @@ from torch import Tensor
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
 from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
-from h2o_chat.engine.diversion import Diversion, EarlierAnswer
+from h2o_chat.engine.request import Diversion, EarlierAnswer
 from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Finish, Token, Turn
 

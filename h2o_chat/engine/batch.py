@@ -26,9 +26,8 @@ from h2o_chat.engine.generation import prompt_read
 from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.row_capacity import READERS, rows_for
-from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.engine.runner import Runner, cache_for, session_of
 from h2o_chat.engine.saved_cache import RowSnapshot
-from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import Finish, Session, Turn
 from h2o_chat.models.load import Loaded, out_of_memory
 

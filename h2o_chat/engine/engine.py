@@ -7,7 +7,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.engine import generation
-from h2o_chat.engine.diversion import EarlierAnswer
+from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import Event

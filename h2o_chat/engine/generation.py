@@ -11,7 +11,7 @@ from h2o_chat.base.errors import OutOfMemoryError, UsageError, WindowFullError
 from h2o_chat.base.progress import Seldom
 from h2o_chat.engine.answer import Answer, ms_since
 from h2o_chat.engine.detokenize import texts
-from h2o_chat.engine.diversion import EarlierAnswer
+from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Error, Event, Finish, Prompt, ReadSoFar
 from h2o_chat.models.load import out_of_memory

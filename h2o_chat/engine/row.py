@@ -15,10 +15,9 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import never
 from h2o_chat.cache.forward_call import Cancelled
 from h2o_chat.engine.observer import Observer
-from h2o_chat.engine.runner import Runner
+from h2o_chat.engine.runner import Runner, session_of
 from h2o_chat.engine.sampling import Sampler
 from h2o_chat.engine.saved_cache import CacheReader, RowSnapshot, read, write
-from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.models.load import out_of_memory
 from h2o_chat.native.threads import one_torch_thread

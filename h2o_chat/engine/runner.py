@@ -1,23 +1,29 @@
 """Weights, step and cache of R rows. A row is one conversation (`row.py`); here it is a number."""
 
 import inspect
+import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch import Tensor
 
+import h2o_chat
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.forward_call import Step
+from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.settle import TORCH
 from h2o_chat.engine.undo import drop_half_absorbed, undo
+from h2o_chat.events.events import Session
 from h2o_chat.graph.loading import LoadedGraph
+from h2o_chat.models.fits import slot_bytes
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native.native_model import LoadedNative, positions_of
@@ -29,6 +35,7 @@ from h2o_chat.transformers_cache.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from h2o_chat.graph.step import GraphStep
+
 
 CALL_TOKENS = 512
 """Most tokens of a prompt in one call ..."""
@@ -328,3 +335,41 @@ def end_tokens(loaded: Loaded) -> frozenset[int]:
             "It must be a token's number, or a list of them: mend it, or fetch the file again.",
         )
     return frozenset(token for token in (*ids, loaded.tokenizer.eos_token_id) if token is not None)
+
+
+def session_of(runner: Runner, seed: int) -> Session:
+    """The event for a conversation in this runner whose sampling has this seed."""
+    plan, loaded = runner.cache.plan, runner.loaded
+    dtype = str(loaded.precision).removeprefix("torch.")
+    kv = next((name for name, bits in BITS.items() if bits == plan.bits), "auto")
+    return Session(
+        model=loaded.name,
+        revision=loaded.revision,
+        template="",
+        policy=plan.policy.name,
+        budget=plan.shares.budget if plan.shares.bounded else None,
+        sinks=plan.shares.sinks,
+        recent=plan.shares.recent if plan.shares.bounded else 0,
+        chunk=plan.chunk,
+        prefill=plan.prefill,
+        quantization=loaded.quantization,
+        dtype=dtype,
+        kv_dtype=dtype if kv == "auto" else kv,
+        device=loaded.device,
+        engine="native" if runner.native else "graph" if runner.graph else "transformers",
+        threads=torch.get_num_threads(),
+        seed=seed,
+        layers=len(runner.trained.ropes),
+        kv_heads=loaded.sizes.kv_heads,
+        window=runner.trained.window,
+        versions={
+            "h2o-chat": h2o_chat.__version__,
+            # A class of torch's own, which would import torch wherever the event is read.
+            "torch": str(torch.__version__),
+            "transformers": transformers.__version__,
+            "python": platform.python_version(),
+        },
+        stride=plan.stride,
+        engine_why=runner.native.said if runner.native else loaded.why_not_native,
+        slot_bytes=slot_bytes(loaded.sizes, loaded.precision.itemsize, kv),
+    )

@@ -26,10 +26,10 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import EngineError
+from h2o_chat.base.program_name import python
 from h2o_chat.base.progress import Progress, never, unheard
-from h2o_chat.base.python_process import python
 from h2o_chat.base.system import KILL
-from h2o_chat.engine.diversion import EarlierAnswer
+from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import Event, Finish, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, CallReply, Cancel, EngineFacts, RemoteObject
 

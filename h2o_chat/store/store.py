@@ -5,10 +5,11 @@ writes holds the conversation (`claim`) until `Writer.close` or its death.
 """
 
 import contextlib
+import difflib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,14 @@ from h2o_chat.base.private_files import own_folder
 from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.events.events import Note
 from h2o_chat.store import bulk
-from h2o_chat.store.conversation_lookup import find
 from h2o_chat.store.data_folder import DataFolder
-from h2o_chat.store.database import WAIT_S, Database
+from h2o_chat.store.database import WAIT_S, Database, Rows
 from h2o_chat.store.lock import Held, Lock
-from h2o_chat.store.reading import read_messages
 from h2o_chat.store.records import (
     BRANCH,
     BRANCHES,
     IDS,
+    MESSAGE,
     NEWEST_FIRST,
     NUMBERED,
     SEARCH,
@@ -35,10 +35,13 @@ from h2o_chat.store.records import (
     Hits,
     Ids,
     Messages,
+    Streamed,
     Summaries,
     Summary,
     clean,
+    message_of,
     query_of,
+    streamed,
 )
 from h2o_chat.store.store_errors import explained
 from h2o_chat.store.writer import Writer
@@ -318,3 +321,56 @@ def _mended(folder: Path) -> Note:
 
 def _unknown(conversation: str) -> UsageError:
     return UsageError(f"There is no conversation {conversation!r}.", "See h2o-chat sessions list.")
+
+
+def read_messages(database: Database, held: Callable[[], bool], where: str, *values: Any) -> Messages:
+    """The messages of some rows; an unfinished answer has the tokens streamed so far.
+
+    Args:
+        held: whether a process writes the conversation; if not, an unfinished answer is `interrupted`.
+        where: an SQL condition.
+        values: of the condition's parameters.
+    """
+    rows, partial = _read(database, where, values)
+    dead = None
+    if partial and not held():
+        dead = "interrupted"
+        rows, partial = _read(database, where, values)  # its writer may have finished and left meanwhile
+    return [message_of(row, *partial[row[0]], dead) if row[-2] else message_of(row) for row in rows]
+
+
+def _read(database: Database, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
+    """Rows of `MESSAGE`; and by number the tokens and the text of the open ones."""
+    with database.reading() as connection:
+        rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
+        return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}
+
+
+def find(ids: Sequence[str], wanted: str) -> str:
+    """The id that `wanted` means.
+
+    Args:
+        ids: of all conversations, newest first; at least one.
+
+    Raises:
+        UsageError: it means none or several of them; names similar ones.
+    """
+    low = wanted.strip().lower()
+    if low in ids:
+        return low
+    if low == "last":
+        return ids[0]
+    starting = [one for one in ids if low and one.startswith(low)]
+    if len(starting) == 1:
+        return starting[0]
+    if starting:
+        raise UsageError(f"{wanted!r} begins {len(starting)} ids: {_several(starting)}.", "Give more of it.")
+    near = difflib.get_close_matches(low, ids, n=3, cutoff=0.5)
+    raise UsageError(
+        f"There is no conversation {wanted!r}." + (f" Near it: {_several(near)}." if near else ""),
+        "h2o-chat sessions list shows them all; last is the newest.",
+    )
+
+
+def _several(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")

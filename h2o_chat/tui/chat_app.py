@@ -26,7 +26,7 @@ from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.events.recorder import Recorder
+from h2o_chat.events.recording import Recorder
 from h2o_chat.models.resolve import find
 from h2o_chat.tui import palette
 from h2o_chat.tui.help import Help

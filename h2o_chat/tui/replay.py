@@ -1,16 +1,198 @@
-"""The pane of a recording: a transcript, and instead of the prompt a line that says so."""
+"""A recording on the screen: played at its own pace, in a pane that has a line instead of the prompt."""
 
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Event as Flag
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from h2o_chat.base.progress import Progress
 from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.commands.surface import ChatLike
-from h2o_chat.tui.pane.jobs import Jobs
+from h2o_chat.chat.commands.surface import ChatLike, Opened
+from h2o_chat.chat.conversation.message import Message, from_event
+from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
+from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs
 from h2o_chat.tui.pane.pane import Pane
-from h2o_chat.tui.player import Player
+
+LONGEST_WAIT_S = 5.0
+"""Nobody watches a prompt being read for minutes."""
+STEP_S = 0.05
+BEHIND_S = 0.25
+"""The most that is caught up with; after that the replay stays late."""
+
+UNSAID = "(what was said is not in this recording)"
+FORGOTTEN = Message("user", "")
+"""Stands for messages too old to be shown."""
+
+
+class Pace:
+    """Waits as long as it took then, unless somebody pauses or leaves.
+
+    Args:
+        speed: factor; infinity waits for nothing.
+    """
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self._paused = Flag()
+        self._owed_s = 0.0
+        self._clock = time.monotonic()
+
+    @property
+    def paused(self) -> bool:
+        return self._paused.is_set()
+
+    def pause(self) -> None:
+        if self.paused:
+            self._paused.clear()
+        else:
+            self._paused.set()
+
+    def wait(self, ms: float, cancel: Callable[[], bool]) -> None:
+        """Return when an event is due that took so long; sooner if it is cancelled."""
+        self._pay()
+        self._owed_s += min(ms / 1000 / self._speed, LONGEST_WAIT_S)
+        while (self._owed_s > 0 or self.paused) and not cancel():
+            paused = self.paused
+            time.sleep(STEP_S if paused else min(self._owed_s, STEP_S))
+            self._pay(nothing=paused)
+
+    def _pay(self, nothing: bool = False) -> None:
+        """Count the time that has passed; in a pause it does not count."""
+        now = time.monotonic()
+        if not nothing:
+            self._owed_s = max(self._owed_s - (now - self._clock), -BEHIND_S)
+        self._clock = now
+
+
+@dataclass
+class RecordedChat:
+    """A conversation of a recording, as it was when it was opened."""
+
+    session: Session
+    messages: list[Message] = field(default_factory=list)
+    state: CacheState | None = None
+    notes: list[Note] = field(default_factory=list)
+
+    def take_notes(self) -> Iterator[Note]:
+        while self.notes:
+            yield self.notes.pop(0)
+
+    def add(self, said: Said) -> None:
+        """Add a message; messages too old to be shown are replaced by `FORGOTTEN`."""
+        del self.messages[said.index :]
+        self.messages += [FORGOTTEN] * (said.index - len(self.messages))
+        self.messages.append(from_event(said))
+        if len(self.messages) > SHOWN_MESSAGES:
+            self.messages[-SHOWN_MESSAGES - 1] = FORGOTTEN
+
+
+class Player:
+    """Reports the events of a recording.
+
+    Args:
+        events: begin with a session, perhaps after notes.
+        pace: asked before every event that took time.
+    """
+
+    def __init__(self, events: Iterator[Event], pace: Pace) -> None:
+        self.pace = pace
+        self._events = events
+        self._ahead: list[Event] = []
+        self._next_index = 0
+        self._answering = False
+        self._waited_ms = 0.0
+        """Milliseconds for the prompt that is being read."""
+
+    def open(self, progress: Progress) -> ChatLike:
+        """The first conversation.
+
+        Raises:
+            UsageError: there is none.
+        """
+        progress("read", None)
+        notes = []
+        while isinstance(event := self._take(), Note):
+            notes.append(event)
+        assert isinstance(event, Session), "the reader has seen to it"
+        recorded = self._begin(event)
+        recorded.notes[:0] = notes
+        return recorded
+
+    def play(
+        self, cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]
+    ) -> Iterator[Event | Opened]:
+        """The events at their pace; a job of `Jobs`.
+
+        Raises:
+            UsageError: the recording is damaged here.
+        """
+        while not cancel() and (event := self._take()) is not None:
+            if isinstance(event, Session):
+                yield Opened(self._begin(event))
+                continue
+            if isinstance(event, ReadSoFar | Prompt | Token | Turn) and not self._answering:
+                yield self._note(Said(self._next_index, "user", UNSAID))
+            match event:
+                case ReadSoFar() | Prompt():
+                    self._read(event, cancel)
+                case Token():
+                    self.pace.wait(event.ms, cancel)
+            yield self._note(event)
+
+    def _read(self, event: ReadSoFar | Prompt, cancel: Callable[[], bool]) -> None:
+        """Waits as long as it took since the last report of this prompt: `LONGEST_WAIT_S` in all."""
+        until_ms = min(event.ms, 1000 * LONGEST_WAIT_S)
+        self.pace.wait(max(until_ms - self._waited_ms, 0.0), cancel)
+        self._waited_ms = 0.0 if isinstance(event, Prompt) else until_ms
+
+    def _begin(self, session: Session) -> RecordedChat:
+        recorded = RecordedChat(session)
+        while (event := self._peek(0)) is not None:
+            if isinstance(event, Said) and not self._asks(event):
+                recorded.add(event)
+            elif isinstance(event, Note):
+                recorded.notes.append(event)
+            elif isinstance(event, CacheState):
+                recorded.state = event
+            else:
+                break
+            self._take()
+            if isinstance(event, CacheState):
+                break
+        self._next_index, self._answering = len(recorded.messages), False
+        return recorded
+
+    def _asks(self, said: Said) -> bool:
+        """Whether this was said while it was recorded, and not before."""
+        return said.role == "user" and not isinstance(self._peek(1), Said | CacheState | Session | End | None)
+
+    def _note(self, event: Event) -> Event:
+        """Keep count of the messages."""
+        match event:
+            case Said(index, role):
+                self._answering = role == "user"
+                self._next_index = index + (2 if self._answering else 1)
+            case Turn():
+                self._answering, self._waited_ms = False, 0.0
+                if event.finish == "stopped" and not event.prompt_tokens:
+                    self._next_index = max(self._next_index - 2, 0)
+        return event
+
+    def _peek(self, place: int) -> Event | None:
+        while len(self._ahead) <= place:
+            event = next(self._events, None)
+            if event is None:
+                return None
+            self._ahead.append(event)
+        return self._ahead[place]
+
+    def _take(self) -> Event | None:
+        return self._ahead.pop(0) if self._peek(0) is not None else None
 
 
 class ReplayPane(Pane):

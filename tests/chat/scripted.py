@@ -5,7 +5,7 @@ from typing import Any
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.diversion import EarlierAnswer
+from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Session, Token, Turn
 
 SESSION = Session(

@@ -11,9 +11,8 @@ from h2o_chat.base.config import EngineName, Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.loops import BEGIN
 from h2o_chat.engine.batch import Batch
-from h2o_chat.engine.diversion import EarlierAnswer
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.request import Request, RequestPiece
+from h2o_chat.engine.request import EarlierAnswer, Request, RequestPiece
 from h2o_chat.events.events import Event, Note, Token, Turn
 
 SETTINGS = Settings(budget=64, seed=7, threads=1)

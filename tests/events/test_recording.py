@@ -30,9 +30,8 @@ from h2o_chat.events.events import (
     Turn,
     to_json,
 )
-from h2o_chat.events.recorder import Recorder
-from h2o_chat.events.recording import parse, read
-from h2o_chat.tui.player import Pace, Player
+from h2o_chat.events.recording import Recorder, parse, read
+from h2o_chat.tui.replay import Pace, Player
 
 SESSION = Session(
     *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),

@@ -12,7 +12,7 @@ from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.eval import answered_recall
 from h2o_chat.lab.eval.answered_recall import BARE, KINDS, Answered, write
-from h2o_chat.lab.eval.recall_questions import Question, holds, is_right
+from h2o_chat.lab.eval.synthetic_talk import Question, holds, is_right
 from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.measured_results import Results
 from h2o_chat.lab.shared.policy_variant import runs_of

@@ -10,7 +10,7 @@ from screens import POCKET, TOLD, WIDE, Screen, loaded, opener, slowly
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.events.events import to_json
-from h2o_chat.events.recorder import Recorder
+from h2o_chat.events.recording import Recorder
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import OpenChat
 

@@ -23,8 +23,7 @@ from h2o_chat.events.events import Token, Turn
 from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Jobs
-from h2o_chat.tui.player import Pace, Player
-from h2o_chat.tui.replay import ReplayPane
+from h2o_chat.tui.replay import Pace, Player, ReplayPane
 
 RECORDING = Path(__file__).parent / "recordings" / "chat.jsonl"
 TEXTS = ("text", "model", "policy", "template", "message", "hint", "device", "dtype", "quantization")

@@ -17,13 +17,11 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.replay_command import _times
 from h2o_chat.events.events import CacheState, Error, Note, Said, Session, Token, Turn, to_json
-from h2o_chat.events.recorder import Recorder
-from h2o_chat.events.recording import read
+from h2o_chat.events.recording import Recorder, read
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
-from h2o_chat.tui.player import UNSAID, Pace, Player
-from h2o_chat.tui.replay import ReplayPane
+from h2o_chat.tui.replay import UNSAID, Pace, Player, ReplayPane
 from h2o_chat.tui.status import StatusLine
 from h2o_chat.tui.transcript.turn import FINISHES
 

@@ -11,13 +11,11 @@ from screens import POCKET, WIDE, Screen, opener
 from test_replay import SESSION, ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.chat.memory.survival import COLUMNS, STEPS, Survival
+from h2o_chat.chat.memory.cache_view import COLUMNS, STEPS, CacheView, Survival
 from h2o_chat.events.events import CacheState, Session
-from h2o_chat.events.recorder import Recorder
-from h2o_chat.events.recording import read
+from h2o_chat.events.recording import Recorder, read
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.panel import details, evictions, headmap, loss_history, overview, ranks, survival_map
+from h2o_chat.tui.panel import details, evictions, headmap, loss_history, overview, ranks
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 
 
@@ -107,9 +105,11 @@ def test_any_scores_can_be_drawn(points: list[tuple[int, float]]) -> None:
 
 def test_the_last_row_of_the_survival_map_is_what_is_held(memory: CacheView) -> None:
     seen = memory.seen
-    lines = [line.plain for line in survival_map.draw(memory.survival, seen + survival_map.LABEL_CELLS, 40)]
+    lines = [
+        line.plain for line in loss_history.survival_map(memory.survival, seen + loss_history.LABEL_CELLS, 40)
+    ]
     rows = lines[:-1]
-    last = rows[-1][survival_map.LABEL_CELLS :]
+    last = rows[-1][loss_history.LABEL_CELLS :]
     assert len(last) == seen
     assert [mark == "█" for mark in last] == [memory.hold.get(at, 0) > 15 / 16 for at in range(seen)]
     ends = [len(row.rstrip()) for row in rows]
@@ -127,7 +127,7 @@ def test_a_million_tokens_leave_a_small_history() -> None:
     assert all(sum(step.held) == pytest.approx(2.5, abs=0.5) for step in history.steps)
     gaps = [after.seen - before.seen for before, after in zip(history.steps, history.steps[1:], strict=False)]
     assert len(set(gaps[:-1])) == 1  # evenly, but for the newest
-    assert all(cell_len(line.plain) <= 42 for line in survival_map.draw(history, 42, 16))
+    assert all(cell_len(line.plain) <= 42 for line in loss_history.survival_map(history, 42, 16))
     history.add(100, {99: 1.0})  # the conversation went back
     assert [step.seen for step in history.steps] == [100]
 

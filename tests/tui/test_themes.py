@@ -18,8 +18,7 @@ from h2o_chat.cli import config_command
 from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Jobs, Progress
-from h2o_chat.tui.player import Pace, Player
-from h2o_chat.tui.replay import ReplayPane
+from h2o_chat.tui.replay import Pace, Player, ReplayPane
 from h2o_chat.tui.widgets.theme import H2O_ANSI, H2O_DARK, H2O_LIGHT, ramp, variables
 
 RECORDING = Path(__file__).parent / "recordings" / "chat.jsonl"

@@ -12,7 +12,7 @@ from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.message import no_such, numbered
 from h2o_chat.chat.conversation.pinning import pin as pin_message
-from h2o_chat.chat.files.export_chat import export as export_chat
+from h2o_chat.chat.files.export import export as export_chat
 from h2o_chat.chat.memory import why as reasons
 from h2o_chat.chat.memory.remembered_words import in_lines
 from h2o_chat.events.events import ReadSoFar

@@ -6,7 +6,7 @@ changes nothing. 32 answers in a row that do not repeat end it; from then on one
 In a loop two things are done before a message is read (docs/STUCK.md has the evidence):
 
 - The memory evicts all that the model itself said. What people said stays.
-- The answer may begin as an earlier one did, but not go on so (`engine/diversion.py`).
+- The answer may begin as an earlier one did, but not go on so (`engine/request.py`).
 
 The words alone decide, so a conversation that is resumed, or that a client sends anew, is treated alike; the
 transcript keeps everything.
@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from h2o_chat.chat.templates.chat_template import literal
-from h2o_chat.engine.diversion import EarlierAnswer
+from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import Note
 
 if TYPE_CHECKING:  # importing torch takes seconds

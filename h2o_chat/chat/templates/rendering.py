@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from h2o_chat.base.errors import H2OChatError, ModelError
-from h2o_chat.base.python_process import python
+from h2o_chat.base.program_name import python
 from h2o_chat.chat.templates.template_process import LONGEST_S, OVERRUN
 
 _PROGRAM = "from h2o_chat.chat.templates.template_process import main; main()"

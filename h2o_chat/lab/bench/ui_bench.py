@@ -25,8 +25,7 @@ from h2o_chat.lab.bench.ui_share import SPOKEN, record, share
 from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.headless_driver import Terminal, drawn, press, settled, shown, until, written
 from h2o_chat.tui.pane.jobs import Jobs
-from h2o_chat.tui.player import Pace, Player, RecordedChat
-from h2o_chat.tui.replay import ReplayPane
+from h2o_chat.tui.replay import Pace, Player, RecordedChat, ReplayPane
 
 KEYS = "what does it still know of the things that it was told at the beginning"
 STREAMED_MS = 5.0

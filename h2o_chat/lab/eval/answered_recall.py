@@ -20,8 +20,16 @@ from h2o_chat.chat.conversation import pinning
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.eval.recall_questions import ANSWER_TOKENS, Question, is_right
-from h2o_chat.lab.eval.synthetic_talk import CORRECTED, DISTRACTORS, FACTS, VALUES, between
+from h2o_chat.lab.eval.synthetic_talk import (
+    ANSWER_TOKENS,
+    CORRECTED,
+    DISTRACTORS,
+    FACTS,
+    VALUES,
+    Question,
+    between,
+    is_right,
+)
 from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import Run

@@ -1,15 +1,21 @@
-"""Reports on stdout, as one JSON object or as a table."""
+"""How every `h2o-chat lab eval` runs, and reports on stdout: one JSON object, or a table."""
 
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode
+from h2o_chat.base.progress import Tick, progress_bar
+from h2o_chat.models.load import Loaded
+from h2o_chat.native.native_model import open_model
 
 if TYPE_CHECKING:
     from rich.table import Table
+
 
 Found = TypeVar("Found")
 
@@ -38,3 +44,24 @@ def print_tables(*tables: "Table") -> None:
 def slots(budget: int | None) -> str:
     """Budget as tables name it; None is the full cache."""
     return "all" if budget is None else f"{budget:,}"
+
+
+Report = TypeVar("Report")
+
+
+def run_eval(
+    settings: Settings,
+    stage: str,
+    measure: Callable[[Loaded, Tick], Report],
+    as_json: bool,
+    show: Callable[[Report], None],
+) -> ExitCode:
+    """Measures with progress on stderr, and writes the report to stdout.
+
+    Args:
+        stage: the progress bar's word.
+    """
+    with progress_bar() as progress:
+        loaded = open_model(settings, progress)
+        report = measure(loaded, partial(progress, stage))
+    return tell(report, as_json, show)

@@ -19,7 +19,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.message import progress_words
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import Error, Event, ReadSoFar, Token
-from h2o_chat.events.recorder import Recorder
+from h2o_chat.events.recording import Recorder
 
 MOST_WAITING = 500
 """Length of the queue at which a job waits: a recording may be read faster than it can be shown."""

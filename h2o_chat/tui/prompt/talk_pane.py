@@ -16,14 +16,11 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Said, Turn
-from h2o_chat.tui.pane.fill_transcript import show_marks
 from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
-from h2o_chat.tui.pane.pane import Pane
+from h2o_chat.tui.pane.pane import Pane, show_marks
 from h2o_chat.tui.prompt.completion_menu import Menu
-from h2o_chat.tui.prompt.editing import Editing
 from h2o_chat.tui.prompt.first_minute import FirstMinute
-from h2o_chat.tui.prompt.outbox import Outbox
-from h2o_chat.tui.prompt.outgoing import Outgoing
+from h2o_chat.tui.prompt.outbox import Editing, Outbox, Outgoing
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.prompt.prompt_history import PromptHistory
 

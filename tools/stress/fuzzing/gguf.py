@@ -220,7 +220,7 @@ class _Opened:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.base.config import Settings
-        from h2o_chat.cli.gguf_rows import gguf_rows, template_of
+        from h2o_chat.cli.packed_files import gguf_rows, template_of
         from h2o_chat.models.gguf_tokenizer import require_template
         from h2o_chat.models.load import check_family
         from h2o_chat.models.load_tokenizer import load_tokenizer
@@ -266,7 +266,7 @@ class _Store:
     def __call__(self, raw: bytes) -> None:
         import os
 
-        from h2o_chat.cli.gguf_rows import ollama_rows
+        from h2o_chat.cli.packed_files import ollama_rows
         from h2o_chat.models.ollama import find, is_blob
 
         os.environ["OLLAMA_MODELS"] = str(self.folder)

@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from h2o_chat.lab.eval.recall_questions import Question, is_right
+from h2o_chat.lab.eval.synthetic_talk import Question, is_right
 from h2o_chat.lab.shared.intervals import wilson
 
 from .data import Corpus, Encoder

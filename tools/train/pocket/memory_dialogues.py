@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
-from h2o_chat.lab.eval.recall_questions import Question
+from h2o_chat.lab.eval.synthetic_talk import Question
 
 from .everyday import Everyday, draw_everyday
 from .phrases import Fact, PhraseBook

@@ -3,8 +3,6 @@
 Each is an `OracleHead` (see `oracle.py`) that ranks its tokens otherwise. No line is shared with `h2o_chat`.
 """
 
-from itertools import pairwise
-
 import torch
 from oracle import Held, OracleHead
 from torch import Tensor
@@ -69,110 +67,6 @@ class Observed(Twin):
         return max(near.score for near in self.held[max(0, at - 3) : at + 4])
 
 
-class Strided(Twin):
-    """Every 32nd token, as many of the newest as a quarter of the budget holds; nobody else matters."""
-
-    share = 0.5
-    heavy = False
-    newest_columns: list[int]
-    """Positions of the columns that stay."""
-
-    def evict(self) -> None:
-        columns = [p for p in range(self.held[-1].position + 1) if self.is_column(p)]
-        self.newest_columns = columns[-self.columns :]
-        super().evict()
-
-    def rank(self, token: Held) -> float:
-        if token.position in self.newest_columns:
-            return float("inf")
-        return token.score if self.heavy else 0.0
-
-    @property
-    def columns(self) -> int:
-        return max(1, self.budget // 4)
-
-    @staticmethod
-    def is_column(position: int) -> bool:
-        return position % 32 == 0
-
-
-class StridedHeavy(Strided):
-    heavy = True
-
-
-class Fixed(Strided):
-    """The last 4 of every 32, in as many blocks."""
-
-    @property
-    def columns(self) -> int:
-        return max(1, self.budget // 16) * 4
-
-    @staticmethod
-    def is_column(position: int) -> bool:
-        return position % 32 in (28, 29, 30, 31)
-
-
-class FixedHeavy(Fixed):
-    heavy = True
-
-
-def told(position: int) -> bool:
-    """Runs of four tokens that were told, seven that were generated."""
-    return position % 11 < 4
-
-
-class ByOutputChange(Twin):
-    """CAOTE's output change (2504.14051) on attention that is forgotten at .95 a query; four sinks."""
-
-    sinks = 4
-    changes: dict[int, float]
-    """How far the output would move without each token, by its position."""
-
-    def attend(self, queries: Tensor, scaling: float) -> Tensor:
-        for token in self.held:
-            token.score *= 0.95
-        return super().attend(queries, scaling)
-
-    def evict(self) -> None:
-        total = sum(one.score for one in self.held)
-        output = sum(one.score / total * one.value for one in self.held)
-        self.changes = {}
-        if len(self.held) > 1:  # without the only one there is no output
-            for token in self.held:
-                moved = float(torch.linalg.vector_norm(token.value - output))
-                share = token.score / total
-                self.changes[token.position] = share / (1 - share) * moved
-        super().evict()
-
-
-class TurnIsolation(ByOutputChange):
-    """FlowKV: what is left of earlier turns stays, as long as the newest has something to give."""
-
-    share = 0.125
-
-    def rank(self, token: Held) -> float:
-        at = len(self.held) - 1
-        while at > 0 and not (told(self.held[at].position) and not told(self.held[at - 1].position)):
-            at -= 1
-        if self.held.index(token) < at:
-            return 1e9 + token.position
-        return self.changes[token.position]
-
-
-class FairShare(ByOutputChange):
-    """Each message has as many slots as any other; the best of it stay."""
-
-    def rank(self, token: Held) -> float:
-        messages = [[self.held[0]]]
-        for before, one in pairwise(self.held):
-            if told(one.position) == told(before.position):
-                messages[-1].append(one)
-            else:
-                messages.append([one])
-        (mine,) = [message for message in messages if token in message]
-        return -sorted(mine, key=lambda one: (-self.changes[one.position], one.position)).index(token)
-
-
 class WholePrompt(OracleHead):
     """The published algorithm with its prompt pass: nobody goes while `reading`, then all at once."""
 
@@ -187,10 +81,4 @@ TWINS: dict[str, type[OracleHead]] = {
     "lru": LeastRecentlyUsed,
     "lfu": LeastFrequentlyUsed,
     "snapkv": Observed,
-    "strided": Strided,
-    "strided-h2": StridedHeavy,
-    "fixed": Fixed,
-    "fixed-h2": FixedHeavy,
-    "turn-isolation": TurnIsolation,
-    "fair-share": FairShare,
 }

@@ -1,4 +1,4 @@
-"""Policies to compare with, which nobody would choose: caches and sparse patterns known from elsewhere.
+"""Policies to compare with, which nobody would choose: caches known from elsewhere.
 
 As in `policies.py`: pure functions, the lowest priority goes first, ties drop the oldest. All of them
 can generate, so every place that takes the name of a policy takes these too.
@@ -6,19 +6,13 @@ can generate, so every place that takes the name of a policy takes these too.
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from h2o_chat.policies.policies import Policy, Priority, Slots, accumulated_attention, oldest_first
+from h2o_chat.policies.policies import Policy, Priority, Slots, accumulated_attention
 from h2o_chat.policies.scores import PerRow, Received, summed
-
-BLOCK = 32
-"""Tokens: the stride, and the length of a fixed block; about the root of the window (1904.10509, 4.2)."""
-SUMMARY = 4
-"""Tokens at the end of a fixed block that later ones may see."""
 
 
 def output_change(slots: Slots) -> Tensor:
@@ -69,77 +63,6 @@ def pooled(kernel: int) -> Priority:
         return torch.empty_like(ordered).scatter_(-1, by_age, best.view_as(ordered))
 
     return priority
-
-
-def strided(then: Priority) -> Priority:
-    """Every 32nd token stays (Sparse Transformer, arXiv 1904.10509, section 4.2); others as `then` says.
-
-    There the stride is counted from the query, so every token is needed again 32 steps later; a cache that
-    evicts has to count from the start. The newest such tokens get a quarter of the slots.
-    """
-    return _pattern(lambda place: place % BLOCK == 0, columns=1, then=then)
-
-
-def fixed(then: Priority) -> Priority:
-    """The last 4 tokens of every block of 32 stay (1904.10509, section 4.2); others as `then` says.
-
-    The newest such tokens get a quarter of the slots. The local part is the newest tokens, not the block
-    that is being written.
-    """
-    return _pattern(lambda place: place % BLOCK >= BLOCK - SUMMARY, columns=SUMMARY, then=then)
-
-
-def _pattern(chosen: Callable[[Tensor], Tensor], columns: int, then: Priority) -> Priority:
-    """`columns` tokens of every block are chosen; as many blocks back as a quarter of the slots holds."""
-
-    def priority(slots: Slots) -> Tensor:
-        # What stands in a prompt chunk beside the slots makes no difference to what they can hold.
-        span = max(1, slots.budget // 4 // columns) * BLOCK
-        newest = slots.positions.amax(-1, keepdim=True)
-        stays = chosen(slots.positions) & (slots.positions > newest - span)
-        otherwise = then(slots)
-        # Finite, so that what the frame protects stands above it.
-        return otherwise.masked_fill(stays, torch.finfo(otherwise.dtype).max)
-
-    return priority
-
-
-def turn_isolation(slots: Slots) -> Tensor:
-    """Earlier turns are not compressed again, only the newest one (FlowKV, arXiv 2505.15347). [L, R, H, S]
-
-    Of the newest turn goes what changes the output least. FlowKV bounds a turn, not all of them together:
-    here, where the newest has nothing to give, the oldest tokens of all go. A turn begins with the first
-    token held that was told after a generated one.
-    """
-    order = slots.positions.argsort(dim=-1, stable=True)
-    told, by_age = slots.prompt.gather(-1, order), slots.positions.gather(-1, order)
-    begins = told[..., 1:] & ~told[..., :-1]
-    newest_from = by_age[..., 1:].masked_fill(~begins, -1).amax(-1, keepdim=True)
-    change = output_change(slots)
-    return torch.where(slots.positions < newest_from, 1 + slots.positions, change / (1 + change))
-
-
-def fair_share(slots: Slots) -> Tensor:
-    """Messages lose alike ("Pitfalls of KV cache compression", arXiv 2510.00231). [L, R, H, S]
-
-    The message that holds most slots gives first, the token that changes the output least; so all keep
-    equally many, those excepted that were shorter. A message is a run of tokens held that were told, or
-    generated.
-    """
-    order = slots.positions.argsort(dim=-1, stable=True)
-    told = slots.prompt.gather(-1, order)
-    message = torch.zeros_like(order)
-    message[..., 1:] = (told[..., 1:] != told[..., :-1]).cumsum(-1)
-    change = output_change(slots).masked_fill(slots.positions < 0, -1).gather(-1, order)
-    best_first = change.argsort(dim=-1, descending=True, stable=True)
-    together = best_first.gather(-1, message.gather(-1, best_first).argsort(dim=-1, stable=True))
-    place = torch.arange(order.shape[-1], device=order.device).expand_as(order)
-    message = message.gather(-1, together)
-    first = place.clone()
-    first[..., 1:] = place[..., 1:] * (message[..., 1:] != message[..., :-1])
-    rank = place - first.cummax(-1).values  # 0 for the best of its message
-    by_age = torch.empty_like(rank).scatter_(-1, together, rank)
-    return -torch.empty_like(rank).scatter_(-1, order, by_age).to(change.dtype)
 
 
 class Uses(Received):
@@ -203,13 +126,5 @@ REFERENCES: dict[str, Policy] = {
     # SnapKV (arXiv 2404.14469): a prompt is judged by its last 32 queries, neighbours stay together. It
     # evicts nothing while decoding; here each generated token takes 1/32 of a score and adds its attention.
     "snapkv": Policy(pooled(7), forget=31 / 32, sinks=0, heavy=True, recent=0.25, scores=LastQueries()),
-    # Sparse Transformer (arXiv 1904.10509) as a cache, alone and with heavy hitters (2306.14048, section 5).
-    "strided": Policy(strided(oldest_first), forget=1.0, sinks=0, heavy=True),
-    "strided-h2": Policy(strided(accumulated_attention), forget=1.0, sinks=0, heavy=True),
-    "fixed": Policy(fixed(oldest_first), forget=1.0, sinks=0, heavy=True),
-    "fixed-h2": Policy(fixed(accumulated_attention), forget=1.0, sinks=0, heavy=True),
-    # By turns and messages, with CAOTE's output change inside each.
-    "turn-isolation": Policy(turn_isolation, forget=0.95, sinks=4, heavy=True, recent=0.125),
-    "fair-share": Policy(fair_share, forget=0.95, sinks=4, heavy=True, recent=0.25),
 }
 REFERENCES = {name: replace(policy, name=name) for name, policy in REFERENCES.items()}

@@ -19,7 +19,7 @@ from sweep import sweep
 from tiny_models import VOCAB, WINDOW, tiny
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from twins import TWINS, told
+from twins import TWINS
 
 from h2o_chat import H2OCache
 from h2o_chat.cache.forward_call import Step
@@ -214,16 +214,11 @@ def test_the_default_policy_is_what_it_says(
         assert_same_steps(tiny_pair, caches, [token])
 
 
-COLUMNS = ["strided", "strided-h2"]
-"""10 of 40 slots hold columns, which reach 320 tokens back: in 400 steps the oldest of them go too. Those of
-`fixed` reach 64 back."""
-
-
 @pytest.mark.parametrize(
     ("policy", "steps"),
     [
-        *((policy, STEPS if policy in COLUMNS else 120) for policy in TWINS),
-        *sweep(*((policy, STEPS) for policy in TWINS if policy not in COLUMNS)),
+        *((policy, 120) for policy in TWINS),
+        *sweep(*((policy, STEPS) for policy in TWINS)),
     ],
 )
 def test_what_h2o_is_compared_with_is_what_it_says(policy: str, steps: int, device: str) -> None:
@@ -231,7 +226,7 @@ def test_what_h2o_is_compared_with_is_what_it_says(policy: str, steps: int, devi
     pair = oracle, ours.to(device)
     caches = OracleCache(40, TWINS[policy]), H2OCache(budget=40, policy=policy)
     for position, token in enumerate(noise(steps, seed=5)):
-        caches[1].prepare(Step(1, prompt=told(position)))
+        caches[1].prepare(Step(1))
         assert_same_steps(pair, caches, [token])
 
 

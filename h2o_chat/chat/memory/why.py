@@ -18,8 +18,6 @@ KEPT_BECAUSE = {
     "last-query": "the last question attended to it",
     "lru": "it was attended to lately",
     "lfu": "it was attended to often",
-    "turn-isolation": "its turn is not the newest, or it counts there",
-    "fair-share": "it is among the first of its message",
     "snapkv": "the end of the prompt attended to it",
 }
 """Reasons of the policies that rank by something a person can see."""

@@ -225,7 +225,7 @@ def test_what_h2o_is_compared_with_is_what_it_says(policy: str, steps: int, devi
     oracle, ours = (tiny("llama", attention, num_hidden_layers=2) for attention in (ATTENTION, "h2o"))
     pair = oracle, ours.to(device)
     caches = OracleCache(40, TWINS[policy]), H2OCache(budget=40, policy=policy)
-    for position, token in enumerate(noise(steps, seed=5)):
+    for token in noise(steps, seed=5):
         caches[1].prepare(Step(1))
         assert_same_steps(pair, caches, [token])
 

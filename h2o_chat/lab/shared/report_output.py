@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.progress import Tick, progress_bar
-from h2o_chat.models.load import Loaded
-from h2o_chat.native.native_model import open_model
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # importing torch takes seconds
     from rich.table import Table
 
+    from h2o_chat.models.load import Loaded
 
 Found = TypeVar("Found")
 
@@ -46,21 +45,20 @@ def slots(budget: int | None) -> str:
     return "all" if budget is None else f"{budget:,}"
 
 
-Report = TypeVar("Report")
-
-
 def run_eval(
     settings: Settings,
     stage: str,
-    measure: Callable[[Loaded, Tick], Report],
+    measure: Callable[["Loaded", Tick], Found],
     as_json: bool,
-    show: Callable[[Report], None],
+    show: Callable[[Found], None],
 ) -> ExitCode:
     """Measures with progress on stderr, and writes the report to stdout.
 
     Args:
         stage: the progress bar's word.
     """
+    from h2o_chat.native.native_model import open_model
+
     with progress_bar() as progress:
         loaded = open_model(settings, progress)
         report = measure(loaded, partial(progress, stage))

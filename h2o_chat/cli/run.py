@@ -29,8 +29,7 @@ from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.release import release, stored_as
 from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE
-from h2o_chat.cli.interruptible import interruptible
-from h2o_chat.cli.progress_line import with_progress
+from h2o_chat.cli.interruptible import interruptible, with_progress
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.tokenizer_calls import is_panic

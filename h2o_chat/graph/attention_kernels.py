@@ -2,7 +2,7 @@
 
 Attention returns the output and adds the probabilities to the scores, which no attention library does.
 `step.py` launches these two for a token; `prompts.py` launches `column_sums` for a prompt read in one pass,
-and `ranking.py` `output_change` for the slots that a policy ranks.
+and `output_change` for the slots that a policy ranks.
 
 Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size. Numbers are added in fp32. Under
 TRITON_INTERPRET=1 all of it runs on a CPU. EARLY: as `product_kernels.py` has it.

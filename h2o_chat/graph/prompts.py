@@ -1,6 +1,8 @@
-"""A prompt's attention on a GPU: flash attention, then what each key received, from the log-sum-exp.
+"""A prompt's attention on a GPU (flash attention, then what each key received, from the log-sum-exp), and the
+ranking of `h2o` over all slots, for `cache/settle.py`.
 
-Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, D head size.
+Shapes: L layers, R rows of which r are due, H KV heads, G query heads per KV head, S slots, N new tokens, D
+head size.
 """
 
 import math
@@ -12,7 +14,9 @@ from torch import Tensor
 from h2o_chat.cache.arena import New
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.settle import Kernels
 from h2o_chat.graph import attention_kernels as kernels
+from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.policies.scores import REMEMBER, Received
 
 LEAST_TOKENS = 512
@@ -68,3 +72,29 @@ def sums(queries: Tensor, keys: Tensor, lse: Tensor, scaling: float, forget: flo
         BLOCK_Q=block,
     )
     return {"score": score.transpose(2, 3), "lately": lately.sum(2) * ((1 - REMEMBER) / groups)}
+
+
+BLOCK = 32
+"""Slots that a program of `output_change` looks at together."""
+
+
+def change(slots: Slots) -> Tensor:
+    """`policies.output_change_of_heads`. [L, r, H, S]"""
+    values, score = slots.states["values"], slots.score.contiguous()
+    if not values.is_floating_point() or values.dtype == torch.float64:
+        return output_change_of_heads(slots)
+    values = values if values[0].is_contiguous() else values.contiguous()  # but for the step between layers
+    layers, rows, heads, count, groups = score.shape
+    fourth = torch.empty_like(score)
+    kernels.output_change[(layers * rows * heads, groups)](
+        *(values, score, fourth, values.stride(0), rows * heads, count),
+        GROUPS=groups,
+        SIZE=values.shape[4],
+        SIZE_P=triton.next_power_of_2(values.shape[4]),
+        BLOCK=BLOCK,
+    )
+    return fourth.sum(-1).sqrt().sqrt()
+
+
+KERNELS = Kernels(change, attend)
+"""Slots are given up by these on a GPU, and a prompt attends."""

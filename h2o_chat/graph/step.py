@@ -17,7 +17,7 @@ from torch.nn import functional
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.settle import Due, note_ranking, rows_due, settle_rows
 from h2o_chat.graph import attention_kernels as kernels
-from h2o_chat.graph import launches, ranking
+from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
 from h2o_chat.native.model_frame import Frame
@@ -78,7 +78,7 @@ class GraphStep:
     def __init__(self, weights: Weights, frame: Frame) -> None:
         self.weights, self.frame = weights, frame
         self.device = self.weights.embedding.device
-        self.kernels = ranking.KERNELS
+        self.kernels = prompts.KERNELS
         """A prompt attends through these, and slots are given up by them."""
         pairs = [torch.tensor(one.inv_freq, device=self.device) for one in frame.ropes]
         self._ropes = list(zip(pairs, (one.scale for one in frame.ropes), strict=True))

@@ -7,10 +7,9 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.panel.memory_line import MemoryLine
 from h2o_chat.tui.panel.panel import OVER, MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
-from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.status import MemoryLine, StatusLine
 
 NUMBERS_A_SECOND = 3
 """While an answer is made: nobody reads faster."""

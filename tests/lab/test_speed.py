@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.bench import idle
-from h2o_chat.lab.bench.idle import Sample, wait_until_still
+from h2o_chat.lab.bench import timed_programs
 from h2o_chat.lab.bench.speed import Wanted, run_speed
 from h2o_chat.lab.bench.speed_table import show_speed
+from h2o_chat.lab.bench.timed_programs import Sample, wait_until_still
 
 pytestmark = pytest.mark.usefixtures("timed_at_once")
 
@@ -82,7 +82,7 @@ def test_what_is_known_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_process_is_still_once_its_time_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     takes = iter([1.0, 2.0, 3.0, 3.0, 4.0])
-    monkeypatch.setattr(idle, "process_s", lambda _: next(takes))
+    monkeypatch.setattr(timed_programs, "process_s", lambda _: next(takes))
     process: Any = None
     assert wait_until_still(process, most_s=60)
     assert next(takes) == 4.0  # a pair of looks that differ, a pair that do not
@@ -93,4 +93,4 @@ def test_a_process_that_has_ended_takes_no_time() -> None:
     pid = os.posix_spawnp("true", ["true"], {})
     watched = psutil.Process(pid)
     os.waitpid(pid, 0)
-    assert idle.process_s(watched) == 0.0
+    assert timed_programs.process_s(watched) == 0.0

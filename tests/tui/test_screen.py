@@ -12,9 +12,8 @@ from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.tui.panel.memory_line import MemoryLine
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
-from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.status import MemoryLine, StatusLine
 from h2o_chat.tui.transcript.message_body import CARET
 from h2o_chat.tui.transcript.turn import FINISHES
 

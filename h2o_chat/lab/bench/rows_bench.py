@@ -16,7 +16,7 @@ from h2o_chat.engine.request import Request, RequestPiece
 from h2o_chat.engine.row_capacity import row_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.bench.idle import Sample
+from h2o_chat.lab.bench.timed_programs import Sample
 from h2o_chat.lab.shared.report_output import print_tables
 from h2o_chat.native.spin_wait import let_torch_sleep
 

@@ -20,8 +20,15 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.bench.idle import Sample, wait_until_idle
-from h2o_chat.lab.bench.timed_programs import Ours, Program, Stock, packed_bytes, weight_bytes
+from h2o_chat.lab.bench.timed_programs import (
+    Ours,
+    Program,
+    Sample,
+    Stock,
+    packed_bytes,
+    wait_until_idle,
+    weight_bytes,
+)
 from h2o_chat.lab.shared.intervals import DRAWS, interval
 from h2o_chat.models.choices import choose_device, default_threads
 from h2o_chat.models.load import check_family

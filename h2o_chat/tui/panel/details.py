@@ -8,7 +8,7 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Heavy
 from h2o_chat.tui.panel import evictions, headmap, ranks
 from h2o_chat.tui.panel.gauge import kept_line
-from h2o_chat.tui.panel.lines import Line, chosen_at, title, window
+from h2o_chat.tui.widgets.box_frame import Line, chosen_at, title, window
 from h2o_chat.tui.widgets.theme import MUTED
 
 LEGEND = "↑↓ another token   pgdn more   █ held"

@@ -10,7 +10,7 @@ from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView, Eviction
 from h2o_chat.chat.memory.remembered_words import Phrase, forgotten
 from h2o_chat.chat.memory.why import since
-from h2o_chat.tui.panel.lines import Line, muted, whole_words, window
+from h2o_chat.tui.widgets.box_frame import Line, muted, whole_words, window
 from h2o_chat.tui.widgets.theme import MUTED
 
 

@@ -6,7 +6,7 @@ from h2o_chat.base.glyphs import MARKS, height, short
 from h2o_chat.chat.memory.cache_view import CacheView, Survival, SurvivalStep
 from h2o_chat.chat.memory.remembered_words import forgotten
 from h2o_chat.tui.panel import evictions
-from h2o_chat.tui.panel.lines import Line, title
+from h2o_chat.tui.widgets.box_frame import Line, title
 from h2o_chat.tui.widgets.theme import MUTED
 
 LEGEND = "taller: more heads hold it   · forgotten"

@@ -10,8 +10,7 @@ from textual.widget import Widget
 
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.tui.panel import details, gauge, loss_history, overview
-from h2o_chat.tui.panel.lines import Line, chosen_at
-from h2o_chat.tui.widgets.box_frame import edge, row, wrapped
+from h2o_chat.tui.widgets.box_frame import Line, chosen_at, edge, row, wrapped
 from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import MUTED
 

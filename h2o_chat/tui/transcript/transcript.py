@@ -20,11 +20,10 @@ from h2o_chat.tui.transcript.inspector import Inspector
 from h2o_chat.tui.transcript.markdown import CODE, code_blocks
 from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.messages import Messages
-from h2o_chat.tui.transcript.page import Page
 from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.token_styles import selected, styled_piece
 from h2o_chat.tui.transcript.turn import TurnView
-from h2o_chat.tui.transcript.window import Window
+from h2o_chat.tui.transcript.window import Page, Window
 from h2o_chat.tui.widgets.pointing import Chosen, CodeClicked, Pointed
 
 MOST_LINES = 1 << 32

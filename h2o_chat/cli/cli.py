@@ -93,32 +93,21 @@ def _conversations(incomplete: str) -> list[str]:
 _Resume = Annotated[
     str | None,
     typer.Option(
-        metavar="ID",
-        help="Go on with a stored conversation: its id, or last.",
-        autocompletion=_conversations,
+        metavar="ID", help="Go on with a stored conversation: its id, or last.", autocompletion=_conversations
     ),
 ]
-_Data = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Where conversations are kept."),
-]
+_Data = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where conversations are kept.")]
 
 _Web = Annotated[bool, typer.Option("--web", help="In a browser; needs the extra web.")]
 _WebAddress = Annotated[
-    str,
-    typer.Option(metavar="HOST:PORT", help="Where the browser finds it.", rich_help_panel=WEB),
+    str, typer.Option(metavar="HOST:PORT", help="Where the browser finds it.", rich_help_panel=WEB)
 ]
 _WebOthers = Annotated[
-    bool,
-    typer.Option("--web-others", help="Other machines may reach that address.", rich_help_panel=WEB),
+    bool, typer.Option("--web-others", help="Other machines may reach that address.", rich_help_panel=WEB)
 ]
 
 _Record = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Record it, for h2o-chat replay: a new or empty file.",
-    ),
+    Path | None, typer.Option(metavar="FILE", help="Record it, for h2o-chat replay: a new or empty file.")
 ]
 
 
@@ -283,8 +272,7 @@ def run(
     resume: _Resume = None,
     save: Annotated[bool, typer.Option("--save", help="Store the conversation.")] = False,
     data: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Where --save and --resume keep it."),
+        Path | None, typer.Option(metavar="FOLDER", help="Where --save and --resume keep it.")
     ] = None,
     record: _Record = None,
     batch: Annotated[
@@ -304,8 +292,7 @@ def run(
         ),
     ] = None,
     rows: Annotated[
-        int | None,
-        typer.Option(min=1, help="Conversations at once.", show_default="16, or what fits"),
+        int | None, typer.Option(min=1, help="Conversations at once.", show_default="16, or what fits")
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that are wrong.")] = False,
     yes: FetchYes = False,

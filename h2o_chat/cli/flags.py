@@ -66,8 +66,7 @@ FLAGS: dict[str, Any] = {
         help="Precision of the memory; auto: as the model computes.", rich_help_panel=MEMORY
     ),
     "recall": typer.Option(
-        help="auto: what a question asks for and was forgotten is read once more.",
-        rich_help_panel=MEMORY,
+        help="auto: what a question asks for and was forgotten is read once more.", rich_help_panel=MEMORY
     ),
     "temperature": typer.Option(
         help="0: always the likeliest token.", show_default=MAKERS, rich_help_panel=ANSWER

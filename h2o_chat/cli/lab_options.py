@@ -23,15 +23,13 @@ OneBudget = Annotated[int, typer.Option("--budget", "-b", help="Slots per layer 
 Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.", rich_help_panel=MODEL)]
 Quantize = Annotated[str, typer.Option(help="Weights: none, int8, int4, nf4 or auto.", rich_help_panel=MODEL)]
 KvDtypes = Annotated[
-    list[str] | None,
-    typer.Option("--kv-dtype", help="Precision of the memory; repeatable."),
+    list[str] | None, typer.Option("--kv-dtype", help="Precision of the memory; repeatable.")
 ]
 OneKvDtype = Annotated[
     KvDtype, typer.Option("--kv-dtype", help="Precision of the memory.", rich_help_panel=MODEL)
 ]
 EqualBytes = Annotated[
-    bool,
-    typer.Option("--equal-bytes", help="Smaller precisions get as many slots as fit the bytes."),
+    bool, typer.Option("--equal-bytes", help="Smaller precisions get as many slots as fit the bytes.")
 ]
 Engine = Annotated[str, typer.Option(help="native, transformers or auto.", rich_help_panel=MODEL)]
 Shape = Annotated[
@@ -41,17 +39,10 @@ Threads = Annotated[
     int | None, typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=MODEL)
 ]
 Results = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Kept as they come, by lines; run again to go on."),
+    Path | None, typer.Option(metavar="FILE", help="Kept as they come, by lines; run again to go on.")
 ]
-Half = Annotated[
-    str | None,
-    typer.Option(help="even or odd: every second document alone."),
-]
-Paired = Annotated[
-    bool,
-    typer.Option("--paired", help="Each policy also against the first, pair by pair."),
-]
+Half = Annotated[str | None, typer.Option(help="even or odd: every second document alone.")]
+Paired = Annotated[bool, typer.Option("--paired", help="Each policy also against the first, pair by pair.")]
 Seed = Annotated[int, typer.Option(help="Seed of the bootstrap and of all that is drawn.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 

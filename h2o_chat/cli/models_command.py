@@ -236,10 +236,7 @@ def _tell(model: LocalModel | HubModel) -> None:
             ("4 bit", size(alias.bytes_4)),
             ("window", f"{alias.window:,}"),
             ("template", "the model's own" if alias.chat else "none: see --template"),
-            (
-                "gated",
-                f"yes: see huggingface.co/{repository}" if alias.gated else "no",
-            ),
+            ("gated", f"yes: see huggingface.co/{repository}" if alias.gated else "no"),
         ]
     _table(rows)
 

@@ -51,12 +51,7 @@ class BatchTask:
 
 
 def asked_for(
-    settings: Settings,
-    sampling: Sampling,
-    input: Path,
-    output: Path | None,
-    rows: int | None,
-    skip_bad: bool,
+    settings: Settings, sampling: Sampling, input: Path, output: Path | None, rows: int | None, skip_bad: bool
 ) -> BatchTask:
     """Reads the lines; stderr names those that are left out.
 

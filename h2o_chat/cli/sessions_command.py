@@ -42,8 +42,7 @@ Which = Annotated[
     ),
 ]
 Data = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Where conversations are kept.", is_eager=True),
+    Path | None, typer.Option(metavar="FOLDER", help="Where conversations are kept.", is_eager=True)
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 

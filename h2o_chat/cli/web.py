@@ -125,8 +125,7 @@ def serve(shell_command: str, address: str, others: bool) -> None:
         OurServer(shell_command, host=host, port=port, title="h2o-chat", public_url=origin).serve()
     except OSError as error:
         raise UsageError(
-            f"{address} cannot be had: {refusal(error)}.",
-            "Choose another: --web-address 127.0.0.1:0.",
+            f"{address} cannot be had: {refusal(error)}.", "Choose another: --web-address 127.0.0.1:0."
         ) from error
 
 

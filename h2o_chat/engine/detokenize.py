@@ -52,10 +52,7 @@ class Detokenizer:
 
     def _decode(self, ids: list[int]) -> str:
         return text_of(
-            self._tokenizer,
-            ids,
-            skip_special_tokens=not self._special,
-            clean_up_tokenization_spaces=False,
+            self._tokenizer, ids, skip_special_tokens=not self._special, clean_up_tokenization_spaces=False
         )
 
 

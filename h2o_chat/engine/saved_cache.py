@@ -34,10 +34,7 @@ from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot
 FORMAT = 7
 """Format of the file. `MIGRATIONS` convert older ones; where there is none the cache is rebuilt."""
 
-FIRST_STATES = {
-    *("keys", "values", "positions", "score", "lately"),
-    *("prompt", "protected", "clamped"),
-}
+FIRST_STATES = {*("keys", "values", "positions", "score", "lately"), *("prompt", "protected", "clamped")}
 """States that every file has. A later state may be missing: it begins with its empty value."""
 
 IDENTITY = (

@@ -1,15 +1,7 @@
 """Conversations on disk. `store.py` is what to read first."""
 
 from h2o_chat.store.data_folder import saved_caches, saved_caches_bytes
-from h2o_chat.store.records import (
-    Conversation,
-    Hit,
-    Pieces,
-    StoredMessage,
-    Summary,
-    clean,
-    title_of,
-)
+from h2o_chat.store.records import Conversation, Hit, Pieces, StoredMessage, Summary, clean, title_of
 from h2o_chat.store.store import DATABASE, Store, conversation_ids
 from h2o_chat.store.writer import Writer
 

@@ -59,12 +59,7 @@ class Recall:
         """Pieces that somebody asked for by hand, and the messages that they come from."""
 
     def before(
-        self,
-        text: str,
-        messages: Sequence[Message],
-        engine: Holding,
-        settings: Settings,
-        budget: int | None,
+        self, text: str, messages: Sequence[Message], engine: Holding, settings: Settings, budget: int | None
     ) -> tuple[tuple[Recalled, ...], str]:
         """Returns what is recalled for a message, and the message as the model is fed it.
 

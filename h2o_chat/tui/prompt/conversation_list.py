@@ -168,10 +168,7 @@ class Conversations(ModalScreen[str | None]):
             facts.append(f"held with {one_line(about.model)}")
         if about.id == self._current:
             facts.append("on the screen now")
-        lines = [
-            title.stylize("bold"),
-            Content.styled(" · ".join(facts), MUTED),
-        ]
+        lines = [title.stylize("bold"), Content.styled(" · ".join(facts), MUTED)]
         if found.snippet:
             lines.append(Content(one_line(found.snippet)))
         return Option(Content("\n").join(lines), about.id)

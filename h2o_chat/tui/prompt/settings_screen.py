@@ -106,11 +106,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
     ]
 
     def __init__(
-        self,
-        values: dict[str, Any],
-        themes: list[str],
-        theme: str,
-        check: Callable[[dict[str, Any]], None],
+        self, values: dict[str, Any], themes: list[str], theme: str, check: Callable[[dict[str, Any]], None]
     ) -> None:
         super().__init__()
         self._before = {name: settable.typed(value) for name, value in values.items()} | {"theme": theme}

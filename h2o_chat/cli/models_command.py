@@ -2,6 +2,8 @@
 
 import shutil
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +40,7 @@ from h2o_chat.models.resolve import (
     names_starting_with,
     read_config,
 )
-from h2o_chat.native.packed_folder import remove
+from h2o_chat.native.packed_folder import PackedFile, remove
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
 
@@ -106,19 +108,10 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
     def work() -> None:
         model = look_up(name)
         if isinstance(model, LocalModel) and model.folder == smollm2.place():
-            packed = packed_of(model.folder)
-            more = f", and {in_all(packed)}" if packed else ""
-            if not yes and not confirmed(f"Remove {name_of(model.folder)}{more}?"):
-                typer.echo("Nothing was removed.", err=True)
-                return
-            for one in packed:
-                remove(one.path)
-            model.folder.unlink()
-            typer.echo(f"Removed {model.name}.")
+            _remove(model.name, name_of(model.folder), packed_of(model.folder), yes, model.folder.unlink)
             return
-        if (
-            isinstance(model, LocalModel) and model.revision is None
-        ):  # its name may be that of a fetched one too
+        if isinstance(model, LocalModel) and model.revision is None:
+            # its name may be that of a fetched one too
             if packed := packed_of(model.folder):
                 remove_packed(model.name, packed, yes, _what(model))
                 return
@@ -133,18 +126,25 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
         there = cached(repository)
         if there is None:
             raise ModelError(f"{name} is not in {cache_folder()}, so there is nothing to remove.")
-        here = name_of(cache_folder())
+        what = f"{repository} ({size(there.bytes)}) from {name_of(cache_folder())}"
         packed = packed_of(there.folder or there.root)
-        more = f", and {in_all(packed)}" if packed else ""
-        if not yes and not confirmed(f"Remove {repository} ({size(there.bytes)}) from {here}{more}?"):
-            typer.echo("Nothing was removed.", err=True)
-            return
-        for one in packed:
-            remove(one.path)
-        shutil.rmtree(there.root)
-        typer.echo(f"Removed {repository}.")
+        _remove(repository, what, packed, yes, partial(shutil.rmtree, there.root))
 
     ends(work)
+
+
+def _remove(
+    name: str, what: str, packed: Sequence[PackedFile], yes: bool, delete: Callable[[], object]
+) -> None:
+    """Removes a model and its packed files, after asking."""
+    more = f", and {in_all(packed)}" if packed else ""
+    if not yes and not confirmed(f"Remove {what}{more}?"):
+        typer.echo("Nothing was removed.", err=True)
+        return
+    for one in packed:
+        remove(one.path)
+    delete()
+    typer.echo(f"Removed {name}.")
 
 
 def _list() -> None:

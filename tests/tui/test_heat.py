@@ -11,7 +11,6 @@ from screens import Screen, stored
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.tui.transcript.heat import GONE, MODES
-from h2o_chat.tui.transcript.inspector import rank
 from h2o_chat.tui.transcript.turn import TurnView
 
 Drive = Callable[..., Any]
@@ -188,19 +187,6 @@ async def test_a_token_is_looked_at(drive: Drive) -> None:
         await screen.until(lambda: memory.cursor is not None, "a token was clicked")
         view = transcript.inspector.view_of(memory.cursor)
         assert view.tokens.own_text(memory.cursor).strip().startswith("K")
-
-
-async def test_ranks_are_those_of_the_panel(drive: Drive) -> None:
-    async with drive("pilot-chat", sampling=SHORT, budget=48) as screen:
-        await screen.opened()
-        await screen.ask(TOLD)
-        await screen.answered()
-        memory = screen.app._memory
-        ranked = [one.position for one in memory.cache.heaviest]
-        assert [rank(memory, position) for position in ranked] == list(range(1, len(ranked) + 1))
-        others = [at for at in memory.hold if at < memory.recent_from and at not in ranked]
-        assert all(rank(memory, at) > len(ranked) for at in others)
-        assert rank(memory, memory.seen - 1) is None
 
 
 def _where(screen: Screen, text: str) -> tuple[int, int]:

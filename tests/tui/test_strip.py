@@ -4,6 +4,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -18,11 +19,11 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.panel.strip import LARGE_TOKENS, RememberStrip, cells_of
-from h2o_chat.tui.panel.strip_axis import AXES, Axis, by_age, choose, edges_of
+from h2o_chat.tui.panel.strip_axis import Axis, by_age, choose, edges_of
 
 
 @given(
-    st.sampled_from(AXES), st.integers(1, 2_000_000), st.integers(1, 250),
+    st.sampled_from(get_args(Axis)), st.integers(1, 2_000_000), st.integers(1, 250),
     st.sets(st.integers(0, 2_000_000), max_size=300),
 )  # fmt: skip
 def test_every_token_has_its_cell(axis: Axis, seen: int, cells: int, firsts: set[int]) -> None:
@@ -58,7 +59,7 @@ def test_the_axis_is_chosen_by_length() -> None:
     assert choose(20_000, 116, 300) == "age"
 
 
-@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("axis", get_args(Axis))
 @pytest.mark.parametrize("cells", [250, 40, 1])
 def test_a_cell_is_what_its_tokens_are(told: Path, axis: Axis, cells: int) -> None:
     """Of a recording of the real engine, each cell counted again token by token."""

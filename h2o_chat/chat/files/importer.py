@@ -17,6 +17,7 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.files.export import FORMAT, SCHEMA
 from h2o_chat.events.events import Finish
+from h2o_chat.events.typed import seen
 from h2o_chat.store import Conversation, StoredMessage, clean, title_of
 
 MAX_BYTES = 64 << 20
@@ -130,7 +131,7 @@ class _Part:
             UsageError: it is not of this kind.
         """
         if not isinstance(self.value, kind):
-            self.wrong(f"is {_seen(self.value)} and not {_KINDS[kind]}", _HINT)
+            self.wrong(f"is {seen(self.value)} and not {_KINDS[kind]}", _HINT)
         return self.value
 
     def text(self, limit: int) -> str:
@@ -152,7 +153,7 @@ class _Part:
         """
         number = self.value
         if type(number) not in (int, float) or not low <= number <= high:  # nor is NaN
-            self.wrong(f"is {_seen(number)} and not a number from {low:.0f} to {high:.0f}")
+            self.wrong(f"is {seen(number)} and not a number from {low:.0f} to {high:.0f}")
         return float(number)
 
     def one_of(self, known: tuple[str, ...]) -> str:
@@ -162,7 +163,7 @@ class _Part:
             UsageError: it is another.
         """
         if self.value not in known:
-            self.wrong(f"is {_seen(self.value)}", f"One of: {', '.join(known)}.")
+            self.wrong(f"is {seen(self.value)}", f"One of: {', '.join(known)}.")
         return str(self.value)
 
 
@@ -267,7 +268,7 @@ def _limited(parts: list[_Part], whole: _Part) -> list[_Part]:
 def _role(part: _Part, first: bool) -> str:
     role = "system" if part.value == "developer" else part.one_of(_ROLES)
     if role == "system" and not first:
-        part.wrong(f"is {_seen(part.value)}, which only the first message can be")
+        part.wrong(f"is {seen(part.value)}, which only the first message can be")
     return role
 
 
@@ -275,11 +276,11 @@ def _content(part: _Part) -> str:
     if isinstance(part.value, str):
         return part.text(MAX_CHARACTERS)
     if not isinstance(part.value, list):
-        part.wrong(f"is {_seen(part.value)} and not a text", "Only text can be imported.")
+        part.wrong(f"is {seen(part.value)} and not a text", "Only text can be imported.")
     texts = []
     for piece in part.each():
         if piece.at("type").value not in ("text", "input_text", "output_text"):
-            piece.at("type").wrong(f"is {_seen(piece.value['type'])}", "Only text can be imported.")
+            piece.at("type").wrong(f"is {seen(piece.value['type'])}", "Only text can be imported.")
         texts.append(piece.at("text").text(MAX_CHARACTERS))
     if sum(map(len, texts)) > MAX_CHARACTERS:
         part.wrong(f"has more than {MAX_CHARACTERS:,} characters")
@@ -289,10 +290,10 @@ def _content(part: _Part) -> str:
 def _ours(part: _Part) -> Conversation:
     """A conversation written by `export.to_json`. Unknown keys are ignored."""
     if part.at("format").value != FORMAT:
-        part.at("format").wrong(f"is {_seen(part.value['format'])} and not {FORMAT!r}", _HINT)
+        part.at("format").wrong(f"is {seen(part.value['format'])} and not {FORMAT!r}", _HINT)
     if part.at("schema").value != SCHEMA:
         part.at("schema").wrong(
-            f"is {_seen(part.value['schema'])}; this h2o-chat reads {SCHEMA}", "Update h2o-chat."
+            f"is {seen(part.value['schema'])}; this h2o-chat reads {SCHEMA}", "Update h2o-chat."
         )
     messages: dict[int | None, StoredMessage | None] = {None: None}
     for one in _limited(list(part.at("messages").each()), part):
@@ -301,7 +302,7 @@ def _ours(part: _Part) -> Conversation:
     kept = [message for message in messages.values() if message is not None]
     leaf = part.at("leaf")
     if leaf.value is not None and (type(leaf.value) is not int or leaf.value not in messages):
-        leaf.wrong(f"is {_seen(leaf.value)}, which is none of the messages")
+        leaf.wrong(f"is {seen(leaf.value)}, which is none of the messages")
     created = part.at("created").number(0, _YEAR_9999)
     return Conversation(
         id="",
@@ -318,9 +319,9 @@ def _ours(part: _Part) -> Conversation:
 def _message(part: _Part, before: dict[int | None, StoredMessage | None]) -> StoredMessage:
     number, parent = part.at("id"), part.at("parent")
     if type(number.value) is not int or number.value in before:
-        number.wrong(f"is {_seen(number.value)}, which is no number or was there before")
+        number.wrong(f"is {seen(number.value)}, which is no number or was there before")
     if parent.value is not None and (type(parent.value) is not int or parent.value not in before):
-        parent.wrong(f"is {_seen(parent.value)}, which is none of the messages before it")
+        parent.wrong(f"is {seen(parent.value)}, which is none of the messages before it")
     role = _role(part.at("role"), first=parent.value is None)
     return StoredMessage(
         id=number.value,
@@ -350,14 +351,3 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(clean, value))
     return clean(value) if isinstance(value, str) else value
-
-
-def _seen(value: Any) -> str:
-    """A value for an error: short, and never obeyed by a terminal."""
-    if isinstance(value, str):
-        return ascii(value if len(value) <= 40 else value[:40] + "...")
-    if isinstance(value, dict | list):
-        return _KINDS[type(value)]
-    if type(value) is int and abs(value) >= 2**63:
-        return "a number of more than 64 bits"
-    return json.dumps(value)

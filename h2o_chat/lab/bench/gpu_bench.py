@@ -19,7 +19,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph.loading import LoadedGraph
-from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer
+from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer, llama
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.probing import frame_of
 from h2o_chat.transformers_cache import registered
@@ -44,26 +44,9 @@ GPU_SHAPES: dict[str, LlamaConfig | Qwen2Config] = {
         rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
         tie_word_embeddings=True,
     ),
-    "7b": LlamaConfig(
-        hidden_size=4096,
-        intermediate_size=11_008,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        num_key_value_heads=32,
-        vocab_size=32_000,
-        max_position_embeddings=131_072,  # so that stock transformers can be fed as much
-        tie_word_embeddings=False,
-    ),
-    "tiny": LlamaConfig(
-        hidden_size=256,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=320,
-        max_position_embeddings=4096,
-        tie_word_embeddings=False,
-    ),
+    # The window is so large that stock transformers can be fed as much.
+    "7b": llama(32, 4096, 11_008, (32, 32), 32_000, max_position_embeddings=131_072),
+    "tiny": llama(2, 256, 256, (4, 2), 320, max_position_embeddings=4096),
 }
 
 

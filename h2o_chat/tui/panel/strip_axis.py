@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Literal
 
 Axis = Literal["linear", "turns", "age"]
-AXES: tuple[Axis, ...] = ("linear", "turns", "age")
 
 LINEAR_TOKENS = 32
 """Most tokens a cell on the linear axis: beyond, memory would be a single lit cell."""

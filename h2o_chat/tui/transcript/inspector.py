@@ -162,18 +162,3 @@ def facts(memory: CacheView, view: TurnView, position: int) -> str:
             parts[1] = "forgotten as a whole"
         parts.append(f"its part “{piece}”: {memory.holders(own):,}")
     return " · ".join([*parts, f"@{position:,}"])
-
-
-def rank(memory: CacheView, position: int) -> int | None:
-    """Rank among the tokens outside the recent part, by hold and then score; None if it is none of them."""
-    if position not in memory.hold or position >= memory.recent_from:
-        return None
-    if heavy := memory.heavy(position):
-        return heavy[0]
-    own = (memory.hold[position], memory.score.get(position, 0.0))
-    above = (
-        1
-        for at, hold in memory.hold.items()
-        if at < memory.recent_from and (hold, memory.score.get(at, 0.0)) > own
-    )
-    return 1 + sum(above)

@@ -10,8 +10,9 @@ from torch import Tensor
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
 from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
-from h2o_chat.engine.request import Diversion, EarlierAnswer
+from h2o_chat.engine.request import NO_WISHES, Diversion, EarlierAnswer, Wishes
 from h2o_chat.engine.row import Row
+from h2o_chat.engine.wished import Wished
 from h2o_chat.events.events import Finish, Token, Turn
 
 
@@ -21,10 +22,16 @@ class Answer:
     Args:
         ids: read before it.
         others: answers that it must not continue.
+        wishes: what else is asked of its tokens.
     """
 
     def __init__(
-        self, row: Row, ids: Sequence[int], sampling: Sampling, others: Sequence[EarlierAnswer] = ()
+        self,
+        row: Row,
+        ids: Sequence[int],
+        sampling: Sampling,
+        others: Sequence[EarlierAnswer] = (),
+        wishes: Wishes = NO_WISHES,
     ) -> None:
         self.row, self.sampling = row, sampling
         self.finish: Finish | None = None
@@ -36,6 +43,7 @@ class Answer:
         self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]])
         self._stop = StopText(sampling.stop)
         self._other_words = Diversion(others)
+        self.wished = Wished(wishes)
         self._text: list[str] = []
         self._looks = 0
         self._lost_before = row.observer.lost_mark()
@@ -52,8 +60,9 @@ class Answer:
         clock = time.perf_counter()
         if refused := self._other_words.refused():
             logits = logits.index_fill(0, torch.tensor(refused, device=logits.device), -torch.inf)
-        token = self.row.sampler.choose(logits, self.sampling)
+        token = self.row.sampler.choose(self.wished.changed(logits), self.sampling)
         self._other_words.hear(token)
+        self.wished.took(token, logits)
         self.row.pending = (token,)
         self.new_tokens += 1
         text = self._stop.add(self._detokenizer.add(token))

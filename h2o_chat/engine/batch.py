@@ -223,7 +223,7 @@ class Batch:
         except Exception as error:
             self._fail(talk, error, told)
             return False
-        told.append(BatchReport(talk.request, token))
+        told.append(BatchReport(talk.request, token, chances=talk.answer.wished.chances))
         return True
 
     def _go_on(self, talk: _Talk, told: list[BatchReport]) -> None:
@@ -288,7 +288,7 @@ class Batch:
         except Exception as raised:
             state, turn = None, talk.answer.ended("error")
             error = error or _ours(raised, self.runner.device)
-        told.append(BatchReport(talk.request, turn, error, None if reads else row.number, state))
+        told.append(BatchReport(talk.request, turn, error, None if reads else row.number, state=state))
         if reads:
             self._reading.remove(talk)
             talk.reader.empty(0)
@@ -307,7 +307,7 @@ def _begun(request: Request, reader: Runner, settings: Settings) -> _Talk:
         row.restore(begin)
         row.reseed(request.seed)
     tokens = len(row.pending) + sum(len(piece.ids) for piece in request.pieces)
-    answer = Answer(row, request.pieces[-1].ids, request.sampling, request.others)
+    answer = Answer(row, request.pieces[-1].ids, request.sampling, request.others, request.wishes)
     reading = _reading(row, request, begins=begin is None)
     ends_at = row.seen + tokens
     return _Talk(request, row, answer, row.pending, reader, reading, ends_at, time.perf_counter())

@@ -1,8 +1,8 @@
 """The requests of a batch, its reports, and answers that must not be continued. No torch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.events.events import Event
@@ -45,6 +45,32 @@ class RequestPiece:
     """The model said them, in an earlier turn."""
 
 
+class Chance(NamedTuple):
+    """A token and the natural logarithm of its share, before sampling changes it."""
+
+    id: int
+    log: float
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """As OpenAI's API has them."""
+
+    bias: Mapping[int, float] = field(default_factory=dict)
+    """Added to the logits of these tokens."""
+    presence: float = 0.0
+    """Subtracted from the logit of each token that the answer has."""
+    frequency: float = 0.0
+    """The same, times how often it has it."""
+    chances: int | None = None
+    """Number of likeliest tokens to be told with each token; None: nothing is told."""
+    grammar: Any = None
+    """A `Grammar`, or None."""
+
+
+NO_WISHES = Wishes()
+
+
 @dataclass(eq=False)
 class Request:
     """A conversation to be answered; two equal requests are still two."""
@@ -59,6 +85,8 @@ class Request:
     """Positions that are protected, too."""
     others: Sequence[EarlierAnswer] = ()
     """Answers that the answer must not continue."""
+    wishes: Wishes = NO_WISHES
+    """What else is asked of the answer's tokens."""
     gives_up: bool = False
     """The model's earlier tokens are evicted once all but the last piece is read."""
     begin: Any = None
@@ -79,5 +107,7 @@ class BatchReport:
     """The reason of a turn that ended with `error`."""
     row: int | None = None
     """For a `Turn`, its row; None where nothing was answered."""
+    chances: Sequence[Chance] = ()
+    """For a `Token` of a request that wishes them."""
     state: Any = None
     """For a `Turn` of a request with `keep`, its `Row.snapshot`; None after an error."""

@@ -1,10 +1,10 @@
-"""Parses and checks the body of a chat request."""
+"""Checks the body of a chat request."""
 
 import difflib
 import json
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from h2o_chat.base import precedence
@@ -13,7 +13,10 @@ from h2o_chat.base.errors import UsageError, name_of
 from h2o_chat.base.utf8 import SLICE, decoded
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.files.batch_lines import SAMPLING
+from h2o_chat.chat.templates.tool_form import RESULTS, THEN, Parts, ToolForm
+from h2o_chat.events.events import Note
 from h2o_chat.serve.api_errors import ApiError, wrong
+from h2o_chat.serve.tool_request import Tools, calls_of, penalties_of, tools_of
 from h2o_chat.store import clean
 
 MESSAGES = 4096
@@ -23,15 +26,7 @@ STOPS, STOP_CHARACTERS = 16, 256
 
 OTHERS: dict[str, tuple[Any, ...]] = {
     "n": (1,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "id_slot": (-1,),
@@ -40,21 +35,23 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "repeat_penalty": (1,),
     "typical_p": (1,),
     "mirostat": (0,),
-    "grammar": ("",),
-    "json_schema": ({},),
     "web_search_options": (),
 }
 """Unsupported keys that would change an answer, with the values for which they do not."""
-OWN = {"model", "messages", "stream", "stream_options", "seed", "max_completion_tokens", "cache_prompt"}
+OWN = {
+    *("model", "messages", "stream", "stream_options", "seed", "max_completion_tokens", "cache_prompt"),
+    *("tools", "tool_choice", "response_format", "json_schema", "grammar"),
+    *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
+}
 KNOWN = (*OWN, *SAMPLING, *OTHERS)
 MISSPELT = 0.85
-"""Similarity from which on an unknown key counts as a misspelt one. Others are ignored: clients send many."""
+"""Similarity from which on an unknown key counts as a misspelt one: a note says so. All are ignored."""
 VALUES = 100_000
 """Most values and names of a body: parsing them takes up to 90 ms in which no other thread runs."""
 KEYS = 100
 """Most keys of a body: each is compared with all known ones."""
 Message = tuple[str, str]
-"""(role, text)"""
+"""(role, text); the role is system, user, assistant or tool."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class ChatRequest:
     """A conversation to be answered."""
 
     messages: tuple[Message, ...]
-    """Perhaps a system prompt, then user and assistant alternately; the last is a user's."""
+    """Perhaps a system prompt, then user or tool and assistant alternately; the last is no assistant's."""
     sampling: Sampling
     seed: int
     stream: bool = False
@@ -70,50 +67,92 @@ class ChatRequest:
     """Whether the stream ends with a chunk of usage."""
     looks: bool = True
     """Whether a kept memory may be continued (`cache_prompt`)."""
+    tools: Tools = field(default_factory=Tools)
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+    """Of `Wishes`, without the grammar."""
+    notes: tuple[Note, ...] = ()
+    """Notes about keys that were ignored."""
 
 
-def asked_for(raw: bytes, model: str, sampling: Sampling, system: str | None) -> ChatRequest:
-    """Parses the body of a chat request.
+@dataclass(frozen=True)
+class Served:
+    """What is served: names and defaults."""
 
-    Args:
-        model: name of the served model.
-        sampling, system: defaults where the body has no values.
+    names: frozenset[str]
+    """Names of the model; empty: any is right."""
+    sampling: Sampling
+    system: str | None
+    form: ToolForm = field(default_factory=ToolForm)
+    marks: tuple[str, ...] = ()
+    """Special tokens of the model's template."""
+    added: Mapping[str, int] = field(default_factory=dict)
+    """Tokens that the tokenizer finds in text before all others, by their text."""
+
+
+def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
+    """Checks the body of a chat request.
 
     Raises:
         ApiError: a value is wrong or not supported; names the key.
     """
-    body = object_of(raw)
+    notes = list[Note]()
     if len(body) > KEYS:
         raise wrong(None, f"The body has {len(body):,} keys: {KEYS} is the most.")
     for key in body:
         if key not in KNOWN and (near := difflib.get_close_matches(key[:40], KNOWN, 1, MISSPELT)):
             shown = name_of(key[:40])
-            raise wrong(shown, f"{shown!r} is not known. Did you mean {near[0]}?")
+            notes.append(Note("ignored", f"{shown!r} is not known. Did you mean {near[0]}?"))
     for key, allowed in OTHERS.items():
         if body.get(key) is not None and not _changes_nothing(body[key], allowed):
             what = f"Only {' or '.join(map(json.dumps, allowed)) or 'null'} is supported."
             if "tool" in key or "function" in key:
-                what = "Tools are not supported: leave it out."
+                what = "Write tools and tool_choice."
             raise wrong(key, f"{key} is {_seen(body[key])}. {what}")
-    if body.get("model") not in (None, model):
+    if served.names and body.get("model") is not None and body["model"] not in served.names:
         raise ApiError(
             404,
-            f"The model {_seen(body['model'])} is not served here: {model!r} is.",
+            f"The model {_seen(body['model'])} is not served here: {min(served.names, key=len)!r} is.",
             "model_not_found",
             "model",
         )
     stream = _flag(body, "stream", False)
-    messages = list(_messages(body.get("messages")))
-    if system is not None and messages[0][0] != "system":
-        messages.insert(0, ("system", system))
+    messages = list(_messages(body.get("messages"), served.form))
+    tools = tools_of(body, served.form, served.marks, served.added)
+    if served.system is not None and messages[0][0] != "system":
+        messages.insert(0, ("system", served.system))
+    if tools.tools and (described := served.form.described(tools.tools)):
+        if messages[0][0] == "system":
+            described = f"{messages.pop(0)[1]}\n\n{described}"
+        messages.insert(0, ("system", described))
     return ChatRequest(
         tuple(messages),
-        _sampling(body, sampling),
+        _sampling(body, served.sampling),
         _seed(body),
         stream,
         stream and _wants_usage(body),
         _flag(body, "cache_prompt", True),
+        tools,
+        penalties_of(body),
+        tuple(notes),
     )
+
+
+def text_asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
+    """Checks the body of a request to go on with a text, without a template.
+
+    Raises:
+        ApiError: a value is wrong or not supported; names the key.
+    """
+    prompt = body.get("prompt")
+    text = prompt[0] if isinstance(prompt, list) and len(prompt) == 1 else prompt
+    if not isinstance(text, str) or not text:
+        raise wrong("prompt", "prompt is no text, or empty.")
+    for key in ("suffix", "echo", "logprobs"):
+        if body.get(key):
+            raise wrong(key, f"{key} is not supported: leave it out.")
+    rest = {key: value for key, value in body.items() if key not in ("prompt", "logprobs", "tools")}
+    asked = asked_for(rest | {"messages": [{"role": "user", "content": text}]}, replace(served, system=None))
+    return replace(asked, messages=(("text", clean(text)),))
 
 
 def object_of(raw: bytes) -> dict[str, Any]:
@@ -218,34 +257,63 @@ def _checked(key: str, value: Any) -> Any:
         raise wrong(key, f"{error.message} {error.hint}".strip()) from error
 
 
-def _messages(messages: Any) -> Iterator[Message]:
-    """(role, text) of each message; at least one."""
+def _messages(messages: Any, form: ToolForm) -> Iterator[Message]:
+    """(role, text) of each message; at least one. Messages of one role in a row become one."""
     if not isinstance(messages, list) or not messages:
         raise wrong("messages", "messages is no list of messages.")
     if len(messages) > MESSAGES:
         raise wrong("messages", f"messages has {len(messages):,} messages: {MESSAGES:,} is the most.")
-    wanted = "user"
+    role, texts, calls = "", list[str](), False
     for index, message in enumerate(messages):
         here = f"messages[{index}]"
-        if not isinstance(message, dict):
-            raise wrong(here, f"{here} is no object of role and content.")
-        for key in ("tool_calls", "function_call", "audio"):
-            if message.get(key):
-                raise wrong(f"{here}.{key}", f"{here}.{key} is not supported: only text can be said.")
-        role = "system" if message.get("role") == "developer" else message.get("role")
-        text = _text(message.get("content"), f"{here}.content")
-        if role == "system" and index == 0:
-            if text:  # clients send an empty one where they have none
-                yield role, text
+        before, (role, text) = role, _message(message, here, form)
+        if role == "user" and before == "tool":  # said behind results: one turn
+            role, texts[-1] = "tool", f"{texts[-1]}{'' if THEN in texts[-1] else THEN}{text}"
             continue
-        if role != wanted:
-            raise wrong(f"{here}.role", f"{here}.role is {_seen(role)}, and {wanted} comes here.")
-        if not text and role == "user":
-            raise wrong(f"{here}.content", f"{here}.content is empty.")
-        yield role, text
-        wanted = "assistant" if wanted == "user" else "user"
-    if wanted == "user":
-        raise wrong("messages", "messages do not end with one of role user.")
+        if role != "user" and not _may_follow(role, before, calls):
+            raise wrong(
+                f"{here}.role", f"{here}.role is {role}, and it cannot stand behind {before or 'nothing'}."
+            )
+        if role != before and texts:
+            yield before, _joined(before, texts)
+            texts = []
+        if text or role != "system":  # clients send an empty one where they have none
+            texts.append(text)
+        calls = bool(message.get("tool_calls")) or (calls and role == "tool")
+    if role not in ("user", "tool"):
+        raise wrong("messages", "messages do not end with one of role user or tool.")
+    yield role, _joined(role, texts)
+
+
+def _may_follow(role: str, before: str, calls: bool) -> bool:
+    """Whether a message of a role may stand behind one of another role, which perhaps has `calls`."""
+    if role == "tool":
+        return calls
+    return before == "" if role == "system" else before in ("user", "tool")
+
+
+def _joined(role: str, texts: list[str]) -> str:
+    return (RESULTS if role == "tool" else "\n\n").join(texts)
+
+
+def _message(message: Any, here: str, form: ToolForm) -> Message:
+    """(role, text) of a message."""
+    if not isinstance(message, dict):
+        raise wrong(here, f"{here} is no object of role and content.")
+    role = "system" if message.get("role") == "developer" else message.get("role")
+    for key in ("function_call", "audio", *(["tool_calls"] if role != "assistant" else [])):
+        if message.get(key):
+            raise wrong(f"{here}.{key}", f"{here}.{key} is not supported here.")
+    if role not in ("system", "user", "assistant", "tool"):
+        raise wrong(f"{here}.role", f"{here}.role is {_seen(role)}. It is system, user, assistant or tool.")
+    calls = calls_of(message, here) if role == "assistant" else ()
+    content = message.get("content")
+    text = "" if calls and content is None else _text(content, f"{here}.content")
+    if role == "tool":
+        return role, text.replace(RESULTS, "").replace(THEN, "")
+    if not text and role == "user":
+        raise wrong(f"{here}.content", f"{here}.content is empty.")
+    return role, clean(form.written(Parts(text, calls))) if calls else text
 
 
 def _text(value: Any, where: str) -> str:

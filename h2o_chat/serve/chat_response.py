@@ -1,11 +1,17 @@
-"""Answers as JSON, in OpenAI's format with llama-server's `timings`."""
+"""Answers of /v1/chat/completions as JSON, in OpenAI's format with llama-server's `timings`.
+
+Each dialect (also `messages_dialect.py`, `responses_dialect.py`) has the same methods: `whole` for an answer
+at once, and for a stream `begins`, `piece`, `calls` and `last`.
+"""
 
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from h2o_chat.chat.templates.tool_form import Call, Parts
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.stream import Ended
 
@@ -13,6 +19,7 @@ DONE = b"data: [DONE]\n\n"
 WAITING = b": waiting\n\n"
 """A comment that clients ignore: it keeps the connection open."""
 _FINISH = {"eos": "stop", "stop": "stop", "length": "length"}
+_KEYS = {"content": "content", "thought": "reasoning_content"}
 
 
 def to_json(value: Any) -> bytes:
@@ -26,35 +33,52 @@ def sent(value: Any) -> bytes:
 
 
 @dataclass(frozen=True)
-class Head:
+class ChatDialect:
     """Fields that all chunks of an answer share."""
 
     model: str
+    tells_usage: bool = False
+    """Whether a stream ends with a chunk of usage."""
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def chunk(self, delta: dict[str, str], tells_usage: bool, finish: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return self._about("chat.completion.chunk", [choice]) | ({"usage": None} if tells_usage else {})
+    def begins(self) -> bytes:
+        return sent(self._chunk({"role": "assistant", "content": ""}))
 
-    def last(self, ended: Ended, tells_usage: bool) -> bytes:
+    def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
+        """A part of the `content` or of the `thought`."""
+        return sent(self._chunk({_KEYS[kind]: text}, chances=chances))
+
+    def calls(self, calls: Sequence[Call]) -> bytes:
+        made = [{"index": at} | one for at, one in enumerate(_calls(calls))]
+        return b"".join(sent(self._chunk({"tool_calls": [one]})) for one in made)
+
+    def last(self, ended: Ended, parts: Parts) -> bytes:
         """The end of a stream that was completed."""
-        chunk = self.chunk({}, tells_usage, _FINISH[ended.turn.finish]) | _of_the_server(ended)
-        if not tells_usage:
+        chunk = self._chunk({}, finish_of(ended, parts)) | _of_the_server(ended)
+        if not self.tells_usage:
             return sent(chunk) + DONE
         counted = self._about("chat.completion.chunk", []) | {"usage": usage(ended)}
         return sent(chunk) + sent(counted) + DONE
 
-    def whole(self, ended: Ended) -> dict[str, Any]:
-        message = {"role": "assistant", "content": ended.turn.text, "refusal": None}
-        choice = {
-            "index": 0,
-            "message": message,
-            "logprobs": None,
-            "finish_reason": _FINISH[ended.turn.finish],
-        }
-        about = self._about("chat.completion", [choice])
+    def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
+        content = parts.content if parts.content or not parts.calls else None
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if parts.thought:
+            message["reasoning_content"] = parts.thought
+        if parts.calls:
+            message["tool_calls"] = _calls(parts.calls)
+        choice = {"index": 0, "message": message, "logprobs": _logprobs(chances)}
+        about = self._about("chat.completion", [choice | {"finish_reason": finish_of(ended, parts)}])
         return about | {"usage": usage(ended)} | _of_the_server(ended)
+
+    def failed(self, error: ApiError) -> bytes:
+        """The end of a stream that failed."""
+        return sent(error.body())
+
+    def _chunk(self, delta: Any, finish: str | None = None, chances: Sequence[Any] = ()) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": _logprobs(chances), "finish_reason": finish}
+        return self._about("chat.completion.chunk", [choice]) | ({"usage": None} if self.tells_usage else {})
 
     def _about(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
@@ -66,9 +90,50 @@ class Head:
         }
 
 
-def failed(error: ApiError) -> bytes:
-    """The end of a stream that failed."""
-    return sent(error.body())
+class TextDialect(ChatDialect):
+    """Answers of /v1/completions: a text that goes on."""
+
+    def begins(self) -> bytes:
+        return b""
+
+    def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
+        return sent(self._about("text_completion", [_text_choice(text, None)]))
+
+    def last(self, ended: Ended, parts: Parts) -> bytes:
+        chunk = self._about("text_completion", [_text_choice("", finish_of(ended, parts))])
+        return sent(chunk | {"usage": usage(ended)} | _of_the_server(ended)) + DONE
+
+    def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
+        choice = _text_choice(parts.content, finish_of(ended, parts))
+        return self._about("text_completion", [choice]) | {"usage": usage(ended)} | _of_the_server(ended)
+
+
+def _text_choice(text: str, finish: str | None) -> dict[str, Any]:
+    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+
+
+def finish_of(ended: Ended, parts: Parts) -> str:
+    """OpenAI's word for what has ended an answer."""
+    return "tool_calls" if parts.calls else _FINISH[ended.turn.finish]
+
+
+def call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def _calls(calls: Sequence[Call]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": call_id(),
+            "type": "function",
+            "function": {"name": one.name, "arguments": json.dumps(one.arguments, ensure_ascii=False)},
+        }
+        for one in calls
+    ]
+
+
+def _logprobs(chances: Sequence[Any]) -> dict[str, Any] | None:
+    return {"content": list(chances), "refusal": None} if chances else None
 
 
 def usage(ended: Ended) -> dict[str, Any]:

@@ -91,7 +91,8 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").lower() != f"{self._scheme}://{host.lower()}":
             raise ApiError(403, "This server does not answer pages of other sites.", "origin")
-        owner = self._keys.owner(headers.get(b"authorization"))
+        key = headers.get(b"x-api-key")  # Anthropic's clients
+        owner = self._keys.owner(headers.get(b"authorization") or (key and b"Bearer " + key))
         if owner is None and scope["path"] not in OPEN:
             raise ApiError(
                 401,

@@ -3,18 +3,27 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from h2o_chat.chat.templates.tool_form import Splitter
+from h2o_chat.engine.request import Chance
+from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.chat_response import WAITING, Head, failed, sent, to_json
+from h2o_chat.serve.chat_response import WAITING, ChatDialect, TextDialect, to_json
+from h2o_chat.serve.messages_dialect import MessagesDialect
 from h2o_chat.serve.request_queue import Ticket
+from h2o_chat.serve.responses_dialect import ResponsesDialect
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended, Item
 
 QUIET_S = 10.0
 """Silence of a stream after which a comment is sent. The status of a stream is sent after at most this
 time."""
+LEAST_LOG = -9999.0
+"""Told for a token that had no chance: JSON knows no infinity."""
+Dialect = ChatDialect | TextDialect | MessagesDialect | ResponsesDialect
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
@@ -25,11 +34,15 @@ STREAM_HEADERS = {
 class Reply:
     """The answer to a ticket, as an ASGI application."""
 
-    def __init__(self, service: Service, ticket: Ticket, model: str) -> None:
-        self._service, self._ticket, self._head = service, ticket, Head(model)
+    def __init__(self, service: Service, ticket: Ticket, dialect: Dialect) -> None:
+        self._service, self._ticket, self._dialect = service, ticket, dialect
         self._end = time.monotonic() + service.limits.time_s
-        self._sent = 0
-        """Characters of the answer that were sent."""
+        self._taken = 0
+        """Characters of the answer that were taken from the stream."""
+        self._tools = bool(ticket.asked.tools.tools)
+        self._splitter = Splitter(service.form, self._tools)
+        self._told = 0
+        """Tokens whose chances were told."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_gone(receive))
@@ -52,7 +65,8 @@ class Reply:
         (item,) = items
         error = item.error if isinstance(item, Ended) else item
         if isinstance(item, Ended) and error is None:
-            await respond(send, 200, {}, to_json(self._head.whole(item)))
+            parts = self._service.form.read(item.turn.text, self._tools)
+            await respond(send, 200, {}, to_json(self._dialect.whole(item, parts, self._chances())))
         else:
             assert isinstance(error, ApiError)
             await refuse(send, error)
@@ -63,8 +77,7 @@ class Reply:
             return await refuse(send, error)
         headers = [(name.encode(), value.encode()) for name, value in STREAM_HEADERS.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        begins = self._head.chunk({"role": "assistant", "content": ""}, self._ticket.asked.tells_usage)
-        await send({"type": "http.response.body", "body": sent(begins), "more_body": True})
+        await send({"type": "http.response.body", "body": self._dialect.begins(), "more_body": True})
         while True:
             over = bool(items) and not isinstance(items[-1], str)
             body = b"".join(self._pieces(items)) or WAITING
@@ -79,15 +92,37 @@ class Reply:
             match item:
                 case str(text):
                     yield self._text(text)
-                case Ended(turn=turn, error=error):
-                    yield self._text(turn.text[self._sent :])
-                    yield failed(error) if error else self._head.last(item, self._ticket.asked.tells_usage)
-                case error:
-                    yield failed(error)
+                case Ended(turn=turn, error=None):
+                    yield self._text(turn.text[self._taken :])
+                    parts = self._service.form.read(turn.text, self._tools)
+                    for kind, text in self._splitter.end(parts):
+                        yield self._dialect.piece(kind, text)
+                    if parts.calls:
+                        yield self._dialect.calls(parts.calls)
+                    yield self._dialect.last(item, parts)
+                case Ended(turn=turn, error=ApiError() as error):
+                    yield self._text(turn.text[self._taken :])
+                    yield self._dialect.failed(error)
+                case ApiError() as error:
+                    yield self._dialect.failed(error)
 
     def _text(self, text: str) -> bytes:
-        self._sent += len(text)
-        return sent(self._head.chunk({"content": text}, self._ticket.asked.tells_usage)) if text else b""
+        self._taken += len(text)
+        pieces = self._splitter.add(text)
+        return b"".join(self._dialect.piece(kind, new, self._chances()) for kind, new in pieces)
+
+    def _chances(self) -> list[dict[str, Any]]:
+        """The chances of tokens, as OpenAI's API has them, that were not told yet."""
+        new = self._ticket.chances[self._told :]
+        self._told += len(new)
+        return [
+            self._chance(chosen) | {"top_logprobs": [self._chance(one) for one in likeliest]}
+            for chosen, *likeliest in new
+        ]
+
+    def _chance(self, one: Chance) -> dict[str, Any]:
+        token = text_of(self._service.tokenizer, [one.id])
+        return {"token": token, "logprob": max(one.log, LEAST_LOG), "bytes": list(token.encode())}
 
     async def _take(self, longest_s: float) -> list[Item]:
         """The items that came within `longest_s`; an error when the request's time is over."""

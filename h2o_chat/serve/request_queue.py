@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from h2o_chat.engine.request import Request
+from h2o_chat.engine.request import Chance, Request
 from h2o_chat.events.events import Note
 from h2o_chat.serve.api_errors import busy
 from h2o_chat.serve.chat_request import ChatRequest
@@ -32,6 +32,8 @@ class Ticket:
     """Positions of its messages, once it is prepared."""
     notes: Sequence[Note] = ()
     """Notes about recalled words."""
+    chances: list[Sequence[Chance]] = field(default_factory=list)
+    """Of each token so far, where they are wished."""
     prompt_ms: float = 0.0
     left: bool = False
     """Its client has hung up."""

@@ -8,8 +8,10 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.utf8 import encoded
 from h2o_chat.chat.conversation import loops
 from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.templates.chat_template import Template, literal
-from h2o_chat.engine.request import Request, RequestPiece
+from h2o_chat.chat.templates.chat_template import Fed, PlainTemplate, Template, literal
+from h2o_chat.chat.templates.tool_form import RESULTS, THEN, ToolForm
+from h2o_chat.engine.grammar import Grammars
+from h2o_chat.engine.request import Request, RequestPiece, Wishes
 from h2o_chat.events.events import Note, Session
 from h2o_chat.serve.api_errors import wrong
 from h2o_chat.serve.chat_request import ChatRequest
@@ -65,6 +67,8 @@ class Reader:
     settings: Settings
     session: Session
     longest_token_bytes: int
+    form: ToolForm
+    grammars: Grammars
     known: LastConversation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,7 +97,7 @@ class Reader:
             if role == "system":
                 system = text  # read with the first message
                 continue
-            if index + 1 == len(asked.messages) and places is not None:
+            if index + 1 == len(asked.messages) and places is not None and role == "user":
                 holding = HeldTokens(state, newest_from(at, self.session))
                 text, notes = with_recalled(
                     asked.messages, places, holding, self.settings, self.known, self.session.budget
@@ -101,11 +105,13 @@ class Reader:
             if role == "assistant":
                 ids = literal(self.tokenizer, text)
             elif pieces:
-                ids = self.template.later(text).ids
+                ids = self._later(role, text).ids
             elif begin is not None:
-                ids = self._going_on(text, begin)
+                ids = self._going_on(role, text, begin)
+            elif role == "text":
+                ids = PlainTemplate(self.tokenizer).first(None, text).ids
             else:
-                fed = self.template.first(system, text)
+                fed = self.template.first(system, text, asked.tools.tools if self.form.native else ())
                 ids, system_tokens = fed.ids, fed.tokens_before_text if system else 0
                 if places is not None and system is not None:
                     places.ends.append(system_tokens)
@@ -118,6 +124,12 @@ class Reader:
         loop = loops.loop_in([Message(*one) for one in before], last)
         if loop and loop.begins:
             notes = [*notes, loops.BROKEN]
+        bias = asked.wishes.get("bias", {})
+        if wrong_ids := [number for number in bias if number >= len(self.tokenizer)]:
+            raise wrong(
+                "logit_bias", f"logit_bias names token {wrong_ids[0]:,}: there are {len(self.tokenizer):,}."
+            )
+        grammar = self.grammars.compiled(asked.tools.grammar) if asked.tools.grammar else None
         stop, marker = asked.sampling.stop, self.template.marker
         sampling = replace(asked.sampling, stop=(*stop, marker)) if marker else asked.sampling
         request = Request(
@@ -126,16 +138,27 @@ class Reader:
             asked.seed,
             system_tokens,
             others=loops.tokenized(self.tokenizer, loop.others) if loop and text == last else (),
+            wishes=Wishes(**asked.wishes, grammar=grammar),
             gives_up=loop is not None,
             begin=state,
             keep=True,
         )
-        return Prepared(request, places, notes)
+        return Prepared(request, places, [*asked.notes, *notes])
 
-    def _going_on(self, text: str, begin: Memory) -> list[int]:
+    def _later(self, role: str, text: str, marked: bool = False) -> Fed:
+        """The tokens of a user's message, or of results, that follows an answer."""
+        if role == "user":
+            return self.template.later(text, marked)
+        told, _, then = text.partition(THEN)
+        results = told.split(RESULTS)
+        if self.form.native:
+            return self.template.results(results, then, marked)
+        return self.template.later(self.form.results(results, then), marked)
+
+    def _going_on(self, role: str, text: str, begin: Memory) -> list[int]:
         """Ids of a message that follows the answer of a memory."""
         assert begin.state is not None
-        fed, waits = self.template.later(text, begin.marked), begin.state.pending
+        fed, waits = self._later(role, text, begin.marked), begin.state.pending
         if waits and waits[-1] in self.eos and waits[-1] in fed.ids[: fed.tokens_before_text]:
             # The model has closed its answer itself: the template's closing would repeat that.
             return fed.ids[fed.ids.index(waits[-1]) + 1 :]

@@ -16,15 +16,19 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 import h2o_chat
+from h2o_chat.chat.templates.tool_form import Parts
+from h2o_chat.serve import messages_dialect, responses_dialect
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.chat_request import asked_for
-from h2o_chat.serve.chat_response import to_json
+from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
+from h2o_chat.serve.chat_response import ChatDialect, TextDialect, to_json
 from h2o_chat.serve.metrics import metrics
-from h2o_chat.serve.reply import Reply
+from h2o_chat.serve.reply import Dialect, Reply
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.service import Service
 
+Body = dict[str, Any]
+Asked = tuple[ChatRequest, Dialect]
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -39,6 +43,7 @@ class Routes:
         """Parses bodies outside of the event loop: many MiB take a while."""
         self._turn: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One body of each key is parsed at a time."""
+        self._conversations = responses_dialect.Conversations()
         get: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/health": self.health,
             "/metrics": self.metrics,
@@ -48,7 +53,13 @@ class Routes:
             "/slots": self.slots,
         }
         routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
-        routes.append(Route("/v1/chat/completions", self.completions, methods=["POST"]))
+        post = {
+            "/v1/chat/completions": self.chat,
+            "/v1/completions": self.completions,
+            "/v1/messages": self.messages,
+            "/v1/responses": self.responses,
+        }
+        routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in post.items()]
         self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,24 +78,68 @@ class Routes:
         except ClientDisconnect:
             return  # before its request was complete
 
-    async def completions(self, request: Request) -> Response:
+    async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions"""
+
+        def asked(body: Body, owner: bytes) -> Asked:
+            found = asked_for(body, self.service.served)
+            return found, ChatDialect(self.model, found.tells_usage)
+
+        return await self._answered(request, asked)
+
+    async def completions(self, request: Request) -> Response:
+        """POST /v1/completions"""
+
+        def asked(body: Body, owner: bytes) -> Asked:
+            return text_asked_for(body, self.service.served), TextDialect(self.model)
+
+        return await self._answered(request, asked)
+
+    async def messages(self, request: Request) -> Response:
+        """POST /v1/messages"""
+
+        def asked(body: Body, owner: bytes) -> Asked:
+            found = asked_for(messages_dialect.chat_body(body), self.service.served)
+            return found, messages_dialect.MessagesDialect(self.model)
+
+        return await self._answered(request, asked)
+
+    async def responses(self, request: Request) -> Response:
+        """POST /v1/responses"""
+
+        def asked(body: Body, owner: bytes) -> Asked:
+            held = self._conversations
+            before = held.find(owner, id_) if (id_ := body.get("previous_response_id")) else []
+            chat = responses_dialect.chat_body(body, before)
+            said = [one for one in chat["messages"] if one["role"] != "system"]
+
+            def hold(id_: str, parts: Parts) -> None:
+                if body.get("store") is not False:
+                    held.add(owner, id_, [*said, responses_dialect.answer_message(parts)])
+
+            found = asked_for(chat, self.service.served)
+            return found, responses_dialect.ResponsesDialect(self.model, body, hold)
+
+        return await self._answered(request, asked)
+
+    async def _answered(self, request: Request, asked: Callable[[Body, bytes], Asked]) -> Response:
+        """The answer to a request; `asked` makes a chat request of its body, in a thread."""
         service, loop, owner = self.service, asyncio.get_running_loop(), request.scope["owner"]
+
+        def parsed(raw: bytes) -> tuple[Ticket, Dialect]:
+            found, dialect = asked(object_of(raw), owner)
+            return service.ticket(found, owner), dialect
+
         raw = await self.bodies.read(request)
         free = partial(self.bodies.free, owner, len(raw))
         try:
             async with self._turn[owner]:
-                ticket = await loop.run_in_executor(self.checking, self._ticket, raw, owner)
+                ticket, dialect = await loop.run_in_executor(self.checking, parsed, raw)
             service.submit(ticket)
         except BaseException:
             free()
             raise
-        return _Releasing(Reply(service, ticket, self.model), free)
-
-    def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
-        service = self.service
-        asked = asked_for(raw, self.model, service.sampling, service.settings.system)
-        return service.ticket(asked, owner)
+        return _Releasing(Reply(service, ticket, dialect), free)
 
     async def health(self, request: Request) -> Response:
         """GET /health"""
@@ -102,7 +157,7 @@ class Routes:
 
     async def one_model(self, request: Request) -> Response:
         """GET /v1/models/NAME"""
-        if (name := request.path_params["name"]) != self.model:
+        if (name := request.path_params["name"]) not in (self.service.served.names or (name,)):
             raise ApiError(
                 404, f"There is no model {name[:60]!a}: {self.model!r} is served.", "model_not_found"
             )

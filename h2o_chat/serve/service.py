@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, name_of
-from h2o_chat.chat.templates.chat_template import after_piece, choose
+from h2o_chat.chat.templates.chat_template import ModelTemplate, after_piece, choose
+from h2o_chat.chat.templates.tool_form import form_of
+from h2o_chat.engine.grammar import Grammars
 from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
-from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.chat_request import ChatRequest, Served
 from h2o_chat.serve.counters import Counts
 from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain, tag_of
 from h2o_chat.serve.request_queue import Limits, Ticket
@@ -73,7 +75,10 @@ class Service:
         self.limits, self.prefixes = limits, prefixes
         self.tokenizer = batch.runner.loaded.tokenizer
         self.template = choose(self.tokenizer, settings.template)
+        self.form = form_of(self.template)
+        """How the model writes tools and thoughts."""
         self.session: Session = batch.session(settings.seed or 0)
+        self.served = served_by(self)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
         self._longest_token_bytes = max(len(token.encode()) for token in self.tokenizer.get_vocab())
         self.row_bytes, self.snapshot_bytes = bytes_of(batch)
@@ -87,6 +92,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._line: deque[Ticket] = deque()
+        self._grammars = Grammars(self.tokenizer, sorted(batch.runner.eos))
         self._turns = TurnLock()
         """TurnLock of the threads that prepare."""
         self._prepared: set[Ticket] = set()
@@ -127,7 +133,8 @@ class Service:
 
     def ticket(self, asked: ChatRequest, owner: bytes) -> Ticket:
         """A ticket for a request, not queued yet; thread-safe, since hashing takes a while."""
-        hashes = chain(beginning(owner, self.context), asked.messages)
+        context = self.context + (repr(asked.tools.tools).encode() if asked.tools.tools else b"")
+        hashes = chain(beginning(owner, context), asked.messages)
         return Ticket(asked, owner, Stream(asked.stream), hashes)
 
     def submit(self, ticket: Ticket) -> None:
@@ -182,7 +189,7 @@ class Service:
 
     def _prepare_all(self) -> None:
         given = self.template, self.tokenizer, self.batch.runner.eos, self.settings, self.session
-        reader = Reader(*given, self._longest_token_bytes)
+        reader = Reader(*given, self._longest_token_bytes, self.form, self._grammars)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or _next_of(self) is not None)
@@ -254,6 +261,8 @@ class Service:
             case Prompt(ms=ms):
                 ticket.prompt_ms = ms
             case Token(text=text):
+                if told.chances:
+                    ticket.chances.append(told.chances)
                 return [(ticket, text)]
             case Turn() as turn:
                 del self._under_way[told.request]
@@ -270,7 +279,8 @@ class Service:
     def _keep(self, ticket: Ticket, turn: Turn, state: Any) -> None:
         """Keeps the memory after an answer for the next request."""
         marked = bool(self.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
-        hashed = after(ticket.chain[-1], ("assistant", clean(turn.text)))
+        said = self.form.written(self.form.read(turn.text, bool(ticket.asked.tools.tools)))
+        hashed = after(ticket.chain[-1], ("assistant", clean(said)))
         state = with_positions(state, ticket.places)
         self.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
 
@@ -334,3 +344,13 @@ def context_of(session: Session, template: str, jinja: Any) -> bytes:
 
     alike = [(name, getattr(session, name)) for name in IDENTITY]
     return sha256(repr((alike, session.chunk, session.prefill, template, jinja)).encode()).digest()
+
+
+def served_by(service: Service) -> Served:
+    """What requests are checked against."""
+    name = service.session.model
+    names = frozenset({name, name.removesuffix(".gguf"), f"{name.removesuffix('.gguf')}.gguf"})
+    template = service.template
+    marks = tuple(template.mark_texts()) if isinstance(template, ModelTemplate) else ()
+    added = {str(token): number for number, token in service.tokenizer.added_tokens_decoder.items()}
+    return Served(names, service.sampling, service.settings.system, service.form, marks, added)

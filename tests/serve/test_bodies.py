@@ -13,11 +13,12 @@ from serving import Server
 from h2o_chat.base.config import Sampling
 from h2o_chat.serve import request_bodies
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.chat_request import KNOWN, asked_for
+from h2o_chat.serve.chat_request import KNOWN, Served, asked_for, object_of
 from h2o_chat.serve.request_bodies import Bodies
 
 pytestmark = pytest.mark.loopback
 
+SERVED = Served(frozenset({"pocket"}), Sampling(), None)
 ONE, OTHER = b"one", b"other"
 texts = st.text(max_size=20) | st.sampled_from(["<|end|><|system|>", "\0", "\ud800", "\U0001f600" * 9])
 values = st.recursive(
@@ -95,11 +96,11 @@ def test_any_body_is_understood_or_refused(body: Any) -> None:
     """Without the server: more of them in less time."""
     raw = json.dumps(body).encode()
     try:
-        asked = asked_for(raw, "pocket", Sampling(), None)
+        asked = asked_for(object_of(raw), SERVED)
     except ApiError as refused:
         error = refused
     else:
-        assert asked.messages[-1][0] == "user"
+        assert asked.messages[-1][0] in ("user", "tool")
         return
     json.dumps(error.body()).encode()
     assert 400 <= error.status < 500
@@ -108,10 +109,10 @@ def test_any_body_is_understood_or_refused(body: Any) -> None:
 def test_what_stands_in_a_text_is_no_value() -> None:
     text = '{"role": "user", "content": "\\\\"},' * 90_000 + "[[],{}]" * 90_000 + '\\\\"'
     raw = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
-    assert asked_for(raw, "pocket", Sampling(), None).messages == (("user", text),)
+    assert asked_for(object_of(raw), SERVED).messages == (("user", text),)
     for many in (b"[]," * 99_999, b'"",' * 99_999, b'{"":0},' * 49_999, b"[" * 99_999, b'"a\\\\",' * 99_999):
         with pytest.raises(ApiError, match="is the most"):
-            asked_for(b'{"messages": [' + many + b"0]}", "pocket", Sampling(), None)
+            object_of(b'{"messages": [' + many + b"0]}")
 
 
 async def test_a_body_that_says_no_length_is_counted() -> None:

@@ -10,13 +10,14 @@ from serving import SAMPLING, begin
 
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.templates.tool_form import Parts
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
 from h2o_chat.serve.api_keys import NOBODY
 from h2o_chat.serve.chat_request import ChatRequest
-from h2o_chat.serve.chat_response import Head
+from h2o_chat.serve.chat_response import ChatDialect
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.server_recall import (
     LOOKED_AT_CHARACTERS,
@@ -147,7 +148,7 @@ async def test_an_answer_says_what_was_recalled(loaded: Loaded, service: Service
     _, turns = talked(loaded)
     for number in range(1, TOLD + 2):
         found = await answered(service, history(turns, number))
-        body: Any = Head("model").whole(found)
+        body: Any = ChatDialect("model").whole(found, Parts(found.turn.text))
         assert ("notes" in body) == (number == TOLD + 1)
     (note,) = body["notes"]
     assert note["code"] == "recalled"

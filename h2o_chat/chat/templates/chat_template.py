@@ -9,7 +9,7 @@ marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell t
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
@@ -39,10 +39,18 @@ class Template(Protocol):
     marker: str | None
     """Ends an answer, beside the model's own end."""
 
-    def first(self, system: str | None, text: str) -> Fed: ...
+    def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
+        """The tokens of the first turn; `tools` only where the template renders them (`ToolForm.native`)."""
 
     def later(self, text: str, marked: bool = False) -> Fed:
         """The tokens of a later turn; `marked`: the answer before ended in the marker itself."""
+
+    def results(self, texts: Sequence[str], then: str, marked: bool = False) -> Fed:
+        """The tokens of a turn that gives results of tools, where the template renders them.
+
+        Args:
+            then: what the user says behind them; perhaps empty.
+        """
 
 
 def choose(tokenizer: Any, wanted: str) -> Template:
@@ -63,7 +71,7 @@ class PlainTemplate:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
-    def first(self, system: str | None, text: str) -> Fed:
+    def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
         start = self._tokenizer.bos_token_id
         head = [] if start is None else [start]
         if system is None:
@@ -73,6 +81,9 @@ class PlainTemplate:
 
     def later(self, text: str, marked: bool = False) -> Fed:
         return Fed(literal(self._tokenizer, text), 0)
+
+    def results(self, texts: Sequence[str], then: str, marked: bool = False) -> Fed:
+        return self.later("\n".join((*texts, then)))
 
 
 class ModelTemplate:
@@ -86,59 +97,94 @@ class ModelTemplate:
         self._jinja: str | None = None
         """None: the tokenizer's own."""
 
-    def first(self, system: str | None, text: str) -> Fed:
-        words = {} if system is None else {"system": system}
-        return self._turn({**words, "user": text}, after_answer=False)
+    def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
+        words = [] if system is None else [("system", system)]
+        return self._turn([*words, ("user", text)], tools=tools)
 
     def later(self, text: str, marked: bool = False) -> Fed:
-        return self._turn({"user": text}, after_answer=True, marked=marked)
+        return self._turn([("user", text)], after_answer=True, marked=marked)
 
-    def _turn(self, said: dict[str, str], after_answer: bool, marked: bool = False) -> Fed:
-        """The tokens that the template makes of `said` (role -> text)."""
-        word = {role: _word_not_in(said.values(), role) for role in ("system", "user", "assistant")}
-        anchor = word["assistant"] if after_answer else ""
-        blank = self._render({role: word[role] for role in said}, anchor, marked)
-        lost = [role for role in said if word[role] not in blank]
+    def results(self, texts: Sequence[str], then: str, marked: bool = False) -> Fed:
+        said = [("tool", text) for text in texts] + ([("user", then)] if then else [])
+        return self._turn(said, after_answer=True, marked=marked)
+
+    def _turn(
+        self,
+        said: Sequence[tuple[str, str]],
+        after_answer: bool = False,
+        marked: bool = False,
+        tools: Sequence[Any] = (),
+    ) -> Fed:
+        """The tokens that the template makes of `said`, (role, text) of each message."""
+        texts = [text for _, text in said]
+        words = [_word_not_in(texts, f"{role}{number}") for number, (role, _) in enumerate(said)]
+        anchor = _word_not_in(texts, "assistant") if after_answer else ""
+        roles = [role for role, _ in said]
+        blank = self._render(list(zip(roles, words, strict=True)), anchor, marked, tools)
+        lost = [role for role, word in zip(roles, words, strict=True) if word not in blank]
         if lost:
             raise UsageError(
                 f"The model's chat template leaves out what the {lost[0]} says.",
                 "Leave --system out." if lost == ["system"] else "Use --template plain.",
             )
         marks = self._marks(blank)
-        before = blank[: blank.index(word["user"])]
-        contents = {word[role]: text for role, text in said.items()}
-        if sum(map(len, said.values())) <= PIECE_CHARACTERS:
-            ids = self._tokenize(self._render(said, anchor, marked), anchor)
-            if _is_safe(said.values(), marks, ids, self._tokenize(blank, anchor)):
+        before = blank[: blank.index(words[roles.index("system") + 1 if "system" in roles else 0])]
+        contents = dict(zip(words, texts, strict=True))
+        if sum(map(len, texts)) <= PIECE_CHARACTERS:
+            ids = self._tokenize(self._render(said, anchor, marked, tools), anchor)
+            if _is_safe(texts, marks, ids, self._tokenize(blank, anchor)):
                 filled = "".join(contents.get(part, part) for part in _split(before, contents))
                 return Fed(ids, _agree(ids, self._tokenize(filled, anchor)))
         ids = self._piecewise(blank, contents, marks, anchor)
         return Fed(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
 
-    def _render(self, said: dict[str, str], anchor: str, marked: bool) -> str:
+    def _render(
+        self, said: Sequence[tuple[str, str]], anchor: str, marked: bool, tools: Sequence[Any]
+    ) -> str:
         """The conversation as text; with an anchor, the part behind an answer that consists of that word."""
-        messages = [{"role": role, "content": text} for role, text in said.items()]
+        messages = [{"role": role, "content": text} for role, text in said]
         if anchor:
             earlier = {"role": "user", "content": "Hello"}
             messages = [earlier, {"role": "assistant", "content": anchor}, *messages]
-        values = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
+        text = self.rendered(messages, tools)
+        parts = text.rsplit(anchor, 1) if anchor else [text]
+        if anchor and len(parts) == 1:
+            raise ModelError("The model's chat template leaves out its answers.", "Use --template plain.")
+        return parts[-1].split(self.marker, 1)[-1] if marked else parts[-1]
+
+    def rendered(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), opens: bool = True
+    ) -> str:
+        """The text that the template makes of messages.
+
+        Args:
+            opens: whether it opens the next answer.
+
+        Raises:
+            UsageError: it does not take the system prompt.
+            ModelError: it fails.
+        """
+        values = {
+            "messages": messages, "tools": tools or None, "documents": None, "add_generation_prompt": opens
+        }  # fmt: skip
         try:
-            template = self._tokenizer.get_chat_template(self._jinja)
-            text = render(template, {**self._tokenizer.special_tokens_map, **values})
-        except (
-            TemplateFailed,
-            ValueError,
-        ) as error:  # ValueError: several templates, and none is the default
-            if "system" in said:
+            return render(self.source, {**self._tokenizer.special_tokens_map, **values})
+        except (TemplateFailed, ValueError) as error:  # ValueError: several templates, and no default
+            if messages[0]["role"] == "system":
                 raise UsageError(
                     f"The model's chat template does not take this system prompt: {error}",
                     "Leave --system out and say it in the first message.",
                 ) from error
             raise ModelError(f"The model's chat template fails: {error}", "Use --template plain.") from error
-        parts = text.rsplit(anchor, 1) if anchor else [text]
-        if anchor and len(parts) == 1:
-            raise ModelError("The model's chat template leaves out its answers.", "Use --template plain.")
-        return parts[-1].split(self.marker, 1)[-1] if marked else parts[-1]
+
+    @property
+    def source(self) -> str:
+        """The template itself."""
+        return str(self._tokenizer.get_chat_template(self._jinja))
+
+    def mark_texts(self) -> list[str]:
+        """The special tokens, as text."""
+        return list(self._marks(""))
 
     def _marks(self, blank: str) -> dict[str, int]:
         """Tokens that no text may become: all special ones, and other marks of turns in the template."""

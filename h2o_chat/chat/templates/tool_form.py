@@ -1,0 +1,285 @@
+"""How a model writes tools, calls and thoughts, read off its own chat template by rendering a probe.
+
+A template that knows no tools gets them in the system message, in the form of Hermes and Qwen:
+
+    <tools>                                     one JSON object a line
+    <tool_call>                                 what the model writes to call one
+    {"name": NAME, "arguments": {...}}
+    </tool_call>
+    <tool_response> ... </tool_response>        the result, in a user's message
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.templates.chat_template import ModelTemplate, Template
+
+RESULTS, THEN = "\x1e", "\x1f"
+"""They stand between the results of calls made at the same time, and before what is said behind them."""
+_FENCED = re.compile(r"\s*(?:```\w*)?\s*([\[{].*[\]}])\s*(?:```)?\s*", re.DOTALL)
+"""An answer that is JSON alone, perhaps in a code block: small models leave the marks of a call out."""
+_PROBE = {
+    "type": "function",
+    "function": {
+        "name": "probe_tool",
+        "description": "probe_description",
+        "parameters": {"type": "object", "properties": {"probe_key": {"type": "string"}}, "required": []},
+    },
+}
+_ARGUMENTS = {"probe_key": "probe_value"}
+_CALL = {"id": "probe1234", "type": "function", "function": {"name": "probe_tool", "arguments": _ARGUMENTS}}
+_DESCRIBED = """# Tools
+
+You may call one or more of these functions. Their signatures, within <tools></tools>:
+<tools>
+{tools}
+</tools>
+
+To call one, write its name and its arguments as JSON within <tool_call></tool_call>, and nothing behind it:
+<tool_call>
+{{"name": "NAME", "arguments": {{...}}}}
+</tool_call>"""
+
+
+class Call(NamedTuple):
+    """A tool that the model wants to be called."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class Parts(NamedTuple):
+    """What an answer consists of."""
+
+    content: str
+    calls: tuple[Call, ...] = ()
+    thought: str = ""
+
+
+@dataclass(frozen=True)
+class ToolForm:
+    """The marks of a model's calls and thoughts."""
+
+    native: bool = False
+    """The template itself renders tools and results."""
+    begins: str = "<tool_call>\n"
+    """Stands before a call's JSON; empty: the whole answer is the JSON."""
+    ends: str = "\n</tool_call>"
+    arguments: str = "arguments"
+    """The key of a call's arguments."""
+    thought: tuple[str, str] = ("", "")
+    """Marks before and after a thought; empty: the template knows none."""
+    opened: bool = False
+    """The template itself opens the thought, before the answer."""
+
+    def described(self, tools: Sequence[Any]) -> str:
+        """The text about tools for the system message; empty where the template renders them."""
+        if self.native:
+            return ""
+        functions = (json.dumps(one["function"], ensure_ascii=False) for one in tools)
+        return _DESCRIBED.format(tools="\n".join(functions))
+
+    def results(self, texts: Sequence[str], then: str) -> str:
+        """Results of calls as a user's message, for a template that renders none."""
+        responses = (f"<tool_response>\n{one}\n</tool_response>" for one in texts)
+        return "\n".join(filter(None, (*responses, then)))
+
+    def written(self, parts: Parts) -> str:
+        """An earlier answer as the model would have written it, without its thoughts."""
+        if not parts.calls:
+            return parts.content
+        calls = (
+            self.begins
+            + json.dumps({"name": one.name, self.arguments: one.arguments}, ensure_ascii=False)
+            + self.ends
+            for one in parts.calls
+        )
+        return "\n".join(filter(None, (parts.content.strip(), *calls)))
+
+    def read(self, text: str, tools: bool) -> Parts:
+        """The parts of an answer; what is no complete call stays content.
+
+        Args:
+            tools: whether calls are looked for.
+        """
+        thought, content = self._without_thought(text)
+        if not tools:
+            return Parts(content, (), thought)
+        mark, end = self.begins.strip(), self.ends.strip()
+        rest, calls, at = list[str](), list[Call](), 0
+        while (found := content.find(mark, at) if mark else _json_begins(content, at)) >= 0:
+            made, after = self._call_at(content, found + len(mark))
+            if made is None:
+                rest.append(content[at : found + max(1, len(mark))])
+                at = found + max(1, len(mark))
+                continue
+            rest.append(content[at:found])
+            calls += made
+            at = after + len(content[after:]) - len(content[after:].lstrip())
+            at += len(end) if end and content.startswith(end, at) else 0
+        said = "".join([*rest, content[at:]])
+        if not calls and (bare := _FENCED.fullmatch(content)):
+            made, after = self._call_at(bare[1], 0)
+            if made is not None and not bare[1][after:].strip():
+                return Parts("", tuple(made), thought)
+        return Parts(said.strip() if calls else content, tuple(calls), thought)
+
+    def _without_thought(self, text: str) -> tuple[str, str]:
+        """(thought, the rest) of an answer."""
+        before, after = self.thought
+        if not after:
+            return "", text
+        body = text if self.opened else text.lstrip()
+        if not self.opened and not body.startswith(before):
+            return "", text
+        thought, closed, rest = body.removeprefix(before).partition(after)
+        return thought.strip(), rest.lstrip("\n") if closed else ""
+
+    def _call_at(self, text: str, at: int) -> tuple[list[Call] | None, int]:
+        """The calls that stand there as JSON, and where it ends; None: there is none."""
+        at += len(text[at:]) - len(text[at:].lstrip())
+        try:
+            found, end = json.JSONDecoder().raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return None, at
+        made = []
+        for one in found if isinstance(found, list) else [found]:
+            match one:
+                case {"name": str(name), self.arguments: dict(arguments)}:
+                    made.append(Call(name, arguments))
+                case _:
+                    return None, at
+        return made or None, end
+
+
+def _json_begins(text: str, at: int) -> int:
+    """Where an answer that is JSON alone begins; -1 where it is none."""
+    return -1 if at else (len(text) - len(text.lstrip()) if text.lstrip()[:1] in ("{", "[") else -1)
+
+
+class Splitter:
+    """Splits a growing answer into thought and content that may be sent; calls wait for its end."""
+
+    def __init__(self, form: ToolForm, tools: bool) -> None:
+        self._form, self._tools = form, tools
+        self._text, self.sent = "", {"content": 0, "thought": 0}
+
+    def add(self, text: str) -> Iterator[tuple[str, str]]:
+        """("content" or "thought", text) that has become certain."""
+        if not self._tools and not self._form.thought[1]:
+            yield from [("content", text)] if text else []
+            self.sent["content"] += len(text)
+            return
+        self._text += text
+        if self._undecided():
+            return
+        parts = self._form.read(self._text, self._tools)
+        held = len(_half_a_mark(self._text, self._marks()))
+        for kind, whole in (("thought", parts.thought), ("content", parts.content)):
+            yield from self._new(kind, whole[: len(whole) - held] if self._text.endswith(whole) else whole)
+
+    def end(self, parts: Parts) -> Iterator[tuple[str, str]]:
+        """What was held back."""
+        yield from self._new("thought", parts.thought)
+        yield from self._new("content", parts.content)
+
+    def _new(self, kind: str, whole: str) -> Iterator[tuple[str, str]]:
+        if new := whole[self.sent[kind] :]:
+            self.sent[kind] += len(new)
+            yield kind, new
+
+    def _marks(self) -> list[str]:
+        calls = [self._form.begins.strip()] if self._tools else []
+        return [mark for mark in (*self._form.thought, *calls) if mark]
+
+    def _undecided(self) -> bool:
+        """Whether a call may have begun, or the mark of a thought."""
+        before, _ = self._form.thought
+        begun = self._text.lstrip()
+        if before and not self._form.opened and before.startswith(begun):
+            return True
+        if not self._tools:
+            return False
+        mark = self._form.begins.strip()
+        return bool(mark and mark in self._text) or begun[:1] in ("{", "[") or "```".startswith(begun[:3])
+
+
+def _half_a_mark(text: str, marks: Sequence[str]) -> str:
+    """The longest end of a text with which a mark begins."""
+    longest = max(map(len, marks), default=1)
+    ends = (text[at:] for at in range(max(0, len(text) - longest + 1), len(text)))
+    return next((end for end in ends if any(mark.startswith(end) for mark in marks)), "")
+
+
+def form_of(template: Template) -> ToolForm:
+    """The form of a model's template; Hermes' where it renders no tools.
+
+    Raises:
+        ModelError: the template takes too much time or memory.
+    """
+    if not isinstance(template, ModelTemplate):
+        return ToolForm()
+    thought, opened = _thought_of(template)
+    user = {"role": "user", "content": "probe_user"}
+    try:
+        described = template.rendered([user], [_PROBE])
+        asked = template.rendered([user], [_PROBE], opens=False)
+        answer = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
+        called = template.rendered([user, answer], [_PROBE], opens=False)
+        result = template.rendered(
+            [
+                user,
+                {"role": "assistant", "content": "probe_answer"},
+                {"role": "tool", "content": "probe_result"},
+            ]
+        )
+    except H2OChatError:
+        return ToolForm(thought=thought, opened=opened)
+    opening = described.removeprefix(asked)
+    made = _written_call(called.removeprefix(asked).removeprefix(opening), template.mark_texts())
+    if made is None or "probe_description" not in described or "probe_result" not in result:
+        return ToolForm(thought=thought, opened=opened)
+    begins, ends, key = made
+    return ToolForm(True, begins, ends, key, thought, opened)
+
+
+def _written_call(text: str, marks: Sequence[str]) -> tuple[str, str, str] | None:
+    """What stands before and after the JSON of the probe's call, and the key of its arguments."""
+    for found in re.finditer(r"[\[{]", text):
+        try:
+            call, end = json.JSONDecoder().raw_decode(text, found.start())
+        except (ValueError, RecursionError):
+            continue
+        call = call[0] if isinstance(call, list) and call else call
+        if not isinstance(call, dict) or call.get("name") != "probe_tool":
+            continue
+        keys = [key for key, value in call.items() if value == _ARGUMENTS]
+        special = "|".join(map(re.escape, marks)) or "(?!)"
+        after = re.split(special, text[end:])[0].rstrip()
+        return (re.sub(special, "", text[: found.start()]).lstrip(), after, keys[0]) if keys else None
+    return None
+
+
+def _thought_of(template: ModelTemplate) -> tuple[tuple[str, str], bool]:
+    """The marks of a thought, and whether the template opens it before the answer."""
+    user = {"role": "user", "content": "probe_user"}
+    thinks = {"role": "assistant", "content": "probe_answer", "reasoning_content": "probe_thought"}
+    try:
+        asked = template.rendered([user])
+        opened = re.search(r"(<(\w+)>|\[([A-Z_]+)\])\s*\Z", asked)
+        if opened and (name := opened[2] or opened[3]) and opened[1] not in template.mark_texts():
+            closes = opened[1].replace(name, f"/{name}")
+            if closes in template.source:  # a mark of the assistant's turn is closed nowhere
+                return (opened[1], closes), True
+        text = template.rendered([user, thinks], opens=False)
+    except H2OChatError:
+        return ("", ""), False
+    found = re.search(r"(\S+)\s*probe_thought\s*(\S+)\s*probe_answer", text)
+    if found is None or any(mark in found[2] for mark in template.mark_texts()):
+        return ("", ""), False
+    begin = re.split(r"(?=[<\[])", found[1])[-1]
+    return (begin, found[2]), False

@@ -1,0 +1,104 @@
+"""Lets an answer be only what a grammar allows, by llguidance: a mask over the vocabulary for each token.
+
+The schema comes from a client: compiling and each mask have limits of work, not only of size.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import GenerationError, UsageError
+from h2o_chat.native.threads import one_torch_thread
+
+NEEDS = "Schemas, grammars and forced tools need llguidance: pip install 'h2o-chat[serve]'."
+AS_WRITTEN = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""How the JSON is spaced: as models write it; free spaces would let a small model write them for ever."""
+
+
+class Grammar:
+    """Follows one answer.
+
+    Args:
+        matcher: an `LLMatcher`, which limits its own work.
+        vocabulary: number of tokens that it knows.
+    """
+
+    def __init__(self, matcher: Any, vocabulary: int) -> None:
+        self._matcher = matcher
+        self._bits = np.zeros(-(-vocabulary // 32), np.int32)
+
+    def masked(self, logits: Tensor) -> Tensor:
+        """Logits [V], -inf where a token is not allowed.
+
+        Raises:
+            GenerationError: the grammar has become too complex.
+        """
+        self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
+        if self._matcher.is_error():
+            raise GenerationError(f"The grammar cannot be followed: {_one_line(self._matcher.get_error())}.")
+        allowed = np.zeros(len(logits), bool)
+        bits = np.unpackbits(self._bits.view(np.uint8), bitorder="little")[: len(logits)]
+        allowed[: len(bits)] = bits
+        refused = torch.from_numpy(~allowed).to(logits.device)
+        with one_torch_thread():
+            return logits.masked_fill(refused, -torch.inf)
+
+    def took(self, token: int) -> None:
+        """Notes the token that was chosen."""
+        if not self._matcher.is_stopped():
+            self._matcher.consume_token(token)
+
+
+class Grammars:
+    """Compiles grammars for one tokenizer; the first takes a second."""
+
+    def __init__(self, tokenizer: Any, eos: Sequence[int]) -> None:
+        self._tokenizer, self._eos = tokenizer, list(eos)
+        self._known: Any = None
+
+    def compiled(self, lark: str) -> Grammar:
+        """A grammar in llguidance's form of Lark, ready for one answer.
+
+        Raises:
+            UsageError: llguidance is not installed, or it cannot compile this.
+        """
+        try:
+            import llguidance
+            import llguidance.hf
+        except ImportError as error:
+            raise UsageError(NEEDS) from error
+        if self._known is None:
+            self._known = llguidance.hf.from_tokenizer(self._tokenizer, eos_token=self._eos or None)
+        matcher = llguidance.LLMatcher(self._known, lark, log_level=0)
+        if matcher.is_error():
+            raise UsageError(f"The grammar cannot be compiled: {_one_line(matcher.get_error())}")
+        return Grammar(matcher, self._known.vocab_size)
+
+
+def json_rule(schema: Any) -> str:
+    """A rule of Lark for JSON of a schema."""
+    return f"%json {json.dumps({'x-guidance': AS_WRITTEN, **schema})}"
+
+
+def text_rule(text: str, added: Mapping[str, int] | None = None) -> str:
+    """A rule of Lark for this very text.
+
+    Args:
+        added: tokens that stand for their text wherever it occurs.
+    """
+    added = added or {}
+    parts = (
+        re.split(f"({'|'.join(map(re.escape, sorted(added, key=len, reverse=True)))})", text)
+        if added
+        else [text]
+    )
+    return " ".join(f"<[{added[one]}]>" if one in added else json.dumps(one) for one in parts if one)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]

@@ -1,0 +1,267 @@
+"""/v1/responses, OpenAI's second format: its requests as chat requests, and answers in its own events."""
+
+import itertools
+import json
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from h2o_chat.chat.templates.tool_form import Call, Parts
+from h2o_chat.serve.api_errors import ApiError, wrong
+from h2o_chat.serve.chat_response import call_id, to_json
+from h2o_chat.serve.stream import Ended
+
+HELD = 256
+"""Conversations that `previous_response_id` can name, of all keys together."""
+_SAME = ("model", "stream", "temperature", "top_p", "tool_choice", "top_logprobs", "seed")
+Body = Mapping[str, Any]
+Messages = list[dict[str, Any]]
+
+
+class Conversations:
+    """The messages up to each answer, by its id; each key finds its own only. Used in one thread."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[bytes, str], Messages] = OrderedDict()
+
+    def add(self, owner: bytes, id_: str, messages: Messages) -> None:
+        """Holds one more; the key with most of them loses its oldest."""
+        self._held[owner, id_] = messages
+        if len(self._held) > HELD:
+            of = Counter(key for key, _ in self._held)
+            most = max(of.values())
+            del self._held[next(one for one in self._held if of[one[0]] == most)]
+
+    def find(self, owner: bytes, id_: Any) -> Messages:
+        """The messages up to an answer.
+
+        Raises:
+            ApiError: none is held by that id.
+        """
+        if (found := self._held.get((owner, str(id_)))) is None:
+            raise ApiError(
+                404, f"No conversation {str(id_)[:60]!a} is held.", "not_found", "previous_response_id"
+            )
+        return found
+
+
+def chat_body(body: Body, before: Messages) -> dict[str, Any]:
+    """The body of a chat request that asks for the same.
+
+    Args:
+        before: messages of the conversation that goes on.
+
+    Raises:
+        ApiError: it cannot be understood.
+    """
+    made = {key: body[key] for key in _SAME if body.get(key) is not None}
+    if body.get("max_output_tokens") is not None:
+        made["max_tokens"] = body["max_output_tokens"]
+    given = body.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list):
+        raise wrong("input", "input is no text and no list of items.")
+    system = body.get("instructions")
+    first = [{"role": "system", "content": system}] if system else []
+    made["messages"] = first + before + list(_messages(items))
+    made["tools"] = body.get("tools") or []
+    match body.get("text"):
+        case {"format": dict(wanted)}:
+            made["response_format"] = wanted
+    return made
+
+
+def _messages(items: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Chat messages of items; calls in a row are of one answer."""
+    calls = list[Any]()
+    for at, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise wrong(f"input[{at}]", f"input[{at}] is no object.")
+        match item:
+            case {"type": "function_call", "call_id": str(id_), "name": str(name), "arguments": given}:
+                function = {"name": name, "arguments": given}
+                calls.append({"id": id_, "type": "function", "function": function})
+                continue
+            case {"type": "reasoning"}:
+                continue
+        if calls:
+            yield {"role": "assistant", "content": None, "tool_calls": calls}
+            calls = []
+        match item:
+            case {"type": "function_call_output", "call_id": str(id_), "output": output}:
+                yield {"role": "tool", "tool_call_id": id_, "content": _content(output, at)}
+            case {"type": "message", "role": str(role), "content": content}:
+                yield {"role": role, "content": _content(content, at)}
+            case {"role": str(role), "content": content} if "type" not in item:
+                yield {"role": role, "content": _content(content, at)}
+            case _:
+                raise wrong(f"input[{at}]", f"input[{at}] is no message, function_call or its output.")
+    if calls:
+        yield {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def _content(value: Any, at: int) -> str:
+    if isinstance(value, str):
+        return value
+    parts: list[Any] = value if isinstance(value, list) else [None]
+    if any(not isinstance(one, dict) or not isinstance(one.get("text"), str) for one in parts):
+        raise wrong(f"input[{at}]", f"input[{at}] has a part that is no text.")
+    return "".join(one["text"] for one in parts)
+
+
+@dataclass
+class ResponsesDialect:
+    """An answer as a response; see `ChatDialect`.
+
+    Args:
+        body: of the request: some of it is told again.
+    """
+
+    model: str
+    body: Body
+    hold: Callable[[str, Parts], None]
+    """Called with the id and the answer, so that it can go on."""
+    id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(16)}")
+    created: float = field(default_factory=lambda: int(time.time()))
+    _number: Iterator[int] = field(default_factory=itertools.count)
+    _items: list[dict[str, Any]] = field(default_factory=list)
+    """Those that were sent, the last perhaps not complete."""
+    _open: str = ""
+    """The key of the text that is being sent: `content` or `thought`."""
+
+    def begins(self) -> bytes:
+        begun = self._about("in_progress", [], None)
+        return self._event("response.created", response=begun) + self._event(
+            "response.in_progress", response=begun
+        )
+
+    def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
+        begun = b"" if self._open == kind else self._closed() + self._opened(kind)
+        part = self._items[-1]["content"][0]
+        part["text"] += text
+        name = "output_text" if kind == "content" else "reasoning_text"
+        more: dict[str, Any] = {"logprobs": list(chances)} if kind == "content" else {}
+        return begun + self._event(f"response.{name}.delta", delta=text, **self._at(), **more)
+
+    def calls(self, calls: Sequence[Call]) -> bytes:
+        made = self._closed()
+        for one in calls:
+            item = _function_call(one)
+            self._items.append(item)
+            at = {"item_id": item["id"], "output_index": len(self._items) - 1}
+            empty = item | {"arguments": "", "status": "in_progress"}
+            made += self._event("response.output_item.added", item=empty, output_index=at["output_index"])
+            kind = "response.function_call_arguments"
+            made += self._event(f"{kind}.delta", delta=item["arguments"], **at)
+            made += self._event(f"{kind}.done", arguments=item["arguments"], name=item["name"], **at)
+            made += self._event("response.output_item.done", item=item, output_index=at["output_index"])
+        return made
+
+    def last(self, ended: Ended, parts: Parts) -> bytes:
+        self.hold(self.id, parts)
+        closed, status = self._closed(), _status(ended)
+        whole = self._about(status, self._items, ended)
+        return closed + self._event(f"response.{status}", response=whole)
+
+    def failed(self, error: ApiError) -> bytes:
+        return self._event("error", code=error.code, message=error.message, param=error.param)
+
+    def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
+        self.hold(self.id, parts)
+        items = [_reasoning(parts.thought)] if parts.thought else []
+        items += [_message(parts.content, _status(ended))] if parts.content or not parts.calls else []
+        return self._about(_status(ended), [*items, *map(_function_call, parts.calls)], ended)
+
+    def _about(self, status: str, items: list[dict[str, Any]], ended: Ended | None) -> dict[str, Any]:
+        told = {
+            key: self.body.get(key) for key in ("instructions", "previous_response_id", "max_output_tokens")
+        }
+        cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "error": None,
+            "incomplete_details": cut,
+            "model": self.model,
+            "output": items,
+            "parallel_tool_calls": True,
+            "tool_choice": self.body.get("tool_choice") or "auto",
+            "tools": self.body.get("tools") or [],
+            "temperature": self.body.get("temperature"),
+            "top_p": self.body.get("top_p"),
+            "metadata": {},
+            **told,
+            "usage": None if ended is None else _usage(ended),
+        }
+
+    def _opened(self, kind: str) -> bytes:
+        self._open = kind
+        item = _message("", "in_progress") if kind == "content" else _reasoning("")
+        self._items.append(item)
+        at = {"output_index": len(self._items) - 1}
+        added = self._event("response.output_item.added", item=item | {"content": []}, **at)
+        return added + self._event("response.content_part.added", part=item["content"][0], **self._at())
+
+    def _closed(self) -> bytes:
+        if not self._open:
+            return b""
+        item, kind, self._open = self._items[-1], self._open, ""
+        item["status"] = "completed"
+        part, name = item["content"][0], "output_text" if kind == "content" else "reasoning_text"
+        more: dict[str, Any] = {"logprobs": []} if kind == "content" else {}
+        done = self._event(f"response.{name}.done", text=part["text"], **self._at(), **more)
+        done += self._event("response.content_part.done", part=part, **self._at())
+        return done + self._event("response.output_item.done", item=item, output_index=len(self._items) - 1)
+
+    def _at(self) -> dict[str, Any]:
+        return {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1, "content_index": 0}
+
+    def _event(self, kind: str, **values: Any) -> bytes:
+        told = {"type": kind, "sequence_number": next(self._number), **values}
+        return f"event: {kind}\ndata: ".encode() + to_json(told) + b"\n\n"
+
+
+def answer_message(parts: Parts) -> dict[str, Any]:
+    """An answer as a chat message, for the request that goes on."""
+    made = [
+        {"id": call_id(), "type": "function", "function": {"name": one.name, "arguments": one.arguments}}
+        for one in parts.calls
+    ]
+    return {"role": "assistant", "content": parts.content} | ({"tool_calls": made} if made else {})
+
+
+def _status(ended: Ended) -> str:
+    return "incomplete" if ended.turn.finish == "length" else "completed"
+
+
+def _message(text: str, status: str) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    id_ = f"msg_{secrets.token_hex(16)}"
+    return {"type": "message", "id": id_, "role": "assistant", "status": status, "content": [part]}
+
+
+def _reasoning(text: str) -> dict[str, Any]:
+    part = {"type": "reasoning_text", "text": text}
+    return {"type": "reasoning", "id": f"rs_{secrets.token_hex(16)}", "summary": [], "content": [part]}
+
+
+def _function_call(call: Call) -> dict[str, Any]:
+    given = json.dumps(call.arguments, ensure_ascii=False)
+    about = {"type": "function_call", "id": f"fc_{secrets.token_hex(16)}", "call_id": call_id()}
+    return {**about, "name": call.name, "arguments": given, "status": "completed"}
+
+
+def _usage(ended: Ended) -> dict[str, Any]:
+    read, new = ended.cached_tokens + ended.turn.prompt_tokens, ended.turn.new_tokens
+    return {
+        "input_tokens": read,
+        "input_tokens_details": {"cached_tokens": ended.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": new,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": read + new,
+    }

@@ -1,0 +1,207 @@
+"""Tools, schemas, penalties and log-probabilities in the body of a request."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from h2o_chat.chat.templates.tool_form import Call, ToolForm
+from h2o_chat.engine.grammar import json_rule, text_rule
+from h2o_chat.serve.api_errors import wrong
+
+TOOLS = 128
+"""Most tools of a request."""
+BIASES = 1024
+"""Most tokens with a bias."""
+ANY_OBJECT = {"type": "object"}
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The tools of a request, and what its answer has to be."""
+
+    tools: tuple[Any, ...] = ()
+    grammar: str = ""
+    """In llguidance's form of Lark; empty: the answer is free."""
+
+
+def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[str, int]) -> Tools:
+    """`tools`, `tool_choice`, `response_format`, `json_schema` and `grammar` of a body.
+
+    Args:
+        marks: special tokens, which no tool may contain: the template writes tools as they are.
+        added: tokens that the tokenizer finds in text before all others, by their text.
+
+    Raises:
+        ApiError: one of them is wrong.
+    """
+    choice = body.get("tool_choice") or "auto"
+    tools = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(_list(body, "tools")))
+    if len(tools) > TOOLS:
+        raise wrong("tools", f"There are {len(tools):,} tools: {TOOLS} is the most.")
+    names = [one["function"]["name"] for one in tools]
+    if found := next((mark for mark in marks if any(mark in text for text in _texts(tools))), None):
+        raise wrong("tools", f"A tool contains {found!r}, with which the model's template marks turns.")
+    if isinstance(choice, dict):
+        named = choice.get("function", choice).get("name")
+        if named not in names:
+            raise wrong(
+                "tool_choice", f"tool_choice names {named!a}, and tools are {', '.join(names) or 'none'}."
+            )
+        return Tools(
+            tools, _call_rule(form, [one for one in tools if one["function"]["name"] == named], added)
+        )
+    if choice not in ("auto", "none", "required"):
+        raise wrong("tool_choice", f"tool_choice is {choice!a}. It is none, auto, required, or names a tool.")
+    if choice == "none":
+        tools = ()
+    if choice == "required":
+        if not tools:
+            raise wrong("tool_choice", "tool_choice is required, and there are no tools.")
+        return Tools(tools, _call_rule(form, tools, added))
+    schema = _schema(body)
+    if isinstance(schema, str):
+        return Tools(tools, schema)
+    if schema is None:
+        return Tools(tools)
+    rules = _call_rule(form, tools, added).replace("start:", "call:", 1) if tools else ""
+    return Tools(tools, f"start: {'call | ' if tools else ''}wanted\nwanted: {json_rule(schema)}\n{rules}")
+
+
+def _tool(one: Any, where: str) -> Any:
+    """A tool as OpenAI's chat API has it."""
+    match one:
+        case {"type": "function", "function": {"name": str(name), **rest}} if name:
+            described, parameters = rest.get("description"), rest.get("parameters")
+        case {"type": "function", "name": str(name), **rest} if name:  # as /v1/responses has it
+            described, parameters = rest.get("description"), rest.get("parameters")
+        case _:
+            raise wrong(where, f"{where} is no function with a name.")
+    if not isinstance(described or "", str) or not isinstance(parameters or {}, dict):
+        raise wrong(where, f"{where} has a description that is no text, or parameters that are no schema.")
+    function = {"name": name, "description": described or "", "parameters": parameters or ANY_OBJECT}
+    return {"type": "function", "function": function}
+
+
+def _schema(body: Body) -> dict[str, Any] | str | None:
+    """The schema of the answer, or a grammar in Lark."""
+    if grammar := body.get("grammar"):
+        if not isinstance(grammar, str):
+            raise wrong("grammar", "grammar is no text.")
+        return _from_gbnf(grammar)
+    wanted = body.get("response_format") or {"type": "text"}
+    match wanted:
+        case {"type": "text"}:
+            schema = body.get("json_schema") or None
+        case {"type": "json_object"}:
+            schema = wanted.get("schema") or ANY_OBJECT
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            pass
+        case {"type": "json_schema", "schema": dict(schema)}:  # as /v1/responses has it
+            pass
+        case _:
+            raise wrong("response_format", "response_format is not text, json_object or json_schema.")
+    if schema is not None and not isinstance(schema, dict):
+        raise wrong("json_schema", "json_schema is no object.")
+    return schema
+
+
+def _from_gbnf(grammar: str) -> str:
+    try:
+        from llguidance.gbnf_to_lark import any_to_lark
+    except ImportError:
+        return grammar  # what is missing is said where it is compiled
+    try:
+        return str(any_to_lark(grammar))
+    except Exception as error:
+        raise wrong("grammar", f"The grammar cannot be read: {error}") from error
+
+
+def _call_rule(form: ToolForm, tools: Sequence[Any], added: Mapping[str, int]) -> str:
+    """Lark for one call of one of these tools, as the model writes it."""
+    names = " | ".join(f"tool{at}" for at in range(len(tools)))
+    around = [text_rule(mark, added) for mark in (form.begins, form.ends)]
+    rules = [f"start: {around[0]} ({names}) {around[1]}"]
+    for at, one in enumerate(tools):
+        function = one["function"]
+        head = f'{{"name": {json.dumps(function["name"])}, "{form.arguments}": '
+        rules.append(f'tool{at}: {text_rule(head)} tool{at}_arguments "}}"')
+        rules.append(f"tool{at}_arguments: {json_rule(function['parameters'])}")
+    return "\n".join(rules) + "\n"
+
+
+def calls_of(message: Body, where: str) -> tuple[Call, ...]:
+    """The calls of an earlier answer.
+
+    Raises:
+        ApiError: one is no call.
+    """
+    made = []
+    for at, one in enumerate(_list(message, "tool_calls")):
+        here = f"{where}.tool_calls[{at}]"
+        match one:
+            case {"function": {"name": str(name), "arguments": arguments}}:
+                pass
+            case _:
+                raise wrong(here, f"{here} is no function with a name and arguments.")
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments or "{}")
+            except (ValueError, RecursionError) as error:
+                raise wrong(here, f"{here} has arguments that are no JSON.") from error
+        if not isinstance(arguments, dict):
+            raise wrong(here, f"{here} has arguments that are no object.")
+        made.append(Call(name, arguments))
+    return tuple(made)
+
+
+def penalties_of(body: Body) -> dict[str, Any]:
+    """Penalties, `logit_bias`, `logprobs` and `top_logprobs`, as `Wishes` has them.
+
+    Raises:
+        ApiError: one is wrong.
+    """
+    bias = body.get("logit_bias") or {}
+    if not isinstance(bias, dict) or len(bias) > BIASES:
+        raise wrong("logit_bias", f"logit_bias is no object of at most {BIASES:,} tokens.")
+    if any(not key.isdecimal() or len(key) > 9 for key in bias):
+        raise wrong("logit_bias", "logit_bias has a key that is no token's number.")
+    wished: dict[str, Any] = {
+        "bias": {int(key): _number(value, "logit_bias", 100) for key, value in bias.items()},
+        "presence": _number(body.get("presence_penalty") or 0, "presence_penalty", 2),
+        "frequency": _number(body.get("frequency_penalty") or 0, "frequency_penalty", 2),
+    }
+    top = body.get("top_logprobs")
+    if top is not None and (type(top) is not int or not 0 <= top <= 20):
+        raise wrong("top_logprobs", "top_logprobs is no whole number from 0 to 20.")
+    if body.get("logprobs"):
+        wished["chances"] = top or 0
+    return wished
+
+
+def _number(value: Any, key: str, most: float) -> float:
+    if type(value) not in (int, float) or not -most <= value <= most:
+        raise wrong(key, f"{key} must be a number from {-most:g} to {most:g}.")
+    return float(value)
+
+
+def _list(body: Body, key: str) -> Sequence[Any]:
+    value = body.get(key) or []
+    if not isinstance(value, list):
+        raise wrong(key, f"{key} is no list.")
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts inside a JSON value."""
+    found, left = list[str](), [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, dict):
+            left += [*one, *one.values()]
+        elif isinstance(one, list | tuple):
+            left += one
+    return found

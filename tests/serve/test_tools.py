@@ -1,0 +1,180 @@
+"""Tools, schemas and the other dialects, on a real server with the bundled model."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from serving import Answer, Client, Server
+
+pytestmark = pytest.mark.loopback
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Tells the weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "maximum": 9}},
+            "required": ["city", "days"],
+            "additionalProperties": False,
+        },
+    },
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {"red": {"type": "boolean"}, "size": {"enum": [1, 2]}},
+    "required": ["red", "size"],
+    "additionalProperties": False,
+}
+ASKED = {"role": "user", "content": "What is the weather?"}
+GREEDY = {"temperature": 0, "max_tokens": 60}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with Server("-b", 512, "--no-store") as server:
+        yield server.client()
+        assert server.end() == 0
+
+
+def choice_of(found: Answer) -> Any:
+    assert found.status == 200, found.raw
+    return found.body["choices"][0]
+
+
+def test_a_forced_call_is_one_that_its_schema_allows(client: Client) -> None:
+    choice = choice_of(client.complete([ASKED], tools=[WEATHER], tool_choice="required", **GREEDY))
+    (call,) = choice["message"]["tool_calls"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
+    given = json.loads(call["function"]["arguments"])
+    assert call["function"]["name"] == "weather"
+    assert given["city"] in ("Oslo", "Rome")
+    assert given["days"] <= 9
+
+
+def test_a_stream_brings_the_same_call(client: Client) -> None:
+    asked = {"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "weather"}}}
+    whole = choice_of(client.complete([ASKED], **asked, **GREEDY))["message"]
+    deltas = list[Any]()
+    for event in client.stream([ASKED], **asked, **GREEDY).events():
+        if event != "[DONE]" and event["choices"]:
+            deltas.append(event["choices"][0])
+    (call,) = [one for delta in deltas for one in delta["delta"].get("tool_calls", [])]
+    assert call["function"] == whole["tool_calls"][0]["function"]
+    assert deltas[-1]["finish_reason"] == "tool_calls"
+    assert not any(delta["delta"].get("content") for delta in deltas)
+
+
+def test_who_gives_the_result_meets_its_prefix(client: Client) -> None:
+    asked = {"tools": [WEATHER], **GREEDY}
+    message = choice_of(client.complete([ASKED], tool_choice="required", **asked))["message"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Snow, -3 C"}
+    found = client.complete([ASKED, message, result], **asked)
+    assert choice_of(found)["finish_reason"] in ("stop", "length", "tool_calls")
+    assert found.body["usage"]["prompt_tokens_details"]["cached_tokens"] > 50
+    other = client.complete([ASKED, message, result], **asked | {"tools": [WEATHER, WEATHER]})
+    assert other.body["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, "other tools: another prompt"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
+        {"json_schema": SCHEMA},
+        {"grammar": 'root ::= "{\\"red\\": " ("true" | "false") ", \\"size\\": " [12] "}"'},
+    ],
+)
+def test_an_answer_is_what_its_schema_wants(client: Client, wanted: dict[str, Any]) -> None:
+    for seed in range(3):
+        choice = choice_of(client.complete("Is it red?", seed=seed, temperature=1.5, **wanted))
+        found = json.loads(choice["message"]["content"])
+        assert choice["finish_reason"] == "stop"
+        assert type(found["red"]) is bool
+        assert found["size"] in (1, 2)
+
+
+def test_any_object_may_be_wanted(client: Client) -> None:
+    said = client.complete("Hi", response_format={"type": "json_object"}, max_tokens=200, temperature=0)
+    if choice_of(said)["finish_reason"] == "stop":
+        assert isinstance(json.loads(choice_of(said)["message"]["content"]), dict)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "(?=a)b"},
+        {"type": "nothing"},
+        {"$ref": "https://example.com/schema.json"},
+        {"allOf": [{"enum": [1]}, {"enum": [2]}]},
+    ],
+)
+def test_a_schema_that_cannot_be_compiled_is_refused(client: Client, schema: Any) -> None:
+    found = client.complete("Hi", response_format={"type": "json_schema", "json_schema": {"schema": schema}})
+    assert found.status == 400, found.raw
+    assert "grammar" in found.error["message"]
+    assert client.complete("Hi", max_tokens=2).status == 200
+
+
+def test_chances_penalties_and_biases(client: Client) -> None:
+    plain = choice_of(client.complete("Hello", logprobs=True, top_logprobs=3, temperature=0, max_tokens=8))
+    told = plain["logprobs"]["content"]
+    assert "".join(one["token"] for one in told).startswith(plain["message"]["content"])
+    assert all(one["logprob"] == max(top["logprob"] for top in one["top_logprobs"]) <= 0 for one in told)
+    refused = {str(number): -100 for number in range(1000)}
+    other = choice_of(client.complete("Hello", logit_bias=refused, temperature=0, max_tokens=8))
+    assert other["message"]["content"] != plain["message"]["content"]
+    again = {"temperature": 0, "max_tokens": 60, "presence_penalty": 2, "frequency_penalty": 2}
+    words = choice_of(client.complete("Hello", **again))["message"]["content"].split()
+    assert len(set(words)) >= 0.8 * len(words)
+
+
+def test_messages_as_anthropic_has_them(client: Client) -> None:
+    tool = {"name": "weather", "input_schema": WEATHER["function"]["parameters"]}  # type: ignore[index]
+    body: dict[str, Any] = {"model": "pocket", "messages": [ASKED], "tools": [tool], **GREEDY}
+    body |= {"system": [{"type": "text", "text": "Be kind."}], "tool_choice": {"type": "any"}}
+    found = client.ask("POST", "/v1/messages", body)
+    assert (found.status, found.body["stop_reason"]) == (200, "tool_use"), found.raw
+    (used,) = found.body["content"]
+    assert used["input"]["city"] in ("Oslo", "Rome")
+    result = {"type": "tool_result", "tool_use_id": used["id"], "content": [{"type": "text", "text": "Snow"}]}
+    body["messages"] += [
+        {"role": "assistant", "content": [used]},
+        {"role": "user", "content": [result, {"type": "text", "text": "And then?"}]},
+    ]
+    body["tool_choice"] = {"type": "auto"}
+    found = client.ask("POST", "/v1/messages", body)
+    assert found.status == 200, found.raw
+    assert found.body["usage"]["cache_read_input_tokens"] > 50
+    refused = client.ask("POST", "/v1/messages", {"messages": [ASKED]})
+    assert (refused.status, refused.error["param"]) == (400, "max_tokens")
+
+
+def test_responses_go_on_by_their_id(client: Client) -> None:
+    first = client.ask("POST", "/v1/responses", {"input": "My name is Ada.", **RESPONSE})
+    assert first.body["status"] in ("completed", "incomplete"), first.raw
+    body = {"input": "What is my name?", "previous_response_id": first.body["id"], **RESPONSE}
+    second = client.ask("POST", "/v1/responses", body)
+    assert second.body["usage"]["input_tokens_details"]["cached_tokens"] > 0
+    lost = client.ask("POST", "/v1/responses", body | {"previous_response_id": "resp_none"})
+    assert (lost.status, lost.error["param"]) == (404, "previous_response_id")
+    unstored = client.ask("POST", "/v1/responses", {"input": "Hi", "store": False, **RESPONSE})
+    lost = client.ask("POST", "/v1/responses", body | {"previous_response_id": unstored.body["id"]})
+    assert lost.status == 404
+
+
+RESPONSE = {"max_output_tokens": 20, "temperature": 0}
+
+
+def test_a_text_goes_on(client: Client) -> None:
+    found = client.ask(
+        "POST", "/v1/completions", {"prompt": "Once upon a", "max_tokens": 5, "temperature": 0}
+    )
+    assert choice_of(found)["text"]
+    assert found.body["object"] == "text_completion"
+
+
+def test_an_unknown_key_is_noted(client: Client) -> None:
+    found = client.complete("Hello", max_tokes=5, max_tokens=2)
+    assert [one["code"] for one in found.body["notes"]] == ["ignored"]

@@ -295,6 +295,9 @@ def run(
         int | None, typer.Option(min=1, help="Conversations at once.", show_default="16, or what fits")
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that are wrong.")] = False,
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Answers are JSON of this JSON schema.")
+    ] = None,
     yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
@@ -308,6 +311,7 @@ def run(
     def many() -> batches.BatchTask:
         assert batch is not None
         others = {"a prompt": prompt, "--script": script, "--json": json, "--resume": resume, "--save": save}
+        others["--schema"] = schema
         for what, value in (others | {"--record": record}).items():
             if value:
                 raise UsageError(f"--batch and {what} were given.", "Give one of them.")
@@ -330,7 +334,8 @@ def run(
         turns, named = _turns(prompt, script), named_in(given, held_with)
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named)
-        return running.RunTask(opener(settings, kept), turns, makers.complete(sampling))
+        grammar = running.grammar_of(schema) if schema else ""
+        return running.RunTask(opener(settings, kept), turns, makers.complete(sampling), grammar)
 
     raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))
 

@@ -13,6 +13,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from json import loads
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from h2o_chat.base.config import Sampling
@@ -23,6 +25,7 @@ from h2o_chat.base.errors import (
     StoreError,
     UsageError,
     name_of,
+    refusal,
     written_out,
 )
 from h2o_chat.base.progress import progress_bar
@@ -147,6 +150,27 @@ class RunTask:
     open_chat: "Opener"
     turns: Sequence[str]
     sampling: Sampling
+    grammar: str = ""
+    """What all answers follow (`Row.grammar`)."""
+
+
+def grammar_of(file: Path) -> str:
+    """The grammar of JSON that a file's JSON schema describes.
+
+    Raises:
+        UsageError: the file cannot be read, or is no schema.
+    """
+    from h2o_chat.engine.grammar import json_rule
+
+    try:
+        schema = loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--schema {name_of(file)} cannot be read: {refusal(error)}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--schema {name_of(file)} is no JSON: {error}.") from error
+    if not isinstance(schema, dict):
+        raise UsageError(f"--schema {name_of(file)} is no JSON object.", 'Write {"type": "object", ...}.')
+    return f"start: {json_rule(schema)}"
 
 
 def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = None) -> ExitCode:
@@ -210,6 +234,7 @@ def _store(tally: _RunCounts, code: ExitCode, out: Output) -> ExitCode:
 def _converse(job: RunTask, out: Output, tally: _RunCounts, plain: bool) -> ExitCode:
     with progress_bar() as progress:
         chat = job.open_chat(progress)
+    chat.engine.grammar = job.grammar
     tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
     if plain:
         note_session(chat.session, job.sampling)

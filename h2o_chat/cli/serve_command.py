@@ -46,6 +46,14 @@ def serve(
             rich_help_panel=_SERVER,
         ),
     ] = ADDRESS,
+    host: Annotated[str | None, typer.Option(help="The host of --address.", rich_help_panel=_SERVER)] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port of --address.", rich_help_panel=_SERVER)
+    ] = None,
+    any_model: Annotated[
+        bool,
+        typer.Option("--any-model", help="Requests may name any model.", rich_help_panel=_SERVER),
+    ] = False,
     keys: Annotated[
         Path | None,
         typer.Option(
@@ -117,7 +125,9 @@ def serve(
         folder = None if no_store else data_folder(data)
         limits = Limits(queue, queue, timeout, grace)
         scheme = "https" if tls_proxy else "http"
-        return _served(settings, sampling, address, keys, scheme, rows, snapshots, limits, folder)
+        usual_host, usual_port = split(address)
+        at = host or usual_host, usual_port if port is None else port
+        return _served(settings, sampling, at, any_model, keys, scheme, rows, snapshots, limits, folder)
 
     code = ending(work)
     if code is not ExitCode.OK:
@@ -127,7 +137,8 @@ def serve(
 def _served(
     settings: Settings,
     sampling: Sampling,
-    address: str,
+    address: tuple[str, int],
+    any_model: bool,
     keys_file: Path | None,
     scheme: str,
     rows: int | None,
@@ -143,20 +154,20 @@ def _served(
     from h2o_chat.serve.server import listen, serve
     from h2o_chat.serve.service import Service
 
-    host, port = split(address)
+    host, port = address
     keys, loopback = read_keys(keys_file), is_loopback(host)
     sharing = max(1, len(keys))
     limits = replace(limits, waiting_of_key=max(1, limits.waiting // sharing), keys=sharing)
     if not loopback and not keys:
         raise UsageError(
-            f"--address {address} can be reached by others, and there is no key.",
+            f"{host}:{port} can be reached by others, and there is no key.",
             "Give --keys FILE, or a key in H2O_CHAT_KEY; the connection is not encrypted.",
         )
     try:
         at = listen(host, port)
     except OSError as error:
         raise UsageError(
-            f"{address} cannot be had: {refusal(error)}.", "Choose another: --address 127.0.0.1:0."
+            f"{host}:{port} cannot be had: {refusal(error)}.", "Choose another: --address 127.0.0.1:0."
         ) from error
     with at:
         give_back()
@@ -171,6 +182,8 @@ def _served(
 
         def service_of() -> tuple[Service, Saved | None]:
             service = Service(batch, settings, sampling, limits, prefixes)
+            if any_model:
+                service.served = replace(service.served, names=frozenset())
             saved = None
             if folder is not None:
                 saved = Saved(folder, service.context, batch)

@@ -11,7 +11,8 @@ from h2o_chat.base.errors import OutOfMemoryError, UsageError, WindowFullError
 from h2o_chat.base.progress import Seldom
 from h2o_chat.engine.answer import Answer, ms_since
 from h2o_chat.engine.detokenize import texts
-from h2o_chat.engine.request import EarlierAnswer
+from h2o_chat.engine.grammar import Grammars
+from h2o_chat.engine.request import EarlierAnswer, Wishes
 from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Error, Event, Finish, Prompt, ReadSoFar
 from h2o_chat.models.load import out_of_memory
@@ -38,14 +39,15 @@ def generate(
         others: answers that this one must not continue.
 
     Raises:
-        UsageError: there is nothing to read.
+        UsageError: there is nothing to read, or `row.grammar` cannot be compiled.
         GenerationError: the model's logits cannot be sampled from.
         OutOfMemoryError: the device is full.
     """
     if not ids and not row.pending:
         raise UsageError("There is nothing to read: the prompt is empty.")
     before = None
-    turn = _Turn(row, ids, cancel, Answer(row, ids, sampling, others))
+    grammar = Grammars(row.tokenizer, sorted(row.eos)).compiled(row.grammar) if row.grammar else None
+    turn = _Turn(row, ids, cancel, Answer(row, ids, sampling, others, Wishes(grammar=grammar)))
     try:
         before = row.snapshot()
         read = yield from turn.read()

@@ -44,6 +44,8 @@ class Row:
         self.observer = Observer(self.cache, self.tokenizer, number)
         self._watched = True
         self.pending: tuple[int, ...] = ()
+        self.grammar = ""
+        """All answers of `generate` follow it; in llguidance's form of Lark, empty: they are free."""
         self.session = session_of(runner, self.seed)
 
     @property

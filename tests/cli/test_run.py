@@ -1,5 +1,6 @@
 """`h2o-chat run`: what stands on stdout, what on stderr, and in which order."""
 
+import json
 import signal
 import subprocess
 from dataclasses import replace
@@ -201,3 +202,14 @@ def test_whoever_runs_out_of_memory_is_told_what_to_do(capsys: pytest.CaptureFix
 
         assert ending(fails) == ExitCode.MEMORY
         assert said in capsys.readouterr().err
+
+
+def test_answers_are_what_a_schema_wants(chatty: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    red = {"properties": {"red": {"type": "boolean"}}, "required": ["red"], "additionalProperties": False}
+    schema.write_text(json.dumps({"type": "object", **red}))
+    done = h2o_here("run", "Is it red?", "-m", chatty, "--schema", schema, "--temperature", 1.5)
+    assert done.code == ExitCode.OK, done.err
+    assert type(json.loads(done.out)["red"]) is bool
+    schema.write_text("[")
+    assert h2o_here("run", "Is it red?", "-m", chatty, "--schema", schema).code == ExitCode.USAGE

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from serving import Server
 from typer.testing import CliRunner
 
 from h2o_chat.base.errors import UsageError
@@ -136,3 +137,9 @@ def test_keys_that_others_may_read_are_refused(tmp_path: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(UsageError, match="chmod 600"):
         read_keys(file)
+
+
+def test_any_name_and_port_may_be_wanted() -> None:
+    with Server("--port", 0, "--any-model", "-b", 48, "--no-store") as server:
+        assert server.client().complete("Hello", model="gpt-4o", max_tokens=2).status == 200
+        assert server.end() == 0

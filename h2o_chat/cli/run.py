@@ -33,6 +33,7 @@ from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.release import release, stored_as
 from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE
 from h2o_chat.cli.interruptible import interruptible, with_progress
+from h2o_chat.engine.lark import json_rule
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.tokenizer_calls import is_panic
@@ -160,8 +161,6 @@ def grammar_of(file: Path) -> str:
     Raises:
         UsageError: the file cannot be read, or is no schema.
     """
-    from h2o_chat.engine.grammar import json_rule
-
     try:
         schema = loads(file.read_text("utf-8"))
     except OSError as error:

@@ -3,9 +3,7 @@
 The schema comes from a client: compiling and each mask have limits of work, not only of size.
 """
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,6 @@ from h2o_chat.base.errors import GenerationError, UsageError
 from h2o_chat.native.threads import one_torch_thread
 
 NEEDS = "Schemas, grammars and forced tools need llguidance: pip install 'h2o-chat[serve]'."
-AS_WRITTEN = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""How the JSON is spaced: as models write it; free spaces would let a small model write them for ever."""
 
 
 class Grammar:
@@ -78,26 +74,6 @@ class Grammars:
         if matcher.is_error():
             raise UsageError(f"The grammar cannot be compiled: {_one_line(matcher.get_error())}")
         return Grammar(matcher, self._known.vocab_size)
-
-
-def json_rule(schema: Any) -> str:
-    """A rule of Lark for JSON of a schema."""
-    return f"%json {json.dumps({'x-guidance': AS_WRITTEN, **schema})}"
-
-
-def text_rule(text: str, added: Mapping[str, int] | None = None) -> str:
-    """A rule of Lark for this very text.
-
-    Args:
-        added: tokens that stand for their text wherever it occurs.
-    """
-    added = added or {}
-    parts = (
-        re.split(f"({'|'.join(map(re.escape, sorted(added, key=len, reverse=True)))})", text)
-        if added
-        else [text]
-    )
-    return " ".join(f"<[{added[one]}]>" if one in added else json.dumps(one) for one in parts if one)
 
 
 def _one_line(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.utf8 import encoded
@@ -10,7 +10,6 @@ from h2o_chat.chat.conversation import loops
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.chat_template import Fed, PlainTemplate, Template, literal
 from h2o_chat.chat.templates.tool_form import RESULTS, THEN, ToolForm
-from h2o_chat.engine.grammar import Grammars
 from h2o_chat.engine.request import Request, RequestPiece, Wishes
 from h2o_chat.events.events import Note, Session
 from h2o_chat.serve.api_errors import wrong
@@ -23,6 +22,9 @@ from h2o_chat.serve.server_recall import (
     positions_of_json,
     with_recalled,
 )
+
+if TYPE_CHECKING:
+    from h2o_chat.engine.grammar import Grammars
 
 PROMPT_TOKENS = 1_000_000
 """Most tokens of a request that were not read before."""
@@ -68,7 +70,7 @@ class Reader:
     session: Session
     longest_token_bytes: int
     form: ToolForm
-    grammars: Grammars
+    grammars: "Grammars"
     known: LastConversation = field(init=False)
 
     def __post_init__(self) -> None:

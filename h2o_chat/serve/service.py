@@ -17,7 +17,6 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, name_of
 from h2o_chat.chat.templates.chat_template import ModelTemplate, after_piece, choose
 from h2o_chat.chat.templates.tool_form import form_of
-from h2o_chat.engine.grammar import Grammars
 from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import api_errors
@@ -92,6 +91,8 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._line: deque[Ticket] = deque()
+        from h2o_chat.engine.grammar import Grammars
+
         self._grammars = Grammars(self.tokenizer, sorted(batch.runner.eos))
         self._turns = TurnLock()
         """TurnLock of the threads that prepare."""

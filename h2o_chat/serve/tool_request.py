@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from h2o_chat.chat.templates.tool_form import Call, ToolForm
-from h2o_chat.engine.grammar import json_rule, text_rule
+from h2o_chat.engine.lark import json_rule, text_rule
 from h2o_chat.serve.api_errors import wrong
 
 TOOLS = 128

@@ -15,6 +15,7 @@ Vectors are fp32. Each begins at a multiple of `ALIGNED` bytes, in the order in 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from h2o_chat.native.kinds import Q4_0, Q8_0
 from h2o_chat.native.model_frame import Frame
 
 VERSION = 1
@@ -45,6 +46,11 @@ class Matrix:
     columns: int
     sources: tuple[Source, ...]
     alternate: bool = False
+
+    @property
+    def kind(self) -> int:
+        """`h2o_matrix.kind`"""
+        return Q4_0 if self.bits == 4 else Q8_0
 
     @property
     def padded_rows(self) -> int:

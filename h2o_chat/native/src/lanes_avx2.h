@@ -91,7 +91,7 @@ inline float highest(Floats a) {
 
 inline Floats load_halves(const uint8_t *from) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from))),
-            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from + 8)))};
+            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from + 16)))};
 }
 
 inline float from_half(uint16_t half) { return _cvtsh_ss(half); }

@@ -67,7 +67,7 @@ def write(
         add(writer, key, value)
     stored = {name: one for file in folder.glob("*.safetensors") for name, one in load_file(file).items()}
     for name, tensor in stored.items():
-        called = _called(name)
+        called = called_in_file(name)
         if leave_out in called or called in (tensors or {}):
             continue
         numbers = tensor.float().numpy()
@@ -101,8 +101,10 @@ def quantized(numbers: Floats, kind: str) -> NDArray[Any]:
 
 
 def _q4_k(numbers: Floats, most: int) -> NDArray[Any]:
-    """256 numbers: fp16 scale and minimum, 8 x (6 bits scale, 6 bits minimum), 256 x 4 bits; of Q5_K, where the
-    highest level is 31, 256 x 1 bit before them."""
+    """256 numbers: fp16 scale and minimum, 8 x (6 bits scale, 6 bits minimum), 256 x 4 bits.
+
+    Q5_K, where the highest level is 31, has 256 x 1 bit before those.
+    """
     groups = numbers.reshape(-1, 8, 32)
     least = np.maximum(-groups.min(2), 0)
     step = (groups.max(2) + least) / most
@@ -226,7 +228,8 @@ def words(writer: Any, config: dict[str, Any]) -> None:
     writer.add_eos_token_id(0)
 
 
-def _called(name: str) -> str:
+def called_in_file(name: str) -> str:
+    """A weight's name in the file."""
     if name in _OUTER:
         return _OUTER[name]
     _, _, number, rest = name.split(".", 3)
@@ -241,13 +244,13 @@ def _in_pairs(rows: Floats, heads: int) -> Floats:
 
 
 def numbers_in(file: Path, folder: Path) -> dict[str, Floats]:
-    """The numbers of a file by the names of its folder, in transformers' order; dequantised by the package."""
+    """The numbers of a file, dequantised by the package, by the names and in the order of its folder."""
     config = json.loads((folder / "config.json").read_text("utf-8"))
     tensors = {one.name: one for one in gguf.GGUFReader(file).tensors}
     found = {}
     for path in folder.glob("*.safetensors"):
         for name in load_file(path):
-            called = _called(name)
+            called = called_in_file(name)
             stored = tensors[called]
             numbers = np.asarray(gguf.quants.dequantize(stored.data, stored.tensor_type), np.float32)
             if config["model_type"] in ("llama", "mistral", "smollm3") and called.endswith(

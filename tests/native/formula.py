@@ -237,7 +237,7 @@ class Formula:
         return sums
 
     def _matrix(self, m: MatrixAddress) -> tuple[Tensor, Tensor, Tensor]:
-        """Whole weights [rows, G, 2, 16] int32, scales [rows, G, 2] and minima [rows, G], as they are stored."""
+        """Whole weights [rows, G, 2, 16] int32, scales [rows, G, 2] and minima [rows, G], as stored."""
         if m.weights not in self._read:
             q = (levels_of(m) - zero_level(m)).unflatten(-1, (2, 16))
             self._read[m.weights] = q, *scales_of(m)

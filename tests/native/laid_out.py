@@ -23,10 +23,8 @@ def levels_of(m: MatrixAddress) -> Tensor:
     """Levels without sign, [rows, G, 32] int32."""
     tiles, groups, size = m.rows // 16, m.columns // 32, LEVELS_BYTES[m.kind]
     stored = bytes_at(m.weights, tiles * groups * size).view(tiles, groups, size // 64, 16, 4).int()
-    if size == 512:
-        quads = stored
-    else:
-        quads = torch.cat((stored[:, :, :4] & 15, stored[:, :, :4] >> 4), 2)  # [T, G, 8, 16, 4]
+    low = stored[:, :, :4]
+    quads = stored if size == 512 else torch.cat((low & 15, low >> 4), 2)  # [T, G, 8, 16, 4]
     for j in range(8):
         if size == 320:
             quads[:, :, j] |= (stored[:, :, 4] >> j & 1) << 4

@@ -25,6 +25,7 @@ from h2o_chat.models.resolve import StoredWeights, check_weights, find, read_con
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
+from h2o_chat.native.gguf_frame import plain_frame
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.layout import parts
 from h2o_chat.native.model_frame import Frame
@@ -67,8 +68,8 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     found = find(settings.model)
     ollama.check(found.folder, progress)
     with quiet():
-        frame = _packed_before(found.folder)
-        config = None if frame else check_family(found.folder)
+        frame = plain_frame(found.folder) if found.folder.is_file() else _packed_before(found.folder)
+        config: Any = None if frame else check_family(found.folder)
         weights = check_weights(found.folder)
         quantization = quantization_of(settings, weights)
         why = why_not_native(settings, config)
@@ -81,7 +82,12 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         tokenizer = load_tokenizer(found.folder, sizes.vocabulary)
         require_room(found.name, settings, sizes, weights)
         ends = _ends(found.folder)
-        packed = _packed(found.folder, settings, quantization, config, progress)
+        if found.folder.is_dir():
+            packed: Packed | GgufWeights = packed_for(
+                found.folder, int(quantization.removeprefix("int")), progress
+            )
+        else:
+            packed = _in_memory(found.folder, frame or _frame_of(config.to_json_string()), settings, progress)
         return LoadedNative(
             model=None,
             tokenizer=tokenizer,
@@ -95,20 +101,13 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         )
 
 
-def _packed(
-    model: Path, settings: Settings, quantization: str, config: Any, progress: Progress
-) -> Packed | GgufWeights:
-    """The weights of a folder, or of a GGUF file, whose packed files of earlier versions are removed."""
-    if model.is_dir():
-        return packed_for(model, int(quantization.removeprefix("int")), progress)
-    frame = _frame_of(config.to_json_string())
+def _in_memory(file: Path, frame: Frame | str, settings: Settings, progress: Progress) -> GgufWeights:
+    """The weights of a GGUF file; packed files that earlier versions made of it are removed."""
     assert isinstance(frame, Frame)
-    weights = GgufWeights(model, frame, progress)
+    weights = GgufWeights(file, frame, progress)
     if settings.quantize in ("int4", "int8"):
-        weights.note = (
-            f"--quantize {settings.quantize} is left out: a GGUF file keeps its own bits ({quantization})"
-        )
-    for old in itertools.chain(*packed_files_of(model)):
+        weights.note = f"--quantize {settings.quantize} is left out: a GGUF file keeps its own bits"
+    for old in itertools.chain(*packed_files_of(file)):
         with contextlib.suppress(PackedError):  # where another program has it open, the next start removes it
             remove(old.path)
     return weights
@@ -119,8 +118,6 @@ def _packed_before(folder: Path) -> Frame | None:
 
     It spares loading the configuration, which imports the base classes of transformers' models.
     """
-    if folder.is_file():
-        return None
     print_ = fingerprint(folder)
     for path in (place_of(print_, bits) for bits in (4, 8)):
         if path.is_file() and not path.is_symlink():
@@ -151,7 +148,7 @@ def why_not_native(settings: Settings, config: Any) -> str:
     """Why the transformers step computes the model, in words; empty if the native step does.
 
     Args:
-        config: None: the weights are packed, so the native step can compute it.
+        config: None: the frame is known, so the native step can compute it.
     """
     if why := asks_for_transformers(settings):
         return why

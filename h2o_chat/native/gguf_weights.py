@@ -7,12 +7,15 @@ The C++ library lays blocks out in tiles while they are read, in parallel. F32, 
 import ctypes
 import mmap
 import os
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 import torch
+from torch import Tensor
 
 from h2o_chat.base.progress import Progress
 from h2o_chat.models.fingerprint import fingerprint
@@ -24,6 +27,7 @@ from h2o_chat.native.layout import ALIGNED, GROUP, TILE, Source, padded
 from h2o_chat.native.model_frame import Frame
 
 STAGE = "open"
+_MADV_COLLAPSE = 25
 READ_BYTES = 2 << 20
 """Bytes of a file that a thread reads and lays out at a time."""
 
@@ -43,6 +47,25 @@ class _Run:
     """Tiles from one of theirs to the next."""
 
 
+def _memory(size: int) -> Tensor:
+    """So many bytes. Memory that processes may share, which is mmap's default, has no large pages."""
+    private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
+    return torch.frombuffer(mmap.mmap(-1, size, **private), dtype=torch.uint8)
+
+
+def _use_large_pages(memory: Tensor) -> None:
+    """Moves memory into pages of 2 MiB, in the background: tokens of small models take 20% less time then.
+
+    Laid out there at once, 1.1 GB takes 3 s longer in a virtual machine, which must fetch such pages first.
+    Systems older than Linux 6.1 refuse, and keep small pages.
+    """
+    if sys.platform == "linux":
+        collapse = ctypes.CDLL(None).madvise
+        collapse.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        arguments = (memory.data_ptr(), memory.nbytes, _MADV_COLLAPSE)
+        Thread(target=lambda _: collapse(*arguments), args=(memory,), daemon=True).start()
+
+
 class GgufWeights:
     """The weights of an open file. Addresses are valid while this object exists.
 
@@ -56,12 +79,10 @@ class GgufWeights:
         self._matrices: dict[str, tuple[MatrixAddress, ...]] = {}
         self._vectors: dict[str, int] = {}
         self.bytes = self._place(0)
-        memory = mmap.mmap(-1, self.bytes)
-        if hasattr(mmap, "MADV_HUGEPAGE"):  # a token reads all of it: fewer pages to look up
-            memory.madvise(mmap.MADV_HUGEPAGE)
-        self._memory = torch.frombuffer(memory, dtype=torch.uint8)  # keeps it
+        self._memory = _memory(self.bytes)
         self._place(self._memory.data_ptr())
         self._read(progress)
+        _use_large_pages(self._memory)
 
     mapped_bytes = 0
     """Bytes that take memory only when they are read."""

@@ -5,8 +5,7 @@ whole groups of `GROUP` with zeros. G = columns / 32 groups, T tiles:
 
     int4    weights u8 [T, G, 4, 16, 4]: byte [t, g, j, r, i] holds q[16t + r, 32g + 4j + i] + 8 in its low
             half and q[16t + r, 32g + 16 + 4j + i] + 8 in its high half; q in -8..7
-    int8    weights u8 [T, G, 8, 16, 4]: byte [t, g, j, r, i] = q[16t + r, 32g + 4j + i] + 128;
-            q in -127..127, of a GGUF file -128 too
+    int8    weights u8 [T, G, 8, 16, 4]: byte [t, g, j, r, i] = q[16t + r, 32g + 4j + i] + 128; q in -127..127
     scales  fp16 [T, G, 16]: w ~ q * scale[t, g, r]
 
 Vectors are fp32. Each begins at a multiple of `ALIGNED` bytes, in the order in which a token reads them.

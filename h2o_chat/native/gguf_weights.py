@@ -48,7 +48,7 @@ class _Run:
 
 
 def _memory(size: int) -> Tensor:
-    """So many bytes. Memory that processes may share, which is mmap's default, has no large pages."""
+    """Private memory: what processes may share, which is mmap's default, has no large pages."""
     private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
     return torch.frombuffer(mmap.mmap(-1, size, **private), dtype=torch.uint8)
 

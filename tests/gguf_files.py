@@ -39,6 +39,7 @@ def write(
     kind: str,
     ends: str | None = None,
     *,
+    mixed: dict[str, str] | None = None,
     tokenizer: Path | None = None,
     template: str | None = None,
     values: dict[str, Any] | None = None,
@@ -48,8 +49,9 @@ def write(
     """Writes a folder's model as a file.
 
     Args:
-        kind: type of the layers' matrices: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q4_K, Q6_K.
+        kind: type of the layers' matrices: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K.
         ends: type of embedding and head; None: the same.
+        mixed: other types, by a part of a tensor's name in the file.
         tokenizer: a folder whose tokenizer goes in; None: a vocabulary of made-up words.
         template: a chat template.
         values: more values, or others: int, float, str, bool or None (left out).
@@ -65,7 +67,7 @@ def write(
         add(writer, key, value)
     stored = {name: one for file in folder.glob("*.safetensors") for name, one in load_file(file).items()}
     for name, tensor in stored.items():
-        called = _called(name)
+        called = called_in_file(name)
         if leave_out in called or called in (tensors or {}):
             continue
         numbers = tensor.float().numpy()
@@ -73,11 +75,12 @@ def write(
             heads = "num_attention_heads" if "attn_q" in called else "num_key_value_heads"
             numbers = _in_pairs(numbers, config[heads])
         wanted = kind if name not in _OUTER or not ends else ends
+        wanted = next((other for part, other in (mixed or {}).items() if part in called), wanted)
         if numbers.ndim == 1 or wanted == "F32":
             writer.add_tensor(called, numbers)
         else:
             if numbers.shape[1] % 256:  # as llama.cpp does
-                wanted = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}.get(wanted, wanted)
+                wanted = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}.get(wanted, wanted)
             writer.add_tensor(called, quantized(numbers, wanted), raw_dtype=Kind[wanted])
     for called, numbers in (tensors or {}).items():
         writer.add_tensor(called, np.ascontiguousarray(numbers, np.float32))
@@ -90,33 +93,41 @@ def write(
 
 def quantized(numbers: Floats, kind: str) -> NDArray[Any]:
     """Rows in blocks of a type; the package gguf has no quantiser for K types, so those are made here."""
-    if kind == "Q4_K":
-        return _q4_k(numbers)
+    if kind in ("Q4_K", "Q5_K"):
+        return _q4_k(numbers, 15 if kind == "Q4_K" else 31)
     if kind == "Q6_K":
         return _q6_k(numbers)
     return np.asarray(gguf.quants.quantize(numbers, Kind[kind]))
 
 
-def _q4_k(numbers: Floats) -> NDArray[Any]:
-    """256 numbers: fp16 scale and minimum, 8 x (6 bits scale, 6 bits minimum), 256 x 4 bits."""
+def _q4_k(numbers: Floats, most: int) -> NDArray[Any]:
+    """256 numbers: fp16 scale and minimum, 8 x (6 bits scale, 6 bits minimum), 256 x 4 bits.
+
+    Q5_K, where the highest level is 31, has 256 x 1 bit before those.
+    """
     groups = numbers.reshape(-1, 8, 32)
     least = np.maximum(-groups.min(2), 0)
-    step = (groups.max(2) + least) / 15
+    step = (groups.max(2) + least) / most
     d = (step.max(1) / 63).astype(np.float16)
     dmin = (least.max(1) / 63).astype(np.float16)
     scales = _share(step, d)
     minima = _share(least, dmin)
     real = (d.astype(np.float32)[:, None] * scales)[..., None]
     shift = (dmin.astype(np.float32)[:, None] * minima)[..., None]
-    q = np.clip(np.rint((groups + shift) / np.where(real == 0, 1, real)), 0, 15).astype(np.uint8)
+    q = np.clip(np.rint((groups + shift) / np.where(real == 0, 1, real)), 0, most).astype(np.uint8)
     packed = np.empty((len(groups), 12), np.uint8)
     packed[:, :4] = scales[:, :4] | (scales[:, 4:] >> 4) << 6
     packed[:, 4:8] = minima[:, :4] | (minima[:, 4:] >> 4) << 6
     packed[:, 8:] = (scales[:, 4:] & 15) | (minima[:, 4:] & 15) << 4
     pairs = q.reshape(-1, 4, 2, 32)
-    nibbles = (pairs[:, :, 0] | pairs[:, :, 1] << 4).reshape(-1, 128)
+    nibbles = ((pairs[:, :, 0] & 15) | (pairs[:, :, 1] & 15) << 4).reshape(-1, 128)
     heads = np.stack([d, dmin], 1).view(np.uint8).reshape(-1, 4)
-    return np.concatenate([heads, packed, nibbles], 1).reshape(len(numbers), -1)
+    bits = (q >> 4 << np.arange(8, dtype=np.uint8)[:, None]).sum(
+        1, dtype=np.uint8
+    )  # bit g of byte i: group g
+    return np.concatenate([heads, packed, *([bits] if most > 15 else []), nibbles], 1).reshape(
+        len(numbers), -1
+    )
 
 
 def _q6_k(numbers: Floats) -> NDArray[Any]:
@@ -217,7 +228,8 @@ def words(writer: Any, config: dict[str, Any]) -> None:
     writer.add_eos_token_id(0)
 
 
-def _called(name: str) -> str:
+def called_in_file(name: str) -> str:
+    """A weight's name in the file."""
     if name in _OUTER:
         return _OUTER[name]
     _, _, number, rest = name.split(".", 3)
@@ -229,3 +241,23 @@ def _in_pairs(rows: Floats, heads: int) -> Floats:
     """llama.cpp turns neighbouring rows of a head together, transformers those half a head apart."""
     halves = rows.reshape(heads, 2, -1, rows.shape[1])
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows.shape)
+
+
+def numbers_in(file: Path, folder: Path) -> dict[str, Floats]:
+    """The numbers of a file, dequantised by the package, by the names and in the order of its folder."""
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    tensors = {one.name: one for one in gguf.GGUFReader(file).tensors}
+    found = {}
+    for path in folder.glob("*.safetensors"):
+        for name in load_file(path):
+            called = called_in_file(name)
+            stored = tensors[called]
+            numbers = np.asarray(gguf.quants.dequantize(stored.data, stored.tensor_type), np.float32)
+            if config["model_type"] in ("llama", "mistral", "smollm3") and called.endswith(
+                ("attn_q.weight", "attn_k.weight")
+            ):
+                heads = config["num_attention_heads" if "attn_q" in called else "num_key_value_heads"]
+                pairs = numbers.reshape(heads, -1, 2, numbers.shape[1])
+                numbers = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(numbers.shape)
+            found[name] = numbers
+    return found

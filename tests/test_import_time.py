@@ -136,7 +136,7 @@ def test_the_native_step_starts_without_transformers_models(tmp_path: Path) -> N
 
     run = ["run", "Hi", "--max-tokens", "2", "-m"]
     greedy = [*run, packed(pocket)]
-    file = packed(write(pocket, tmp_path / "pocket.gguf", "Q8_0", tokenizer=pocket))
+    file = str(write(pocket, tmp_path / "pocket.gguf", "Q8_0", tokenizer=pocket))
     after, sampled, with_a_class, of_a_file = imported(
         greedy,
         [*greedy, "--temperature", "0.7", "--seed", "1"],

@@ -377,7 +377,7 @@ def _fits_native(
     from h2o_chat.policies.named import named
     from h2o_chat.policies.shares import divide
 
-    quantization = f"int{native_model.bits_of(settings, weights)}"
+    quantization = native_model.quantization_of(settings, weights)
     need = native_model.needs_of(settings, sizes, weights)[quantization]
     _needs(rows, need, quantization, "float32", "cpu", settings)
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)

@@ -12,7 +12,7 @@ from h2o_chat.base.progress import progress_bar
 from h2o_chat.cli.commands import confirmed
 from h2o_chat.models import ollama
 from h2o_chat.models.gguf import header_of
-from h2o_chat.models.gguf_config import FAMILIES, config_of, held_bits
+from h2o_chat.models.gguf_config import FAMILIES, config_of, held_as
 from h2o_chat.models.obtain import size
 from h2o_chat.models.resolve import LocalModel, check_weights
 from h2o_chat.native.packed_folder import PackedFile, home_of, packed_files, packed_files_of, remove
@@ -57,7 +57,7 @@ def pack_fetched(model: LocalModel) -> None:
     """Packs a fetched model, where the native step will use it; a failure is only reported."""
     from h2o_chat.native.library import why_not
 
-    if why_not():
+    if model.folder.is_file() or why_not():  # the weights of a GGUF file are read as they are
         return
     from h2o_chat.native.packing import packed_for, usual_bits
     from h2o_chat.native.probing import frame_of
@@ -65,8 +65,7 @@ def pack_fetched(model: LocalModel) -> None:
     try:
         if isinstance(frame_of(model.folder), str):
             return
-        weights = check_weights(model.folder)
-        bits = weights.held_bits or usual_bits(weights.parameters)
+        bits = usual_bits(check_weights(model.folder).parameters)
         with progress_bar() as progress:
             packed = packed_for(model.folder, bits, progress)
     except H2OChatError as error:
@@ -114,8 +113,8 @@ def ollama_rows() -> list[tuple[str, ...]]:
 def gguf_rows(file: Path) -> list[tuple[str, str]]:
     """Rows of `models info`: the weights of a file, and what ollama keeps beside them."""
     header = header_of(file)
-    bits = held_bits(header)
-    rows = [("packed as", f"int{bits}" if bits else "int4 or int8, by its size")]
+    types, held_bytes = held_as(header)
+    rows = [("held as", f"{types}, {size(held_bytes)}")]
     for one in ollama.installed():
         if one.blob("model") == file:
             rows += [("ollama", one.name), ("licence", _licence(one) or "none")]

@@ -105,4 +105,4 @@ def serving_bytes(runner: Runner, rows: int, snapshots: int) -> int:
 
 def _not_read_yet(runner: Runner) -> int:
     """Bytes of packed weights: they are mapped, and take memory as they are read."""
-    return runner.native.packed.bytes if runner.native else 0
+    return runner.native.packed.mapped_bytes if runner.native else 0

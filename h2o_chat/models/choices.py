@@ -156,7 +156,7 @@ def choose_dtype(settings: Settings, weights: StoredWeights, device: torch.devic
     """
     if settings.dtype != "auto":
         return settings.dtype
-    own = "float16" if weights.held_bits else _DTYPES.get(weights.dtype)
+    own = _DTYPES.get(weights.dtype, "float16" if weights.held_as else None)
     if own is None and weights.dtype in _PACKED and quantization != "none":
         return "bfloat16"
     if own is None:

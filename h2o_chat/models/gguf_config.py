@@ -7,6 +7,7 @@ the families below are read here, and each weight's shape is checked against the
 import math
 import struct
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ FAMILIES = {
     "smollm3": "SmolLM3ForCausalLM",
 }
 """Architectures that are read here, and their class in transformers. Mistral's architecture is llama."""
+
+EXACT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+"""Types of which the native step takes levels and scales as they are; it rounds others to 8 bits."""
 
 PLAIN = {"F32", "F16", "BF16"}
 """Types of tensors that are not quantised."""
@@ -160,19 +164,19 @@ def why_slow(model: Path) -> str:
     return f"it is a GGUF file of the architecture {kind[:60]}, which transformers reads, and slowly"
 
 
-def held_bits(header: Header) -> int | None:
-    """Bits in which matrices of layers are packed: 4 if all are Q4_0, otherwise 8; None if none is quantised.
-
-    8 bits represent Q4_0 and Q8_0 exactly, and add little error to other types.
-    """
-    kinds = {
-        one.kind_name
-        for name, one in header.tensors.items()
-        if name.startswith("blk.") and len(one.shape) > 1
-    }
-    if kinds == {"Q4_0"}:
-        return 4
-    return 8 if kinds - PLAIN else None
+def held_as(header: Header) -> tuple[str, int]:
+    """The types of its matrices in the native step's memory, those of most bytes first, and their bytes."""
+    held = dict[str, int]()
+    for one in header.tensors.values():
+        if len(one.shape) < 2:
+            continue
+        kind, size = one.kind_name, one.bytes
+        if kind not in EXACT:
+            kind, size = "int8", prod(one.shape) * 17 // 16
+        elif kind in ("Q4_K", "Q5_K"):  # scales of 6 bits take a byte there
+            size += prod(one.shape) // 64
+        held[kind] = held.get(kind, 0) + size
+    return ", ".join(sorted(held, key=lambda kind: -held[kind])), sum(held.values())
 
 
 def _check_layers(header: Header, layers: Any) -> None:

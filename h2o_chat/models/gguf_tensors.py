@@ -60,20 +60,28 @@ class GgufTensors:
 
     def stored_rows(self, name: str, first: int, end: int) -> Tensor:
         """Rows [first, end) in their stored format, in transformers' order. [rows, bytes of a row] uint8"""
-        stored = self._header.tensors[self._names[name][0]]
-        row = stored.bytes // stored.shape[0]
-        heads = turned_heads(self._config, name)
-        if not heads:
-            return self._bytes(stored, first, end, row)
-        size = stored.shape[0] // heads
+        size = self.turned_rows(name)
+        if not size:
+            return self._bytes(name, first, end)
         start = first // size * size
-        whole = self._bytes(stored, start, -(-end // size) * size, row)
-        by_pairs = whole.view(-1, size // 2, 2, row).transpose(1, 2)
+        whole = self._bytes(name, start, -(-end // size) * size)
+        by_pairs = whole.view(-1, size // 2, 2, whole.shape[1]).transpose(1, 2)
         return by_pairs.reshape(whole.shape)[first - start : end - start]
 
-    def _bytes(self, stored: Stored, first: int, end: int, row: int) -> Tensor:
-        raw = read_range(self.path, stored.start + first * row, (end - first) * row)
-        return torch.frombuffer(raw, dtype=torch.uint8).view(end - first, row)
+    def _bytes(self, name: str, first: int, end: int) -> Tensor:
+        raw = self.raw_rows(name, first, end)
+        return torch.frombuffer(raw, dtype=torch.uint8).view(end - first, -1)
+
+    def raw_rows(self, name: str, first: int, end: int) -> bytearray:
+        """Rows [first, end) as the file has them, in its order."""
+        stored = self._header.tensors[self._names[name][0]]
+        row_bytes = stored.bytes // stored.shape[0]
+        return read_range(self.path, stored.start + first * row_bytes, (end - first) * row_bytes)
+
+    def turned_rows(self, name: str) -> int:
+        """Rows of a head that the file stores in pairs, (0, half), (1, half + 1) ...; 0: as they come."""
+        heads = turned_heads(self._config, name)
+        return self._header.tensors[self._names[name][0]].shape[0] // heads if heads else 0
 
     def find(self, name: str, shape: tuple[int, ...]) -> Stored:
         """Type and place of a tensor of this shape.

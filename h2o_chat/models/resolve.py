@@ -16,7 +16,7 @@ from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
 from h2o_chat.models import gguf, ollama, smollm2
 from h2o_chat.models.aliases import ALIASES
-from h2o_chat.models.gguf_config import config_of, held_bits
+from h2o_chat.models.gguf_config import config_of, held_as
 from h2o_chat.models.hub_cache import cache_folder, cached, repositories
 from h2o_chat.models.safetensors_header import header_of
 
@@ -175,8 +175,10 @@ class StoredWeights:
     """Type of most parameters: F32, F16, BF16 ...; of a GGUF file also Q4_0, Q4_K ..."""
     bytes: int
     """Size on the disk."""
-    held_bits: int | None = None
-    """Bits, 4 or 8, in which the quantised weights of a GGUF file are packed by default."""
+    held_as: str = ""
+    """Types in which the native step holds the matrices of a GGUF file (`gguf_config.held_as`)."""
+    held_bytes: int = 0
+    """Bytes that these take."""
 
 
 def check_weights(folder: Path) -> StoredWeights:
@@ -186,10 +188,10 @@ def check_weights(folder: Path) -> StoredWeights:
         ModelError: there are none, a shard is missing, or a file is cut short or damaged.
     """
     by_dtype: dict[str, int] = {}
-    stored, bits = 0, None
+    stored, held = 0, ("", 0)
     if folder.is_file():
         header = gguf.header_of(folder)
-        bits = held_bits(header)
+        held = held_as(header)
         for one in header.tensors.values():
             by_dtype[one.kind_name] = by_dtype.get(one.kind_name, 0) + prod(one.shape)
             stored += one.bytes
@@ -200,7 +202,7 @@ def check_weights(folder: Path) -> StoredWeights:
     if not by_dtype:
         raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
     most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
-    return StoredWeights(sum(by_dtype.values()), most, stored, bits)
+    return StoredWeights(sum(by_dtype.values()), most, stored, *held)
 
 
 def _bundled() -> LocalModel:

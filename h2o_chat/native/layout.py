@@ -5,8 +5,7 @@ whole groups of `GROUP` with zeros. G = columns / 32 groups, T tiles:
 
     int4    weights u8 [T, G, 4, 16, 4]: byte [t, g, j, r, i] holds q[16t + r, 32g + 4j + i] + 8 in its low
             half and q[16t + r, 32g + 16 + 4j + i] + 8 in its high half; q in -8..7
-    int8    weights u8 [T, G, 8, 16, 4]: byte [t, g, j, r, i] = q[16t + r, 32g + 4j + i] + 128;
-            q in -127..127, of a GGUF file -128 too
+    int8    weights u8 [T, G, 8, 16, 4]: byte [t, g, j, r, i] = q[16t + r, 32g + 4j + i] + 128; q in -127..127
     scales  fp16 [T, G, 16]: w ~ q * scale[t, g, r]
 
 Vectors are fp32. Each begins at a multiple of `ALIGNED` bytes, in the order in which a token reads them.
@@ -15,6 +14,7 @@ Vectors are fp32. Each begins at a multiple of `ALIGNED` bytes, in the order in 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from h2o_chat.native.kinds import Q4_0, Q8_0
 from h2o_chat.native.model_frame import Frame
 
 VERSION = 1
@@ -45,6 +45,11 @@ class Matrix:
     columns: int
     sources: tuple[Source, ...]
     alternate: bool = False
+
+    @property
+    def kind(self) -> int:
+        """`h2o_matrix.kind`"""
+        return Q4_0 if self.bits == 4 else Q8_0
 
     @property
     def padded_rows(self) -> int:

@@ -3,7 +3,7 @@
 import ctypes
 import sys
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_uint16, c_void_p
+from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_void_p
 from functools import cache
 from typing import Any
 
@@ -21,9 +21,7 @@ def _fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
 class Matrix(Structure):
     """`h2o_matrix`"""
 
-    _fields_ = _fields(
-        (POINTER(c_uint8), "weights"), (POINTER(c_uint16), "scales"), (c_int32, "rows columns bits")
-    )
+    _fields_ = _fields((c_void_p, "weights scales"), (c_int32, "rows columns kind"))
 
 
 class Rope(Structure):
@@ -36,7 +34,8 @@ class Layer(Structure):
     """`h2o_layer`"""
 
     _fields_ = _fields(
-        (Matrix, "qkv out gate_up down"),
+        (Matrix * 3, "qkv"),
+        (Matrix, "out gate_up up down"),
         (c_void_p, "norm_attention norm_mlp bias_qkv norm_query norm_key"),
         (c_int32, "rope sees"),
     )
@@ -110,6 +109,7 @@ _FUNCTIONS = {
     "h2o_after": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
     "h2o_head": (c_int32, (c_void_p, c_int32, c_void_p, c_void_p)),
     "h2o_change": (c_int32, (c_void_p, *[c_int32] * 5, *[c_void_p] * 3)),
+    "h2o_lay_out": (c_int32, (*[c_int32] * 4, c_void_p, POINTER(c_int32), c_void_p, c_void_p)),
     "h2o_waited_ms": (c_double, (c_void_p,)),
 }
 

@@ -1,6 +1,7 @@
 """Opens a model with packed weights for the native step, or with transformers."""
 
 import contextlib
+import itertools
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -24,10 +25,12 @@ from h2o_chat.models.resolve import StoredWeights, check_weights, find, read_con
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
+from h2o_chat.native.gguf_frame import plain_frame
+from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.layout import parts
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed import Packed
-from h2o_chat.native.packed_folder import place_of
+from h2o_chat.native.packed_folder import packed_files_of, place_of, remove
 from h2o_chat.native.packed_header import PackedError, read_whole_header
 from h2o_chat.native.packing import packed_for, usual_bits
 from h2o_chat.native.probing import frame_of
@@ -36,9 +39,9 @@ from h2o_chat.native.spin_wait import asks_for_transformers
 
 @dataclass(frozen=True)
 class LoadedNative(Loaded):
-    """A model in packed weights; its `model` is None."""
+    """A model whose weights lie in tiles; its `model` is None."""
 
-    packed: Packed = field(kw_only=True)
+    packed: Packed | GgufWeights = field(kw_only=True)
 
     @property
     def sizes(self) -> Sizes:
@@ -65,10 +68,10 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     found = find(settings.model)
     ollama.check(found.folder, progress)
     with quiet():
-        frame = _packed_before(found.folder)
-        config = None if frame else check_family(found.folder)
+        frame = plain_frame(found.folder) if found.folder.is_file() else _packed_before(found.folder)
+        config: Any = None if frame else check_family(found.folder)
         weights = check_weights(found.folder)
-        bits = bits_of(settings, weights)
+        quantization = quantization_of(settings, weights)
         why = why_not_native(settings, config)
         require_quantizable(found.name, found.folder, settings)
         require_asked(found.name, settings, why)
@@ -79,18 +82,35 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         tokenizer = load_tokenizer(found.folder, sizes.vocabulary)
         require_room(found.name, settings, sizes, weights)
         ends = _ends(found.folder)
-        packed = packed_for(found.folder, bits, progress)
+        if found.folder.is_dir():
+            packed: Packed | GgufWeights = packed_for(
+                found.folder, int(quantization.removeprefix("int")), progress
+            )
+        else:
+            packed = _in_memory(found.folder, frame or _frame_of(config.to_json_string()), settings, progress)
         return LoadedNative(
             model=None,
             tokenizer=tokenizer,
             name=found.name,
-            revision=found.revision or packed.header.fingerprint,
-            quantization=f"int{bits}",
+            revision=found.revision or packed.fingerprint,
+            quantization=quantization,
             dtype="float32",
             device="cpu",
             ends=ends,
             packed=packed,
         )
+
+
+def _in_memory(file: Path, frame: Frame | str, settings: Settings, progress: Progress) -> GgufWeights:
+    """The weights of a GGUF file; packed files that earlier versions made of it are removed."""
+    assert isinstance(frame, Frame)
+    weights = GgufWeights(file, frame, progress)
+    if settings.quantize in ("int4", "int8"):
+        weights.note = f"--quantize {settings.quantize} is left out: a GGUF file keeps its own bits"
+    for old in itertools.chain(*packed_files_of(file)):
+        with contextlib.suppress(PackedError):  # where another program has it open, the next start removes it
+            remove(old.path)
+    return weights
 
 
 def _packed_before(folder: Path) -> Frame | None:
@@ -128,7 +148,7 @@ def why_not_native(settings: Settings, config: Any) -> str:
     """Why the transformers step computes the model, in words; empty if the native step does.
 
     Args:
-        config: None: the weights are packed, so the native step can compute it.
+        config: None: the frame is known, so the native step can compute it.
     """
     if why := asks_for_transformers(settings):
         return why
@@ -156,11 +176,13 @@ def _frame_of(config: str) -> Frame | str:
         return frame_of(transformers.AutoConfig.for_model(**fields))
 
 
-def bits_of(settings: Settings, weights: StoredWeights) -> int:
-    """Bits of the layers' weights, 4 or 8."""
+def quantization_of(settings: Settings, weights: StoredWeights) -> str:
+    """`int4` or `int8`; the types of a GGUF file, which keeps its own bits."""
+    if weights.held_as:
+        return weights.held_as
     if settings.quantize in ("int4", "int8"):
-        return int(settings.quantize.removeprefix("int"))
-    return weights.held_bits or usual_bits(weights.parameters)
+        return settings.quantize
+    return f"int{usual_bits(weights.parameters)}"
 
 
 def positions_of(frame: Frame, chats: bool) -> Positions:
@@ -194,6 +216,8 @@ def require_asked(name: str, settings: Settings, why: str) -> None:
 def needs_of(settings: Settings, sizes: Sizes, weights: StoredWeights) -> dict[str, Need]:
     """Memory that a model needs in packed weights, by quantization."""
     slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
+    if weights.held_as:
+        return {weights.held_as: Need(weights.held_bytes, slots, HEADROOM_BYTES)}
     tables = (1 if sizes.tied else 2) * sizes.vocabulary * sizes.hidden
     rest = max(0, weights.parameters - tables)
     return {
@@ -208,5 +232,5 @@ def require_room(name: str, settings: Settings, sizes: Sizes, weights: StoredWei
     Raises:
         OutOfMemoryError: they do not.
     """
-    needs, bits = needs_of(settings, sizes, weights), bits_of(settings, weights)
-    require(name, "the CPU", free_bytes(torch.device("cpu")), f"int{bits}", needs, settings.budget)
+    needs, how = needs_of(settings, sizes, weights), quantization_of(settings, weights)
+    require(name, "the CPU", free_bytes(torch.device("cpu")), how, needs, settings.budget)

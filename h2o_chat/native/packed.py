@@ -5,7 +5,6 @@ import os
 import stat
 import warnings
 import zlib
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -14,26 +13,12 @@ from torch import Tensor
 
 from h2o_chat.base.system import NO_WAITING, SAFELY
 from h2o_chat.native import layout
+from h2o_chat.native.kinds import MatrixAddress
 from h2o_chat.native.layout import GROUP, TILE, Place
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed_folder import is_checked, note_checked
 from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, header_in
 from h2o_chat.native.tiles import untiled, untiled_scales
-
-
-@dataclass(frozen=True)
-class MatrixAddress:
-    """The place of a matrix in memory, in tiles (`layout.py`)."""
-
-    weights: int
-    """Address of its bytes."""
-    scales: int
-    """Address of its fp16 scales."""
-    rows: int
-    """Padded to a multiple of 16."""
-    columns: int
-    """Padded to a multiple of 32."""
-    bits: int
 
 
 class Packed:
@@ -48,6 +33,11 @@ class Packed:
         self._parts = {part.name: part for part in layout.parts(self.frame)}
 
     @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the original weights."""
+        return self.header.fingerprint
+
+    @property
     def frame(self) -> Frame:
         return self.header.frame
 
@@ -60,8 +50,13 @@ class Packed:
         """Names of all matrices and vectors, in the order in which a token reads them."""
         return tuple(self._parts)
 
-    def matrix(self, name: str) -> MatrixAddress:
-        """The place of a matrix.
+    @property
+    def mapped_bytes(self) -> int:
+        """Bytes that take memory only when they are read."""
+        return self.bytes
+
+    def matrices(self, name: str) -> tuple[MatrixAddress, ...]:
+        """The place of a matrix; here always one.
 
         Args:
             name: `layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both alternating), `.down`;
@@ -70,7 +65,7 @@ class Packed:
         part = self._parts[name]
         assert isinstance(part, layout.Matrix)
         weights, scales = self._address(f"{name}.weights"), self._address(f"{name}.scales")
-        return MatrixAddress(weights, scales, part.padded_rows, part.padded_columns, part.bits)
+        return (MatrixAddress(weights, scales, part.padded_rows, part.padded_columns, part.kind),)
 
     def vector(self, name: str) -> int:
         """Address of a vector in fp32.

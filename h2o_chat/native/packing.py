@@ -25,14 +25,13 @@ from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packed_folder import home_of, packed_files_of, place_of, remove
 from h2o_chat.native.packed_header import PackedError, PackedHeader
 from h2o_chat.native.probing import HEAD_BITS, frame_of
-from h2o_chat.native.sources import GgufSources, Sources
+from h2o_chat.native.sources import Sources
 from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.native.tiles import tiled, tiled_scales
 
 STAGE = "pack"
 FOUR_BITS_FROM = 500_000_000
 """Number of parameters from which on 4 bits are the default."""
-AnySources = Sources | GgufSources
 BLOCK_NUMBERS = 1 << 17
 """Numbers of a matrix per block: they fit into the processor's cache."""
 
@@ -87,7 +86,7 @@ def pack(
     if isinstance(frame, str):
         raise PackedError(f"The native step cannot compute {folder}: {frame}.", "Use --engine transformers.")
     frame = replace(frame, head_bits=head_bits)
-    sources = sources_of(folder)
+    sources = Sources(folder)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_leftovers(path.parent)
@@ -121,17 +120,8 @@ def _move(part: Path, path: Path) -> None:
         # On Windows a mapped file cannot be replaced: another process has packed the same weights.
 
 
-def sources_of(model: Path) -> AnySources:
-    """The tensors of a folder, or of a GGUF file.
-
-    Raises:
-        ModelError: weight files are missing or damaged.
-    """
-    return GgufSources(model) if model.is_file() else Sources(model)
-
-
 def _write(
-    file: BinaryIO, sources: AnySources, frame: Frame, print_: str, home: str, progress: Progress
+    file: BinaryIO, sources: Sources, frame: Frame, print_: str, home: str, progress: Progress
 ) -> None:
     """Writes the whole file; the header comes last, since it has the checksums."""
     header = PackedHeader(print_, home, frame, (0,) * len(layout(frame))).encoded()
@@ -165,14 +155,14 @@ def _write(
     file.write(PackedHeader(print_, home, frame, tuple(checks)).encoded())
 
 
-def _tiles(matrix: Matrix, sources: AnySources, scales: list[Tensor]) -> Iterator[Tensor]:
+def _tiles(matrix: Matrix, sources: Sources, scales: list[Tensor]) -> Iterator[Tensor]:
     """Blocks of a matrix's tiles, [T, G, 4 or 8, 16, 4] bytes; `scales` gets their scales [T, G, 16]."""
     for q, scale in _blocks(matrix, sources):
         scales.append(tiled_scales(scale))
         yield tiled(q, matrix.bits)
 
 
-def _blocks(matrix: Matrix, sources: AnySources) -> Iterator[tuple[Tensor, Tensor]]:
+def _blocks(matrix: Matrix, sources: Sources) -> Iterator[tuple[Tensor, Tensor]]:
     """Blocks of a matrix's padded rows, in order: q [R, C] int8, scales [R, G] fp16."""
     at_once = padded(BLOCK_NUMBERS // matrix.padded_columns, TILE) or TILE
 

@@ -1,4 +1,4 @@
-"""The native step: tokens in, logits out, the cache updated, with packed weights.
+"""The native step: tokens in, logits out, the cache updated, with weights of 4 to 8 bits.
 
 A decoded token is one call of the library, which writes keys and values into the arena's slots and adds
 probabilities to their scores. A prompt goes layer by layer: matrix products in the library, attention and
@@ -17,6 +17,8 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Shape
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
+from h2o_chat.native.gguf_weights import GgufWeights
+from h2o_chat.native.kinds import MatrixAddress
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.slot_kernels import SlotKernels, checked, knows, ropes_of
 from h2o_chat.native.threads import one_torch_thread
@@ -29,7 +31,7 @@ FORMS = {"": 0, **{name: bit for bit, name in c.FORMS.items()}}
 
 
 class NativeStep:
-    """A model in packed weights, ready to compute.
+    """A model whose weights lie in tiles, ready to compute.
 
     Args:
         form: instruction set of the kernels, one of `library.forms()`; "" for the fastest.
@@ -38,7 +40,7 @@ class NativeStep:
         UsageError: there is no library, or this processor lacks the instruction set.
     """
 
-    def __init__(self, packed: Packed, threads: int, form: str = "") -> None:
+    def __init__(self, packed: Packed | GgufWeights, threads: int, form: str = "") -> None:
         loaded = c.library()
         if loaded is None:
             raise UsageError(f"There is no native step: {c.why_not()}.", "Use --engine transformers.")
@@ -190,14 +192,20 @@ class NativeStep:
             slots.used = used
 
 
-def _frame_of(packed: Packed, keep: list[Any]) -> c.Frame:
+def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
     """The frame with the addresses of its weights; `keep` gets the other objects that it points to."""
     frame = packed.frame
     layers = (c.Layer * frame.layers)()
     for number, layer in enumerate(layers):
         name = f"layers.{number}."
-        for matrix in ("qkv", "out", "gate_up", "down"):
-            setattr(layer, matrix, _matrix_of(packed, name + matrix))
+        for at, one in enumerate(packed.matrices(name + "qkv")):
+            layer.qkv[at] = _matrix_of(one)
+        gate_up, *up = packed.matrices(name + "gate_up")
+        layer.gate_up = _matrix_of(gate_up)
+        if up:
+            layer.up = _matrix_of(*up)
+        layer.out = _matrix_of(*packed.matrices(name + "out"))
+        layer.down = _matrix_of(*packed.matrices(name + "down"))
         layer.norm_attention = packed.vector(name + "norm_attention")
         layer.norm_mlp = packed.vector(name + "norm_mlp")
         layer.bias_qkv = packed.vector(name + "bias_qkv") if frame.bias else None
@@ -219,20 +227,13 @@ def _frame_of(packed: Packed, keep: list[Any]) -> c.Frame:
         layers=layers,
         ropes=ropes,
         norm=packed.vector("norm"),
-        embedding=_matrix_of(packed, "embedding"),
-        head=_matrix_of(packed, "embedding" if frame.tied else "head"),
+        embedding=_matrix_of(*packed.matrices("embedding")),
+        head=_matrix_of(*packed.matrices("embedding" if frame.tied else "head")),
     )
 
 
-def _matrix_of(packed: Packed, name: str) -> c.Matrix:
-    matrix = packed.matrix(name)
-    return c.Matrix(
-        ctypes.cast(matrix.weights, ctypes.POINTER(ctypes.c_uint8)),
-        ctypes.cast(matrix.scales, ctypes.POINTER(ctypes.c_uint16)),
-        matrix.rows,
-        matrix.columns,
-        matrix.bits,
-    )
+def _matrix_of(one: MatrixAddress) -> c.Matrix:
+    return c.Matrix(one.weights, one.scales, one.rows, one.columns, one.kind)
 
 
 def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:

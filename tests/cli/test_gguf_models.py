@@ -104,7 +104,7 @@ def test_info(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     said = h2o_here("models", "info", "ollama:pilot", "--check").out
     rows = {line[2:].partition("  ")[0]: line.split("  ")[-1].strip() for line in said.splitlines()[1:]}
-    assert rows["packed as"] == "int8"
+    assert rows["held as"].startswith("Q8_0, ")
     assert rows["template"] == "the file's own"
     assert rows["ollama"] == "ollama:pilot"
     assert rows["revision"] == "none: a file"

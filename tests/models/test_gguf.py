@@ -18,9 +18,13 @@ from safetensors.torch import load_file
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import gguf, load
+from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf_config import config_of
 from h2o_chat.models.resolve import check_weights, read_config
-from h2o_chat.native.native_model import bits_of, open_model
+from h2o_chat.native import library as native_library
+from h2o_chat.native.gguf_frame import plain_frame
+from h2o_chat.native.native_model import LoadedNative, open_model, quantization_of
+from h2o_chat.native.packed_folder import place_of
 from h2o_chat.native.probing import frame_of
 
 __all__ = ["llama"]
@@ -36,7 +40,7 @@ def test_the_frame_is_that_of_the_folder(family: str, tied: bool, tmp_path: Path
     changes |= CHANGES.get(family, {})
     folder = folder_of(family, tmp_path / "model", tie_word_embeddings=tied, rms_norm_eps=2**-17, **changes)
     path = write(folder, tmp_path / "model.gguf", "F16")
-    assert frame_of(path) == frame_of(folder)
+    assert plain_frame(path) == frame_of(path) == frame_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -145,17 +149,40 @@ def test_what_ends_an_answer(llama: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "ends", "bits"),
-    [("Q4_0", "Q6_K", 4), ("Q8_0", "F16", 8), ("Q4_1", "Q4_1", 8), ("F16", "F16", 8), ("F16", "Q8_0", 8)],
+    ("kind", "ends", "held"),
+    [
+        ("Q4_0", "Q8_0", "Q8_0, Q4_0"),
+        ("Q8_0", "F16", "Q8_0, int8"),
+        ("Q4_1", "Q4_1", "Q4_1"),
+        ("F16", "F16", "int8"),
+    ],
 )
-def test_bits(kind: str, ends: str, bits: int, llama: Path, tmp_path: Path) -> None:
-    """F16 is packed as a folder's fp16 is: in 8 bits, where the model is small."""
-    weights = check_weights(write(llama, tmp_path / "x.gguf", kind, ends))
-    assert bits_of(Settings(), weights) == bits
-    assert bits_of(Settings(quantize="int4"), weights) == 4
+def test_held_as(kind: str, ends: str, held: str, llama: Path, tmp_path: Path) -> None:
+    """Types of the file, those of most bytes first; `--quantize` does not change them."""
+    path = write(llama, tmp_path / "x.gguf", kind, ends)
+    weights = check_weights(path)
+    assert set(quantization_of(Settings(), weights).split(", ")) == set(held.split(", "))
+    assert quantization_of(Settings(quantize="int4"), weights) == weights.held_as
     assert weights.parameters == sum(
         one.numel() for one in transformers.AutoModelForCausalLM.from_pretrained(llama).parameters()
     )
+
+
+@pytest.mark.skipif(bool(native_library.why_not()), reason="there is no native step")
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0", "F16"])
+def test_opened_in_memory(kind: str, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written to disk, a packed file of an earlier version goes, the bytes are those foretold."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = write(llama, tmp_path / "x.gguf", kind)
+    old = place_of(fingerprint(path), 8)
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"h2o-pack")
+    loaded = open_model(Settings(model=str(path), quantize="int4"), lambda *_: None)
+    assert isinstance(loaded, LoadedNative)
+    assert not list(old.parent.iterdir())
+    assert "--quantize int4 is left out" in loaded.packed.note
+    assert loaded.quantization == check_weights(path).held_as
+    assert loaded.packed.bytes == pytest.approx(check_weights(path).held_bytes, rel=0.2)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3"])

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "h2o.h"
+#include "weights.h"
 
 namespace {
 
@@ -32,43 +33,55 @@ struct Random {
 
 struct Shape {
     const char *name;
-    int hidden, intermediate, heads, kv_heads, head_size, vocabulary, layers, bits, head_bits;
+    int hidden, intermediate, heads, kv_heads, head_size, vocabulary, layers, kind, v_kind, up_kind, head_kind;
     bool bias, head_norms, tied, damaged, largest;
 };
 
 const Shape kShapes[] = {
-    {"four bits, tied", 64, 96, 4, 2, 16, 96, 3, 4, 8, false, false, true, false, false},
-    {"eight bits, nothing a multiple of 16", 40, 24, 3, 3, 16, 101, 2, 8, 8, true, false, false, false, false},
-    {"heads of 80, normed", 80, 48, 4, 1, 80, 33, 2, 4, 4, false, true, false, false, false},
-    {"heads of 128", 96, 160, 2, 2, 128, 17, 1, 8, 4, true, true, false, false, false},
-    {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, 4, 8, true, true, true, true, false},
-    {"damaged weights, eight bits", 64, 64, 2, 1, 32, 40, 2, 8, 8, false, true, false, true, false},
-    {"largest weights and activations, four bits", 64, 64, 2, 1, 32, 40, 2, 4, 8, false, false, true, false, true},
+    {"four bits, tied", 64, 96, 4, 2, 16, 96, 3, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q8_0, false, false, true, false, false},
+    {"eight bits, nothing a multiple of 16", 40, 24, 3, 3, 16, 101, 2, H2O_Q8_0, H2O_Q8_0, H2O_Q8_0, H2O_Q8_0, true, false, false, false, false},
+    {"heads of 80, normed", 80, 48, 4, 1, 80, 33, 2, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, false, true, false, false, false},
+    {"heads of 128", 96, 160, 2, 2, 128, 17, 1, H2O_Q8_0, H2O_Q4_0, H2O_Q8_0, H2O_Q4_0, true, true, false, false, false},
+    {"Q4_1 with Q8_0", 64, 96, 4, 2, 16, 40, 2, H2O_Q4_1, H2O_Q8_0, H2O_Q4_1, H2O_Q8_0, true, false, false, false, false},
+    {"Q5_0 with Q5_1", 64, 96, 4, 2, 16, 40, 2, H2O_Q5_0, H2O_Q5_0, H2O_Q5_1, H2O_Q8_0, false, false, false, false, false},
+    {"Q5_1 with Q8_0", 96, 64, 2, 2, 32, 40, 2, H2O_Q5_1, H2O_Q5_1, H2O_Q8_0, H2O_Q5_0, false, false, false, false, false},
+    {"Q4_K with Q6_K", 256, 512, 8, 2, 32, 40, 2, H2O_Q4_K, H2O_Q6_K, H2O_Q4_K, H2O_Q6_K, false, false, true, false, false},
+    {"Q5_K with Q6_K", 512, 256, 4, 2, 64, 40, 1, H2O_Q5_K, H2O_Q6_K, H2O_Q6_K, H2O_Q5_K, true, false, false, false, false},
+    {"Q6_K", 256, 256, 4, 1, 64, 40, 1, H2O_Q6_K, H2O_Q6_K, H2O_Q6_K, H2O_Q4_K, false, true, false, false, false},
+    {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, H2O_Q4_0, H2O_Q4_1, H2O_Q4_0, H2O_Q8_0, true, true, true, true, false},
+    {"damaged weights, eight bits", 64, 64, 2, 1, 32, 40, 2, H2O_Q8_0, H2O_Q5_1, H2O_Q8_0, H2O_Q8_0, false, true, false, true, false},
+    {"damaged weights, blocks", 256, 256, 2, 1, 128, 40, 2, H2O_Q4_K, H2O_Q6_K, H2O_Q5_K, H2O_Q6_K, false, true, false, true, false},
+    {"largest, Q4_0", 64, 64, 2, 1, 32, 40, 2, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q8_0, false, false, true, false, true},
+    {"largest, Q5_1", 64, 64, 2, 1, 32, 40, 2, H2O_Q5_1, H2O_Q5_0, H2O_Q5_1, H2O_Q5_0, false, false, true, false, true},
+    {"largest, Q6_K", 256, 256, 2, 1, 128, 40, 1, H2O_Q6_K, H2O_Q4_K, H2O_Q5_K, H2O_Q6_K, false, false, true, false, true},
 };
 
 int up(int n, int to) { return (n + to - 1) / to * to; }
 
 struct Matrix {
-    std::vector<uint8_t> weights;
-    std::vector<uint16_t> scales;
+    std::vector<uint8_t> weights, scales;
     h2o_matrix as_c;
 
-    Matrix(Random &random, int rows, int columns, int bits, const Shape &of) {
+    Matrix(Random &random, int rows, int columns, int kind, const Shape &of) {
         const int tiles = up(rows, 16) / 16, groups = up(columns, 32) / 32;
-        weights.resize(static_cast<size_t>(tiles) * groups * (bits == 4 ? 256 : 512));
-        scales.resize(static_cast<size_t>(tiles) * groups * 16);
+        const int of_scales = scales_bytes(kind) * (has_blocks(kind) ? 8 : 1);  // of a block, or of a group
+        weights.resize(static_cast<size_t>(tiles) * groups * levels_bytes(kind));
+        scales.resize(static_cast<size_t>(tiles) * groups * scales_bytes(kind));
         for (uint8_t &one : weights) {
             one = static_cast<uint8_t>(random.next());
-            if (bits == 8 && !one && !of.damaged) one = 1;  // -128 is never written
+            if (kind == H2O_Q8_0 && !one && !of.damaged) one = 1;  // -128 is never written
         }
-        for (size_t i = 0; of.largest && bits == 4 && i < weights.size(); ++i) weights[i] = i / 256 % 3 ? 255 : 0;
-        for (size_t i = 0; i < scales.size(); ++i) {
-            const bool padding = static_cast<int>(i / (16 * groups) * 16 + i % 16) >= rows;
-            const int exponent = bits == 4 ? 8 : 4;
-            scales[i] = static_cast<uint16_t>(of.damaged ? random.next() : exponent << 10 | random.below(1024));
-            if (padding) scales[i] = 0;
-        }
-        as_c = {weights.data(), scales.data(), tiles * 16, groups * 32, bits};
+        for (size_t i = 0; of.largest && kind != H2O_Q8_0 && i < weights.size(); ++i) weights[i] = i / 256 % 3 ? 255 : 0;
+        for (uint8_t &one : scales) one = static_cast<uint8_t>(random.next());  // bytes of blocks may be anything
+        const int halves = has_minimum(kind) ? 32 : 16, exponent = has_blocks(kind) ? 2 : kind == H2O_Q8_0 ? 4 : 8;
+        for (size_t at = 0; at < scales.size(); at += of_scales)
+            for (int i = 0; i < halves; ++i) {
+                const bool padding = static_cast<int>(at / (scales_bytes(kind) * groups) * 16 + i % 16) >= rows;
+                uint16_t half = static_cast<uint16_t>(of.damaged ? random.next() : exponent << 10 | random.below(1024));
+                if (padding) half = 0;
+                std::memcpy(scales.data() + at + 2 * i, &half, sizeof half);
+            }
+        as_c = {weights.data(), scales.data(), tiles * 16, groups * 32, kind};
     }
 };
 
@@ -89,10 +102,10 @@ struct Model {
     explicit Model(const Shape &of) : shape(of) {
         Random random{7};
         const int out = of.heads * of.head_size, qkv = out + 2 * of.kv_heads * of.head_size;
-        matrices.reserve(4 * of.layers + 2);
+        matrices.reserve(6 * of.layers + 2);
         vectors.reserve(8 * of.layers + 4);
-        const auto matrix = [&](int rows, int columns, int bits) {
-            return matrices.emplace_back(random, rows, columns, bits, of).as_c;
+        const auto matrix = [&](int rows, int columns, int kind) {
+            return matrices.emplace_back(random, rows, columns, kind, of).as_c;
         };
         const auto vector = [&](int count, float around, float by) {
             std::vector<float> &one = vectors.emplace_back(numbers(random, static_cast<size_t>(count), around, by));
@@ -107,10 +120,13 @@ struct Model {
         }
         for (int number = 0; number < of.layers; ++number) {
             h2o_layer layer = {};
-            layer.qkv = matrix(qkv, of.hidden, of.bits);
-            layer.out = matrix(of.hidden, out, of.bits);
-            layer.gate_up = matrix(2 * up(of.intermediate, 16), of.hidden, of.bits);
-            layer.down = matrix(of.hidden, of.intermediate, of.bits);
+            const int values = of.v_kind == of.kind ? 0 : of.kv_heads * of.head_size, gates = up(of.intermediate, 16);
+            layer.qkv[0] = matrix(qkv - values, of.hidden, of.kind);
+            if (values) layer.qkv[1] = matrix(values, of.hidden, of.v_kind);
+            layer.out = matrix(of.hidden, out, of.kind);
+            layer.gate_up = matrix(of.up_kind == of.kind ? 2 * gates : gates, of.hidden, of.kind);
+            if (of.up_kind != of.kind) layer.up = matrix(gates, of.hidden, of.up_kind);
+            layer.down = matrix(of.hidden, of.intermediate, of.v_kind);
             layer.norm_attention = vector(of.hidden, 1, .2f);
             layer.norm_mlp = vector(of.hidden, 1, .2f);
             layer.bias_qkv = of.bias ? vector(up(qkv, 16), 0, .5f) : nullptr;
@@ -132,8 +148,8 @@ struct Model {
         frame.layers = layers.data();
         frame.ropes = ropes.data();
         frame.norm = vector(of.hidden, 1, .2f);
-        frame.embedding = matrix(of.vocabulary, of.hidden, of.head_bits);
-        frame.head = of.tied ? frame.embedding : matrix(of.vocabulary, of.hidden, of.head_bits);
+        frame.embedding = matrix(of.vocabulary, of.hidden, of.head_kind);
+        frame.head = of.tied ? frame.embedding : matrix(of.vocabulary, of.hidden, of.head_kind);
     }
 };
 
@@ -432,6 +448,35 @@ void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
     }
 }
 
+// Blocks of each type of a file, most of them damaged, in buffers of exactly their size.
+void lay_out(Digest &digest) {
+    const struct {
+        int kind, to, numbers, bytes;  // of a block
+    } types[] = {{H2O_F32, H2O_Q8_0, 1, 4},       {H2O_F16, H2O_Q8_0, 1, 2},       {H2O_BF16, H2O_Q8_0, 1, 2},
+                 {H2O_Q4_0, H2O_Q4_0, 32, 18},    {H2O_Q4_1, H2O_Q4_1, 32, 20},    {H2O_Q5_0, H2O_Q5_0, 32, 22},
+                 {H2O_Q5_1, H2O_Q5_1, 32, 24},    {H2O_Q8_0, H2O_Q8_0, 32, 34},    {H2O_Q4_K, H2O_Q4_K, 256, 144},
+                 {H2O_Q5_K, H2O_Q5_K, 256, 176}, {H2O_Q6_K, H2O_Q6_K, 256, 210}};
+    Random random{11};
+    for (const auto &type : types)
+        for (const int blocks : {1, 3, 5}) {
+            const int rows = 23, tiles = 2, columns = blocks * type.numbers;
+            const size_t groups = static_cast<size_t>(up(columns, 32)) / 32;
+            std::vector<uint8_t> from(static_cast<size_t>(rows * blocks * type.bytes));
+            for (uint8_t &one : from) one = static_cast<uint8_t>(random.next());
+            std::vector<int32_t> order;
+            for (int row = 0; row < 16 * tiles; ++row) order.push_back(row < rows ? rows - 1 - row : -1);
+            for (const int every : {1, 2}) {
+                std::vector<uint8_t> weights((every + 1) * groups * levels_bytes(type.to));
+                std::vector<uint8_t> scales((every + 1) * groups * scales_bytes(type.to));
+                const int said = h2o_lay_out(type.kind, columns, tiles, every, from.data(), order.data(), weights.data(),
+                                             scales.data());
+                expect(said == 0 || said == 1, "h2o_lay_out does not know a type");
+                for (const auto *one : {&weights, &scales}) digest.add(*one);
+            }
+        }
+    expect(h2o_lay_out(99, 32, 0, 1, nullptr, nullptr, nullptr, nullptr) == 2, "h2o_lay_out knows any type");
+}
+
 struct Form {
     int bit;
     const char *name;
@@ -514,6 +559,7 @@ int main(int count, char **arguments) {
     for (const Form &form : kForms) {
         if (!(forms & form.bit)) continue;
         Digest of_form;
+        lay_out(of_form);
         std::vector<uint64_t> now;
         for (const Shape &shape : kShapes) {
             const uint64_t several = everything(shape, form.bit, 3, false);

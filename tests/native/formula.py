@@ -11,12 +11,14 @@ import ctypes
 from dataclasses import dataclass, replace
 
 import torch
+from laid_out import MINIMUM, Q6_K, bytes_at, levels_of, scales_of, zero_level
 from torch import Tensor
 
 from h2o_chat.cache.arena import Arena
-from h2o_chat.native.layout import GROUP, TILE, Matrix, parts
+from h2o_chat.native.gguf_weights import GgufWeights
+from h2o_chat.native.kinds import Q8_0, MatrixAddress
+from h2o_chat.native.layout import GROUP, TILE, Vector, parts
 from h2o_chat.native.packed import Packed
-from h2o_chat.native.tiles import untiled, untiled_scales
 
 _LIBM = ctypes.CDLL(None)
 for _name in ("cosf", "sinf"):
@@ -115,12 +117,12 @@ def slots_of(arena: Arena, at: int, in_use: int) -> Slots:
 
 
 class Formula:
-    """A packed model whose tokens are computed slowly."""
+    """A model in tiles whose tokens are computed slowly."""
 
-    def __init__(self, packed: Packed) -> None:
+    def __init__(self, packed: Packed | GgufWeights) -> None:
         self.packed, self.frame = packed, packed.frame
-        self._matrices = {part.name: part for part in parts(packed.frame) if isinstance(part, Matrix)}
-        self._read: dict[str, tuple[Tensor, Tensor]] = {}
+        self._vectors = {part.name: part.numbers for part in parts(packed.frame) if isinstance(part, Vector)}
+        self._read: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def step(
         self,
@@ -138,8 +140,9 @@ class Formula:
             index: at which it is turned; `edge`: by which its queries are turned again, for clamped keys.
         """
         frame, after = self.frame, list[Slots]()
-        q, scales = self._matrix("embedding")
-        x = (q[token].float() * scales[token, :, None]).flatten()[: frame.hidden]
+        q, scales, minima = self._matrix(*self.packed.matrices("embedding"))
+        row = fma(q[token].float(), scales[token, ..., None], -minima[token, :, None, None])
+        x = row.flatten()[: frame.hidden]
         for number, slots in enumerate(layers):
             name = f"layers.{number}."
             qkv = self._times(name + "qkv", norm(x, self._vector(name + "norm_attention"), frame.epsilon))
@@ -147,13 +150,14 @@ class Formula:
                 qkv = qkv + self._vector(name + "bias_qkv")
             attended, slots = self._attend(number, qkv, position, index, edge, slots, forget, remember)
             after.append(slots)
-            x = x + self._times(name + "out", attended)
+            x = x + self._times(name + "out", attended)[: frame.hidden]
             both = self._times(name + "gate_up", norm(x, self._vector(name + "norm_mlp"), frame.epsilon))
-            gate, up = both.view(-1, 2, TILE).unbind(1)
+            alternate = len(self.packed.matrices(name + "gate_up")) == 1
+            gate, up = both.view(-1, 2, TILE).unbind(1) if alternate else both.view(2, -1).unbind()
             gated = (silu(gate) * up).flatten()
-            x = x + self._times(name + "down", gated[: frame.intermediate])
+            x = x + self._times(name + "down", gated[: frame.intermediate])[: frame.hidden]
         head = "embedding" if frame.tied else "head"
-        return self._times(head, norm(x, self._vector("norm"), frame.epsilon)), after
+        return self._times(head, norm(x, self._vector("norm"), frame.epsilon))[: frame.vocabulary], after
 
     def _attend(
         self,
@@ -205,37 +209,42 @@ class Formula:
         return output.flatten(), slots
 
     def _times(self, name: str, x: Tensor) -> Tensor:
-        """A product with activations in whole numbers."""
-        q, scales = self._matrix(name)  # [rows, G, 32], [rows, G]
-        two_bytes = self._matrices[name].bits == 8
-        groups = torch.nn.functional.pad(x, (0, q.shape[1] * GROUP - len(x))).view(-1, GROUP)
+        """A product with activations in whole numbers; of several matrices one after the other."""
+        return torch.cat([self._product(one, x) for one in self.packed.matrices(name)])
+
+    def _product(self, m: MatrixAddress, x: Tensor) -> Tensor:
+        q, scales, minima = self._matrix(m)  # [rows, G, 2, 16], [rows, G, 2], [rows, G]
+        groups = torch.nn.functional.pad(x, (0, m.columns - len(x))).view(-1, GROUP)
         most = groups.abs().amax(-1)
         by = torch.where(most > 1e-30, torch.div(torch.tensor(127.0), most), 0)
         exact = groups * by.unsqueeze(-1)
         numbers = exact.clamp(-127, 127).round()
         steps = most / 127
-        if two_bytes:
+        if m.kind == Q8_0:
             rest = ((exact - numbers) * 256).clamp(-127, 127).round()
             numbers, steps = numbers * 256 + rest, steps / 256
-        products = (q * numbers.int()).sum(-1, dtype=torch.int32).float()  # [rows, G]
-        sums = torch.zeros(len(q))
-        for group in range(q.shape[1]):
-            sums = fma(products[:, group], scales[:, group] * steps[group], sums)
-        part = self._matrices[name]
-        return sums if part.alternate else sums[: sum(source.rows for source in part.sources)]
+        whole = numbers.int().view(-1, 2, 16)
+        products = (q * whole).sum(-1, dtype=torch.int32)  # [rows, G, 2]
+        sums = torch.zeros(m.rows)
+        for group, step in enumerate(steps):
+            if m.kind == Q6_K:
+                for half in range(2):
+                    sums = fma(products[:, group, half].float(), scales[:, group, half] * step, sums)
+                continue
+            sums = fma(products[:, group].sum(-1).float(), scales[:, group, 0] * step, sums)
+            if m.kind in MINIMUM:
+                sums = fma(minima[:, group], -whole[group].sum().float() * step, sums)
+        return sums
 
-    def _matrix(self, name: str) -> tuple[Tensor, Tensor]:
-        """Whole weights [rows, G, 32] int32 and scales [rows, G], as they are stored."""
-        if name not in self._read:
-            part, read = self._matrices[name], self.packed._tensor
-            rows, columns = part.padded_rows, part.padded_columns
-            q = untiled(read(f"{name}.weights"), part.bits, rows, columns).view(rows, -1, GROUP).int()
-            scales = untiled_scales(read(f"{name}.scales").view(torch.float16), rows, columns)
-            self._read[name] = q, scales
-        return self._read[name]
+    def _matrix(self, m: MatrixAddress) -> tuple[Tensor, Tensor, Tensor]:
+        """Whole weights [rows, G, 2, 16] int32, scales [rows, G, 2] and minima [rows, G], as stored."""
+        if m.weights not in self._read:
+            q = (levels_of(m) - zero_level(m)).unflatten(-1, (2, 16))
+            self._read[m.weights] = q, *scales_of(m)
+        return self._read[m.weights]
 
     def _vector(self, name: str) -> Tensor:
-        return self.packed._tensor(name).view(torch.float32)
+        return bytes_at(self.packed.vector(name), 4 * self._vectors[name]).view(torch.float32)
 
     def _angles(self, rope: int, index: int, scale: float) -> tuple[Tensor, Tensor]:
         """Cosines and sines [P]."""

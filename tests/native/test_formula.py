@@ -13,6 +13,7 @@ from test_step import by, cache_of, said, talk
 
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packing import pack as pack_into
 from h2o_chat.native.packing import packed_for
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("compiled")
 
 
 @torch.inference_mode()
-def compare(packed: Packed, budget: int, before: int, count: int) -> int:
+def compare(packed: Packed | GgufWeights, budget: int, before: int, count: int) -> int:
     """Feeds random tokens, compares the last `count` steps; how many slots with clamped keys there were."""
     step, formula, cache = NativeStep(packed, 2), Formula(packed), cache_of(packed, budget)
     tokens = said(before + count, packed.frame.vocabulary)

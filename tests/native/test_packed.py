@@ -70,7 +70,7 @@ def test_addresses_are_those_of_the_file(packed: Packed) -> None:
     start = start_of_data(raw)
     places = {place.name: place for place in layout(packed.frame)}
     for name in ("layers.1.gate_up", "embedding"):
-        matrix = packed.matrix(name)
+        [matrix] = packed.matrices(name)
         assert matrix.rows % 16 == matrix.columns % 32 == 0
         for address, of in ((matrix.weights, "weights"), (matrix.scales, "scales")):
             place = places[f"{name}.{of}"]

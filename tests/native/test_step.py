@@ -13,6 +13,7 @@ from twin import twin
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.native import library
+from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.native_model import positions_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for
@@ -27,7 +28,7 @@ Compute = Callable[[H2OCache, Tensor], Tensor]
 CHUNK = 24
 
 
-def cache_of(packed: Packed, budget: int, policy: str = "h2o", kv: str = "auto") -> H2OCache:
+def cache_of(packed: Packed | GgufWeights, budget: int, policy: str = "h2o", kv: str = "auto") -> H2OCache:
     """An empty one, as the engine makes it."""
     positions = positions_of(packed.frame, chats=True)
     return H2OCache(budget, policy=policy, chunk=CHUNK, positions=positions, observe=True, kv=kv)

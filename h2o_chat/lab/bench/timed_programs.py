@@ -14,7 +14,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Token
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.layout import layout
+from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.packed import Packed
 
 IDLE_SHARE = 0.1
@@ -178,12 +178,10 @@ class Ours:
             tokens -= isinstance(next(self.events), Token)
 
 
-def packed_bytes(packed: Packed) -> int:
-    """Bytes of a packed file that one token reads: all, but of an untied embedding only a row."""
-    if packed.frame.tied:
-        return packed.bytes
-    rows = [place.bytes for place in layout(packed.frame) if place.name.startswith("embedding.")]
-    return packed.bytes - sum(rows)
+def packed_bytes(packed: Packed | GgufWeights) -> int:
+    """Bytes of weights that one token reads: all, but of an untied embedding only a row."""
+    untied = () if packed.frame.tied else packed.matrices("embedding")
+    return packed.bytes - sum(one.bytes for one in untied)
 
 
 def weight_bytes(model: Any) -> int:

@@ -93,7 +93,7 @@ struct h2o_model {
     size_t own_bytes = 0;
     Room<float> x, qkv, attended, gated, weights, scales, cosines, sines, edge_cosines, edge_sines;
     Room<int8_t> numbers;
-    Room<int32_t> begins, rows, index;
+    Room<int32_t> sums, rows, index;
     Room<int64_t> ids;
     Room<char> own;
     int turned = 0;  // indices in the tables
@@ -127,7 +127,7 @@ static Job job_of(h2o_model &model, Team &team, int tokens) {
     job.team = &team;
     job.tokens = tokens;
     job.x = model.x.get();
-    job.x_stride = model.frame.layers[0].qkv.columns;
+    job.x_stride = model.frame.layers[0].qkv[0].columns;
     job.qkv = model.qkv.get();
     job.attended = model.attended.get();
     job.gated = model.gated.get();
@@ -136,7 +136,7 @@ static Job job_of(h2o_model &model, Team &team, int tokens) {
     job.logits_stride = model.frame.vocabulary;
     job.numbers = model.numbers.get();
     job.scales = model.scales.get();
-    job.begins = model.begins.get();
+    job.sums = model.sums.get();
     job.own = model.own.get();
     job.own_bytes = model.own_bytes;
     job.cosines = model.cosines.get();
@@ -236,7 +236,7 @@ h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads) {
     model->form = form;
     model->kernels = form_of(form);
     const h2o_layer &layer = model->layers[0];
-    model->widest = std::max({layer.qkv.columns, layer.out.columns, layer.down.columns, frame->head_size});
+    model->widest = std::max({layer.qkv[0].columns, layer.out.columns, layer.down.columns, frame->head_size});
     for (int i = 0; i < frame->rope_count; ++i) model->most_pairs = std::max(model->most_pairs, frame->ropes[i].pairs);
     model->own_bytes = static_cast<size_t>(model->widest) * 16;
     threads = std::max(threads, 1);
@@ -266,10 +266,10 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
     const size_t pairs = n * (model->frame.rope_count + 1) * model->most_pairs;
     const size_t weights = n * model->frame.heads * rounded_up(most_slots, 16);
     const size_t numbers = static_cast<size_t>(rounded_up(static_cast<int>(n), kWidth)) * model->widest;
-    const bool made = model->x.make(n * layer.qkv.columns) && model->qkv.make(n * layer.qkv.rows) &&
+    const bool made = model->x.make(n * layer.qkv[0].columns) && model->qkv.make(n * Sizes(model->frame).rows) &&
                       model->attended.make(n * layer.out.columns) && model->gated.make(n * layer.down.columns) &&
                       model->weights.make(weights) && model->numbers.make(2 * numbers) &&
-                      model->scales.make(numbers / 32) && model->begins.make(numbers / 32) &&
+                      model->scales.make(numbers / 32) && model->sums.make(numbers / 16) &&
                       model->cosines.make(pairs) && model->sines.make(pairs) && model->edge_cosines.make(pairs) &&
                       model->edge_sines.make(pairs) && model->rows.make(n) && model->index.make(2 * n) && model->ids.make(n);
     model->tokens = made ? static_cast<int>(n) : 0;

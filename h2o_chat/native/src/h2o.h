@@ -1,4 +1,4 @@
-// The native step: a Llama-shaped model with weights of 4 or 8 bits computes tokens over an H2O cache's slots.
+// The native step: a Llama-shaped model with weights of 4 to 8 bits computes tokens over an H2O cache's slots.
 //
 // Plain C functions and structs, called with ctypes (../library.py). Nothing here chooses what is kept: the slots,
 // their ranking and their eviction are those of h2o_chat/cache. Who calls answers for every pointer and size.
@@ -19,13 +19,27 @@ extern "C" {
 #define H2O_API __attribute__((visibility("default")))
 #endif
 
-// Rounded weights [rows, columns] in tiles of 16 rows by 32 columns (../packed.py): rows is a multiple of 16,
-// columns of 32. Four bits: 256 bytes a tile, eight bits: 512. Scales: 16 of fp16 a tile.
+// Kinds of weights, by ggml's numbers of its types. Ours of 4 and 8 bits are H2O_Q4_0 and H2O_Q8_0.
+enum {
+    H2O_F32 = 0,
+    H2O_F16 = 1,
+    H2O_Q4_0 = 2,
+    H2O_Q4_1 = 3,
+    H2O_Q5_0 = 6,
+    H2O_Q5_1 = 7,
+    H2O_Q8_0 = 8,
+    H2O_Q4_K = 12,
+    H2O_Q5_K = 13,
+    H2O_Q6_K = 14,
+    H2O_BF16 = 30
+};
+
+// Weights [rows, columns] in tiles of 16 rows by 32 columns (weights.h): rows is a multiple of 16, columns of 32, of K
+// kinds of 256.
 typedef struct {
-    const uint8_t *weights;
-    const uint16_t *scales;
+    const uint8_t *weights, *scales;
     int32_t rows, columns;
-    int32_t bits;  // 4 or 8
+    int32_t kind;  // not F32, F16 or BF16
 } h2o_matrix;
 
 // How keys and queries are turned: pairs (i, i + pairs) of the first 2 * pairs components.
@@ -37,9 +51,10 @@ typedef struct {
 
 // Vectors go on with zeros up to a multiple of 16.
 typedef struct {
-    h2o_matrix qkv;      // all of q, then k, then v
+    h2o_matrix qkv[3];   // all of q, then k, then v, in one matrix or in several; others have no rows
     h2o_matrix out;
-    h2o_matrix gate_up;  // a tile of gate, a tile of up, and so on
+    h2o_matrix gate_up;  // a tile of gate, a tile of up, and so on; gate alone where `up` has rows
+    h2o_matrix up;
     h2o_matrix down;
     const float *norm_attention, *norm_mlp;  // [hidden]
     const float *bias_qkv;                   // [rows of qkv]; null: none
@@ -162,6 +177,14 @@ H2O_API int32_t h2o_head(h2o_model *model, int32_t tokens, const float *x, float
 // scores [L, R, H, S, G] -> [L, R, H, S]. Values are the first R of the rows in [L, value_rows, H, S, D], or bytes.
 H2O_API int32_t h2o_change(h2o_model *model, int32_t layers, int32_t rows, int32_t value_rows, int32_t slots,
                            int32_t kv_bits, const float *score, const void *values, float *changes);
+
+// Lays rows of a tensor of a GGUF file out in tiles. F32, F16 and BF16 become H2O_Q8_0: scale = largest / 127.
+// Returns 0, or 1 if a scale is no finite number, 2 if the kind is not known.
+//
+// rows: of `columns` numbers, as the file has them. order: [16 * tiles] which of them each row of a tile is; -1: zeros.
+// every: tiles from one to the next in `weights` and `scales`.
+H2O_API int32_t h2o_lay_out(int32_t kind, int32_t columns, int32_t tiles, int32_t every, const uint8_t *rows,
+                            const int32_t *order, uint8_t *weights, uint8_t *scales);
 
 // Milliseconds that threads of all calls so far waited for another after they had stopped spinning.
 H2O_API double h2o_waited_ms(const h2o_model *model);

@@ -5,7 +5,10 @@
 
 #pragma once
 
+#include <utility>
+
 #include "model.h"
+#include "weights.h"
 
 namespace {
 
@@ -60,176 +63,248 @@ inline void round_to_bytes(const float *x, bool two_bytes, Rounded out) {
         const Floats numbers[2] = {load(x + i), load(x + i + 16)};
         const float most = highest(max(abs(numbers[0]), abs(numbers[1])));
         const Floats by = splat(most > kTiny ? 127.0f / most : 0.0f);
-        Floats all = zero;
         for (int half = 0; half < 2; ++half) {
             none = fma(numbers[half], zero, none);
             const Floats exact = mul(numbers[half], by), whole = to_whole(exact);
+            Floats all = whole;
             if (two_bytes) {
                 const Floats rest = to_whole(mul(sub(exact, whole), splat(256.0f)));
                 store_two_bytes(out.numbers, 16 * half, whole, rest);
-                all = add(all, fma(whole, splat(256.0f), rest));
+                all = fma(whole, splat(256.0f), rest);
             } else {
                 store_bytes(out.numbers + 16 * half, whole);
-                all = add(all, whole);
             }
+            out.sums[half] = static_cast<int32_t>(sum(all));
         }
         out.scales[0] = two_bytes ? most / 127.0f / 256.0f : most / 127.0f;
-        out.begins[0] = begin(static_cast<int32_t>(sum(all)), two_bytes);
     }
     if (sum(none) == 0) return;
     for (int i = 0; i < out.columns; i += 32, scales += out.width)
         *scales += sum(fma(load(x + i), zero, mul(load(x + i + 16), zero)));
 }
 
-// Some groups' products: sum = fma(products, scales, sum).
-template <int B>
-inline void add_groups(const Ints *products, Floats scale, const Rounded &in, Floats *sums) {
-    for (int b = 0; b < B; ++b)
-        sums[b] = fma(to_floats(products[b]), mul(scale, splat(in.scales[b])), sums[b]);
+// Calls `one` with each number as a constant.
+template <int... numbers, class One>
+inline void each(std::integer_sequence<int, numbers...>, const One &one) {
+    (one(std::integral_constant<int, numbers>()), ...);
+}
+template <int count, class One>
+inline void each(const One &one) {
+    each(std::make_integer_sequence<int, count>(), one);
+}
+
+// Calls `one` with a kind of weights as a constant.
+template <class One>
+inline auto by_kind(int kind, const One &one) {
+    switch (kind) {
+        case H2O_Q4_0: return one(std::integral_constant<int, H2O_Q4_0>());
+        case H2O_Q4_1: return one(std::integral_constant<int, H2O_Q4_1>());
+        case H2O_Q5_0: return one(std::integral_constant<int, H2O_Q5_0>());
+        case H2O_Q5_1: return one(std::integral_constant<int, H2O_Q5_1>());
+        case H2O_Q4_K: return one(std::integral_constant<int, H2O_Q4_K>());
+        case H2O_Q5_K: return one(std::integral_constant<int, H2O_Q5_K>());
+        case H2O_Q6_K: return one(std::integral_constant<int, H2O_Q6_K>());
+        default: return one(std::integral_constant<int, H2O_Q8_0>());
+    }
+}
+
+// Columns 4j to 4j + 3 of a group of at most 6 bits, as levels without sign. [16 rows, 4]
+template <int kind, int j>
+inline Bytes levels(const uint8_t *group) {
+    constexpr int bits = level_bits(kind);
+    const Bytes low = shifted<j < 4 ? 0 : -4>(load_bytes(group + 64 * (j % 4)), 15);
+    if constexpr (bits == 5)
+        return either(low, shifted<4 - j>(load_bytes(group + 256), 16));
+    else if constexpr (bits == 6)
+        return either(low, shifted<4 - 2 * (j % 4)>(load_bytes(group + 256 + 64 * (j / 4)), 48));
+    else
+        return low;
+}
+
+// Scales of a group of 16 rows; `other`: of the last 16 columns, or minima.
+struct Scales {
+    Floats scale, other;
+};
+
+template <int kind>
+inline Scales scales_of(const uint8_t *scales, int group) {
+    if constexpr (has_blocks(kind)) {
+        const uint8_t *block = scales + group / 8 * 8 * scales_bytes(kind);
+        const Floats unit = load_halves(block);
+        if constexpr (has_halves(kind)) {
+            const uint8_t *own = block + 32 + 32 * (group % 8);
+            const Floats middle = splat(128.0f);
+            return {mul(unit, sub(load_levels(own, 8), middle)), mul(unit, sub(load_levels(own + 16, 8), middle))};
+        } else {
+            const uint8_t *own = block + 64 + 32 * (group % 8);
+            return {mul(unit, load_levels(own, 8)), mul(load_halves(block + 32), load_levels(own + 16, 8))};
+        }
+    } else {
+        const uint8_t *own = scales + group * scales_bytes(kind);
+        return {load_halves(own), has_minimum(kind) ? load_halves(own + 32) : splat(0.0f)};
+    }
+}
+
+// What products with token b begin with, so that a level counts from that of 0.
+template <int kind>
+inline int32_t begin(const Rounded &in, int b, int half) {
+    const int32_t *sums = in.sums + 2 * b;
+    if (has_minimum(kind)) return 0;
+    if (has_halves(kind)) return -zero_level(kind) * sums[half];
+    return kind == H2O_Q8_0 ? begin8(sums[0] + sums[1]) : -zero_level(kind) * (sums[0] + sums[1]);
+}
+
+// The sum with a group's products with token b, or with those of its first or last 16 columns.
+template <int kind>
+inline Floats added(Floats sum, Ints products, int half, const Scales &scales, const Rounded &in, int b) {
+    const Floats step = splat(in.scales[b]);
+    sum = fma(to_floats(products), mul(has_halves(kind) && half ? scales.other : scales.scale, step), sum);
+    if (!has_minimum(kind)) return sum;
+    const float all = static_cast<float>(in.sums[2 * b] + in.sums[2 * b + 1]);
+    return fma(scales.other, splat(-all * in.scales[b]), sum);
+}
+
+// A group of at most 6 bits times B tokens; `levels` gives the weights of column 4j on.
+template <int kind, int B, class Levels>
+inline void group_times(const Levels &levels, const Scales &scales, const Rounded &in, Floats *sums) {
+    Ints products[B];
+    each<4>([&](auto eight) {
+        constexpr int j = 2 * decltype(eight)::value;
+        if (j == 0 || (has_halves(kind) && j == 4))
+            for (int b = 0; b < B; ++b) products[b] = splat(begin<kind>(in, b, j / 4));
+        const Bytes first = kept(levels(std::integral_constant<int, j>()));
+        const Bytes second = kept(levels(std::integral_constant<int, j + 1>()));
+        for (int b = 0; b < B; ++b)
+            products[b] = kept(dot_twice(products[b], first, second, in.numbers + 32 * b + 4 * j));
+        if (j == 6 || (has_halves(kind) && j == 2))
+            for (int b = 0; b < B; ++b) sums[b] = added<kind>(sums[b], products[b], j / 4, scales, in, b);
+    });
+}
+
+// A group of 8 bits times B tokens; `times` multiplies.
+template <int B, class Times>
+inline void group_times_two_bytes(const Times &times, const Scales &scales, const Rounded &in, Floats *sums) {
+    Ints products[B];
+    for (int b = 0; b < B; ++b) products[b] = splat(begin<H2O_Q8_0>(in, b, 0));
+    times(products);
+    for (int b = 0; b < B; ++b) sums[b] = added<H2O_Q8_0>(sums[b], products[b], 0, scales, in, b);
 }
 
 // One tile (16 rows) times B tokens, group after group.
-template <int B, int bits>
-inline void tile_times(const uint8_t *weights, const uint16_t *scales, Rounded in, Floats *sums) {
-    for (int b = 0; b < B; ++b) sums[b] = splat(0.0f);
-    for (int groups = in.columns / 32; groups; --groups, scales += 16, in = in.next()) {
-        Ints products[B];
-        if (bits == 4) {
-            Small small[B];
-            for (int b = 0; b < B; ++b) small[b] = begin4(in.begins[b]);
-            for (int j = 0; j < 4; ++j, weights += 64) {
-                prefetch(weights + 4096);
-                const Bytes both = load_bytes(weights);
-                const Bytes low = low_nibbles(both), high = high_nibbles(both);
-                for (int b = 0; b < B; ++b) {
-                    const int8_t *at = in.numbers + 32 * b + 4 * j;
-                    small[b] = dot4(small[b], low, at);
-                    small[b] = dot4(small[b], high, at + 16);
-                }
-            }
-            for (int b = 0; b < B; ++b) products[b] = end4(small[b]);
-        } else {
-            for (int j = 0; j < 8; ++j) prefetch(weights + 4096 + 64 * j);
-            for (int b = 0; b < B; ++b) products[b] = splat(in.begins[b]);
-            times_two_bytes<B>(weights, in.numbers, products);
-            weights += 512;
-        }
-        add_groups<B>(products, load_halves(scales), in, sums);
+template <int kind, int B>
+inline void some_times(const uint8_t *weights, const uint8_t *scales, Rounded in, Floats *out) {
+    Floats sums[B];
+    for (Floats &one : sums) one = splat(0.0f);
+    const int groups = in.columns / 32;
+    for (int group = 0; group < groups; ++group, weights += levels_bytes(kind), in = in.next()) {
+        for (int at = 0; at < levels_bytes(kind); at += 64) prefetch(weights + 4096 + at);
+        const Scales scale = scales_of<kind>(scales, group);
+        if constexpr (kind == H2O_Q8_0)
+            group_times_two_bytes<B>([&](Ints *all) { times_two_bytes<B>(weights, in.numbers, all); }, scale, in, sums);
+        else
+            group_times<kind, B>([&](auto j) { return levels<kind, decltype(j)::value>(weights); }, scale, in, sums);
     }
+    std::memcpy(out, sums, sizeof sums);
 }
 
-// A group of one tile times B tokens, its weights unpacked.
+// A group, unpacked, times B tokens.
 template <int B>
-inline void group_times(const Bytes (&wide)[8], Floats scale, const Rounded &in, Floats *sums) {
-    Small small[B];
-    Ints products[B];
-    for (int b = 0; b < B; ++b) small[b] = begin4(in.begins[b]);
-    for (int j = 0; j < 8; ++j) {
-        const Bytes weights = kept(wide[j]);
-        for (int b = 0; b < B; ++b) small[b] = kept(dot4(small[b], weights, in.numbers + 32 * b + 4 * j));
-    }
-    for (int b = 0; b < B; ++b) products[b] = end4(small[b]);
-    add_groups<B>(products, scale, in, sums);
-}
-template <int B>
-inline void group_times(const Words &wide, Floats scale, const Rounded &in, Floats *sums) {
-    Ints products[B];
-    for (int b = 0; b < B; ++b) products[b] = splat(in.begins[b]);
-    times_words<B>(wide, in.numbers, products);
-    add_groups<B>(products, scale, in, sums);
-}
-template <class Wide>
-inline void group_times(const Wide &wide, Floats scale, const Rounded &in, int tokens, Floats *sums) {
-    int b = 0;
-    for (; kTokensAtOnce >= 8 && b + 8 <= tokens; b += 8) group_times<8>(wide, scale, in.of(b), sums + b);
-    for (; b + 4 <= tokens; b += 4) group_times<4>(wide, scale, in.of(b), sums + b);
-    for (; b < tokens; ++b) group_times<1>(wide, scale, in.of(b), sums + b);
+inline void unpacked_times(const Words &wide, const Scales &scales, const Rounded &in, Floats *sums) {
+    group_times_two_bytes<B>([&](Ints *all) { times_words<B>(wide, in.numbers, all); }, scales, in, sums);
 }
 
 // One tile times up to 16 tokens: a group's weights are unpacked once for all of them. The same sums.
-template <int bits>
-inline void tile_times_many(const uint8_t *weights, const uint16_t *scales, Rounded in, int tokens, Floats *sums) {
+template <int kind>
+inline void many_times(const uint8_t *weights, const uint8_t *scales, Rounded in, int tokens, Floats *sums) {
     for (int b = 0; b < tokens; ++b) sums[b] = splat(0.0f);
-    for (int groups = in.columns / 32; groups; --groups, scales += 16, in = in.next()) {
-        const Floats scale = load_halves(scales);
-        if (bits == 4) {
-            Bytes wide[8];
-            for (int j = 0; j < 4; ++j, weights += 64) {
-                prefetch(weights + 4096);
-                const Bytes both = load_bytes(weights);
-                wide[j] = low_nibbles(both);
-                wide[4 + j] = high_nibbles(both);
-            }
-            group_times(wide, scale, in, tokens, sums);
+    const int groups = in.columns / 32;
+    for (int group = 0; group < groups; ++group, weights += levels_bytes(kind), in = in.next()) {
+        for (int at = 0; at < levels_bytes(kind); at += 64) prefetch(weights + 4096 + at);
+        const Scales scale = scales_of<kind>(scales, group);
+        const auto by_tokens = [&](const auto &times) {
+            int b = 0;
+            for (; kTokensAtOnce >= 8 && b + 8 <= tokens; b += 8) times(std::integral_constant<int, 8>(), b);
+            for (; b + 4 <= tokens; b += 4) times(std::integral_constant<int, 4>(), b);
+            for (; b < tokens; ++b) times(std::integral_constant<int, 1>(), b);
+        };
+        if constexpr (kind == H2O_Q8_0) {
+            const Words wide = to_words(weights);
+            by_tokens([&](auto B, int b) { unpacked_times<decltype(B)::value>(wide, scale, in.of(b), sums + b); });
         } else {
-            for (int j = 0; j < 8; ++j) prefetch(weights + 4096 + 64 * j);
-            group_times(to_words(weights), scale, in, tokens, sums);
-            weights += 512;
+            Bytes wide[8];
+            each<8>([&](auto j) { wide[j] = levels<kind, decltype(j)::value>(weights); });
+            const auto unpacked = [&](auto j) { return wide[j]; };
+            by_tokens([&](auto B, int b) {
+                group_times<kind, decltype(B)::value>(unpacked, scale, in.of(b), sums + b);
+            });
         }
     }
 }
 
+}  // namespace
+#if defined(H2O_SIXTEEN)
+#include "lanes_amx.h"
+#endif
+namespace {
+
 #if !defined(H2O_SIXTEEN)
-constexpr bool kSixteen = false;  // whether sixteen tokens are multiplied in another way: lanes_amx.h. The same sums.
-inline void begin_sixteen() {}
+constexpr bool kSixteen = false;  // whether sixteen tokens are multiplied in another way. The same sums.
+inline void begin_sixteen(bool) {}
 inline void end_sixteen() {}
-template <int bits>
-inline void sixteen_times(const uint8_t *, const uint16_t *, const Rounded &, Floats *) {}
+template <int kind>
+inline void sixteen_times(const uint8_t *, const uint8_t *, const Rounded &, Floats *) {}
 #endif
 
 // One tile times a block of up to 16 tokens.
-template <int bits>
-inline void block_times(const uint8_t *weights, const uint16_t *scales, const Rounded &in, int tokens, Floats *sums) {
-    if (kSixteen && tokens == kWidth)
-        sixteen_times<bits>(weights, scales, in, sums);
-    else
-        tile_times_many<bits>(weights, scales, in, tokens, sums);
+template <int kind>
+void tile_times(const uint8_t *weights, const uint8_t *scales, const Rounded &in, int tokens, Floats *sums) {
+    if (kSixteen && tokens == kWidth) return sixteen_times<kind>(weights, scales, in, sums);
+    if (kMany && tokens >= kMany) return many_times<kind>(weights, scales, in, tokens, sums);
+    int b = 0;
+    for (; kTokensAtOnce >= 8 && b + 8 <= tokens; b += 8)
+        some_times<kind, kTokensAtOnce >= 8 ? 8 : 1>(weights, scales, in.of(b), sums + b);
+    for (; kTokensAtOnce >= 4 && b + 4 <= tokens; b += 4)
+        some_times<kind, kTokensAtOnce >= 4 ? 4 : 1>(weights, scales, in.of(b), sums + b);
+    for (; b + 2 <= tokens; b += 2) some_times<kind, 2>(weights, scales, in.of(b), sums + b);
+    if (b < tokens) some_times<kind, 1>(weights, scales, in.of(b), sums + b);
 }
 
-// Some tiles times `tokens` tokens from `first` on, of one block; `out(sums, token, tile)` takes each. Where `B` is 0 as
-// many as there are, else B.
-template <int B, class Out>
-inline void tiles_times(const h2o_matrix &m, int tile, int end, const Rounded &in, int first, int tokens, Out &out) {
-    const int groups = m.columns / 32;
-    const size_t tile_bytes = static_cast<size_t>(groups) * (m.bits == 4 ? 256 : 512);
-    for (; tile < end; ++tile) {
-        const uint8_t *weights = m.weights + tile * tile_bytes;
-        const uint16_t *scales = m.scales + static_cast<size_t>(tile) * groups * 16;
-        Floats sums[B ? B : kWidth];
-        if constexpr (B == 0)
-            m.bits == 4 ? block_times<4>(weights, scales, in.of(first), tokens, sums)
-                        : block_times<8>(weights, scales, in.of(first), tokens, sums);
-        else
-            m.bits == 4 ? tile_times<B, 4>(weights, scales, in.of(first), sums)
-                        : tile_times<B, 8>(weights, scales, in.of(first), sums);
-        for (int b = 0; b < tokens; ++b) out(sums[b], first + b, tile);
-    }
-}
-
-// A thread's share of a product: a run of tiles at a time, all tokens. Tiles are taken in pairs.
+// Some tiles times all tokens; `out(sums, token, tile)` takes each.
 template <class Out>
-inline void product(Job &job, const h2o_matrix &m, const Rounded &in, Out out) {
-    const int tiles = m.rows / 16;
-    int run = (tiles / (job.team->threads * 2) + 1) & ~1;  // few: to take one is a cache line's way between processors
-    run = run < 2 ? 2 : run > 16 && job.tokens > 1 ? 16 : run;
-    const bool sixteen = kSixteen && job.tokens >= kWidth;
-    if (sixteen) begin_sixteen();
-    for (int tile; (tile = take(job.team->next, run, tiles)) >= 0;) {
-        const int end = tile + run < tiles ? tile + run : tiles;
-        int token = 0;
-        while (kMany && token + kMany <= job.tokens) {
-            const int some = job.tokens - token < kWidth ? job.tokens - token : kWidth;
-            tiles_times<0>(m, tile, end, in, token, some, out);
-            token += some;
+inline void tiles_times(const h2o_matrix &m, int first, int end, const Rounded &in, int tokens, const Out &out) {
+    const auto times = by_kind(m.kind, [](auto kind) { return tile_times<decltype(kind)::value>; });
+    const size_t groups = m.columns / 32;
+    const bool sixteen = kSixteen && tokens >= kWidth;
+    if (sixteen) begin_sixteen(has_halves(m.kind));
+    for (int token = 0; token < tokens; token += kWidth) {
+        const int some = tokens - token < kWidth ? tokens - token : kWidth;
+        for (size_t tile = first; tile < static_cast<size_t>(end); ++tile) {
+            Floats sums[kWidth];
+            times(m.weights + tile * groups * levels_bytes(m.kind), m.scales + tile * groups * scales_bytes(m.kind),
+                  in.of(token), some, sums);
+            for (int b = 0; b < some; ++b) out(sums[b], token + b, static_cast<int>(tile));
         }
-        for (; kTokensAtOnce >= 8 && token + 8 <= job.tokens; token += 8)
-            tiles_times<kTokensAtOnce >= 8 ? 8 : 1>(m, tile, end, in, token, 8, out);
-        for (; kTokensAtOnce >= 4 && token + 4 <= job.tokens; token += 4)
-            tiles_times<kTokensAtOnce >= 4 ? 4 : 1>(m, tile, end, in, token, 4, out);
-        for (; token + 2 <= job.tokens; token += 2) tiles_times<2>(m, tile, end, in, token, 2, out);
-        for (; token < job.tokens; ++token) tiles_times<1>(m, tile, end, in, token, 1, out);
     }
     if (sixteen) end_sixteen();
+}
+
+// A thread's share of the products with some matrices, one below the other: a run of tiles at a time, all tokens. Tiles
+// are taken in pairs.
+template <class Out>
+inline void product(Job &job, const h2o_matrix *matrices, int count, const Rounded &in, const Out &out) {
+    int tiles = 0;
+    for (int i = 0; i < count; ++i) tiles += matrices[i].rows / 16;
+    int run = (tiles / (job.team->threads * 2) + 1) & ~1;  // few: to take one is a cache line's way between processors
+    run = run < 2 ? 2 : run > 16 && job.tokens > 1 ? 16 : run;
+    for (int first; (first = take(job.team->next, run, tiles)) >= 0;) {
+        for (int i = 0, before = 0; i < count; before += matrices[i++].rows / 16) {
+            const int from = first > before ? first - before : 0;
+            const int all = matrices[i].rows / 16, to = first + run - before < all ? first + run - before : all;
+            if (from < to)
+                tiles_times(matrices[i], from, to, in, job.tokens,
+                            [&](Floats sums, int token, int tile) { out(sums, token, before + tile); });
+        }
+    }
 }
 
 // A head turned by angles of its pairs, or back: (a cos - b sin, b cos + a sin).

@@ -89,9 +89,9 @@ inline float highest(Floats a) {
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
-inline Floats load_halves(const uint16_t *from) {
+inline Floats load_halves(const uint8_t *from) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from))),
-            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from + 8)))};
+            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from + 16)))};
 }
 
 inline float from_half(uint16_t half) { return _cvtsh_ss(half); }
@@ -136,13 +136,14 @@ inline Bytes load_bytes(const uint8_t *from) {
     return {_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)),
             _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from + 32))};
 }
-inline Bytes low_nibbles(Bytes a) {
-    const __m256i mask = _mm256_set1_epi8(15);
-    return {_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
+template <int left>
+inline Bytes shifted(Bytes a, uint8_t mask) {  // of 16 bits together: what comes from the other byte is masked
+    const __m256i kept = _mm256_set1_epi8(static_cast<char>(mask));
+    if constexpr (left > 0) a = {_mm256_slli_epi16(a.low, left), _mm256_slli_epi16(a.high, left)};
+    if constexpr (left < 0) a = {_mm256_srli_epi16(a.low, -left), _mm256_srli_epi16(a.high, -left)};
+    return {_mm256_and_si256(a.low, kept), _mm256_and_si256(a.high, kept)};
 }
-inline Bytes high_nibbles(Bytes a) {
-    return low_nibbles({_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)});
-}
+inline Bytes either(Bytes a, Bytes b) { return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)}; }
 
 inline __m256i four_activations(const int8_t *activations) {
     int32_t four;
@@ -150,28 +151,15 @@ inline __m256i four_activations(const int8_t *activations) {
     return _mm256_set1_epi32(four);
 }
 
-// Sums of pairs of products, in 16 bits, so that a group begins with two halves of -8 * all; weights and activations may
-// add up to 16 * 15 * 127 there at most.
-struct Small {
-    __m256i low, high;
-};
+inline int32_t begin8(int32_t all) { return -128 * all; }
 
-inline int32_t begin(int32_t all, bool two_bytes) {
-    if (two_bytes) return -128 * all;
-    const auto half = static_cast<uint16_t>(-4 * all);
-    return static_cast<int32_t>(half | static_cast<uint32_t>(half) << 16);
-}
-inline Small begin4(int32_t begin) { return {_mm256_set1_epi32(begin), _mm256_set1_epi32(begin)}; }
-
-inline Small dot4(Small a, Bytes weights, const int8_t *activations) {
-    const __m256i four = four_activations(activations);
-    return {_mm256_add_epi16(a.low, _mm256_maddubs_epi16(weights.low, four)),
-            _mm256_add_epi16(a.high, _mm256_maddubs_epi16(weights.high, four))};
-}
-
-inline Ints end4(Small a) {
+// Sums of four products in 16 bits: at most 4 * 63 * 127.
+inline Ints dot_twice(Ints a, Bytes first, Bytes second, const int8_t *activations) {
+    const __m256i one = four_activations(activations), other = four_activations(activations + 4);
+    const __m256i low = _mm256_add_epi16(_mm256_maddubs_epi16(first.low, one), _mm256_maddubs_epi16(second.low, other));
+    const __m256i high = _mm256_add_epi16(_mm256_maddubs_epi16(first.high, one), _mm256_maddubs_epi16(second.high, other));
     const __m256i ones = _mm256_set1_epi16(1);
-    return {_mm256_madd_epi16(a.low, ones), _mm256_madd_epi16(a.high, ones)};
+    return {_mm256_add_epi32(a.low, _mm256_madd_epi16(low, ones)), _mm256_add_epi32(a.high, _mm256_madd_epi16(high, ones))};
 }
 
 // Returns `a`, and makes the compiler compute it here: GCC 12 would compute all products of a group first, for which

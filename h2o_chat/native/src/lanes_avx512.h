@@ -74,7 +74,7 @@ inline Floats sums(const Floats *all) {
 
 inline float highest(Floats a) { return _mm512_reduce_max_ps(a); }
 
-inline Floats load_halves(const uint16_t *from) {
+inline Floats load_halves(const uint8_t *from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
 }
 
@@ -107,23 +107,24 @@ inline Floats load_levels(const uint8_t *from, int bits) {
 }
 
 inline Bytes load_bytes(const uint8_t *from) { return {_mm512_loadu_si512(from)}; }
-inline Bytes low_nibbles(Bytes a) { return {_mm512_and_si512(a.all, _mm512_set1_epi8(15))}; }
-inline Bytes high_nibbles(Bytes a) {
-    return {_mm512_and_si512(_mm512_srli_epi16(a.all, 4), _mm512_set1_epi8(15))};
+template <int left>
+inline Bytes shifted(Bytes a, uint8_t mask) {  // of 16 bits together: what comes from the other byte is masked
+    if constexpr (left > 0) a.all = _mm512_slli_epi16(a.all, left);
+    if constexpr (left < 0) a.all = _mm512_srli_epi16(a.all, -left);
+    return {_mm512_and_si512(a.all, _mm512_set1_epi8(static_cast<char>(mask)))};
 }
+inline Bytes either(Bytes a, Bytes b) { return {_mm512_or_si512(a.all, b.all)}; }
 
-using Small = Ints;
-inline int32_t begin(int32_t all, bool two_bytes) { return (two_bytes ? -128 : -8) * all; }
-inline Small begin4(int32_t begin) { return splat(begin); }
-inline Ints end4(Small a) { return a; }
+inline int32_t begin8(int32_t all) { return -128 * all; }
 
-inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
+inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) {
     int32_t four;
     std::memcpy(&four, activations, sizeof four);
     return _mm512_dpbusd_epi32(a, weights.all, _mm512_set1_epi32(four));
 }
-
-inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) { return dot4(a, weights, activations); }
+inline Ints dot_twice(Ints a, Bytes first, Bytes second, const int8_t *activations) {
+    return dot8(dot8(a, first, activations), second, activations + 4);
+}
 inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 
 inline void prefetch(const void *where) { _mm_prefetch(static_cast<const char *>(where), _MM_HINT_T0); }

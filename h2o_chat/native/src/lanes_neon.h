@@ -111,10 +111,10 @@ inline Floats sums(const Floats *all) {
 
 inline float highest(Floats a) { return vmaxvq_f32(max(max(a.of[0], a.of[2]), max(a.of[1], a.of[3]))); }
 
-inline float32x4_t load_four_halves(const uint16_t *from) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from))); }
-inline Floats load_halves(const uint16_t *from) {
-    return {{load_four_halves(from), load_four_halves(from + 4), load_four_halves(from + 8),
-             load_four_halves(from + 12)}};
+inline float32x4_t load_four_halves(const uint8_t *from) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from))); }
+inline Floats load_halves(const uint8_t *from) {
+    return {{load_four_halves(from), load_four_halves(from + 8), load_four_halves(from + 16),
+             load_four_halves(from + 24)}};
 }
 
 inline float from_half(uint16_t half) {
@@ -177,19 +177,21 @@ inline Floats load_levels(const uint8_t *from, int bits) {
 inline Bytes load_bytes(const uint8_t *from) {
     return {{vld1q_u8(from), vld1q_u8(from + 16), vld1q_u8(from + 32), vld1q_u8(from + 48)}};
 }
-inline Bytes low_nibbles(Bytes a) {
-    for (uint8x16_t &rows : a.of) rows = vandq_u8(rows, vdupq_n_u8(15));
+template <int left>
+inline Bytes shifted(Bytes a, uint8_t mask) {
+    for (uint8x16_t &rows : a.of) {
+        if constexpr (left > 0) rows = vshlq_n_u8(rows, left);
+        if constexpr (left < 0) rows = vshrq_n_u8(rows, -left);
+        rows = vandq_u8(rows, vdupq_n_u8(mask));
+    }
     return a;
 }
-inline Bytes high_nibbles(Bytes a) {
-    for (uint8x16_t &rows : a.of) rows = vshrq_n_u8(rows, 4);
+inline Bytes either(Bytes a, Bytes b) {
+    for (int i = 0; i < 4; ++i) a.of[i] = vorrq_u8(a.of[i], b.of[i]);
     return a;
 }
 
-using Small = Ints;
-inline int32_t begin(int32_t all, bool two_bytes) { return two_bytes ? 0 : -8 * all; }  // dot8 takes the 128 off the weights
-inline Small begin4(int32_t begin) { return splat(begin); }
-inline Ints end4(Small a) { return a; }
+inline int32_t begin8(int32_t) { return 0; }  // dot8 takes the 128 off the weights
 
 inline int8x16_t four_activations(const int8_t *activations) {
     int32_t four;
@@ -197,7 +199,7 @@ inline int8x16_t four_activations(const int8_t *activations) {
     return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
 
-// Signed times signed: q + 8 is at most 15.
+// Signed times signed.
 inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
     const int8x16_t four = four_activations(activations);
     for (int i = 0; i < 4; ++i) a.of[i] = vdotq_s32(a.of[i], vreinterpretq_s8_u8(weights.of[i]), four);
@@ -206,6 +208,9 @@ inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
 inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) {
     for (uint8x16_t &rows : weights.of) rows = veorq_u8(rows, vdupq_n_u8(128));
     return dot4(a, weights, activations);
+}
+inline Ints dot_twice(Ints a, Bytes first, Bytes second, const int8_t *activations) {
+    return dot4(dot4(a, first, activations), second, activations + 4);
 }
 
 inline void prefetch(const void *where) { __builtin_prefetch(where); }

@@ -177,9 +177,11 @@ inline uint16_t to_half(float x) {
 }
 
 // Sixteen fp16.
-inline Floats load_halves(const uint16_t *from) {
+inline Floats load_halves(const uint8_t *from) {
+    uint16_t halves[16];
+    std::memcpy(halves, from, sizeof halves);
     Floats v;
-    for (int i = 0; i < 16; ++i) v.at[i] = from_half(from[i]);
+    for (int i = 0; i < 16; ++i) v.at[i] = from_half(halves[i]);
     return v;
 }
 
@@ -228,29 +230,30 @@ inline Bytes load_bytes(const uint8_t *from) {
     return v;
 }
 
-inline Bytes low_nibbles(Bytes a) {
-    for (uint8_t &one : a.at) one &= 15;
+// The bits of a mask after each byte was shifted to the left, or by less than 0 to the right.
+template <int left>
+inline Bytes shifted(Bytes a, uint8_t mask) {
+    for (uint8_t &one : a.at) one = static_cast<uint8_t>(left < 0 ? one >> (left < 0 ? -left : 0) : one << (left < 0 ? 0 : left)) & mask;
     return a;
 }
 
-inline Bytes high_nibbles(Bytes a) {
-    for (uint8_t &one : a.at) one >>= 4;
+inline Bytes either(Bytes a, Bytes b) {
+    for (int i = 0; i < 64; ++i) a.at[i] |= b.at[i];
     return a;
 }
 
-// A group's products so far, where a weight has 4 bits: so small that a form may keep them in 16 bits.
-using Small = Ints;
+// What a group's products with weights of 8 bits begin with, where `all` is the sum of its activations: such weights are
+// stored as q + 128.
+inline int32_t begin8(int32_t all) { return -128 * all; }
 
-// Start value of a group's products, where `all` is the sum of its activations: weights are stored as q + 8 (beside
-// activations of one byte) and q + 128 (of two).
-inline int32_t begin(int32_t all, bool two_bytes) { return (two_bytes ? -128 : -8) * all; }
-inline Small begin4(int32_t begin) { return splat(begin); }
-inline Ints end4(Small a) { return a; }
-
-// Adds to each row its four weights times the four activations.
-inline Small dot4(Small a, Bytes weights, const int8_t *activations) {
+// Adds to each row four weights times four activations, twice; weights have at most 6 bits, so that a form may add four
+// products in 16 bits.
+inline Ints dot_twice(Ints a, Bytes first, Bytes second, const int8_t *activations) {
     for (int row = 0; row < 16; ++row)
-        for (int i = 0; i < 4; ++i) a.at[row] += weights.at[4 * row + i] * activations[i];
+        for (int i = 0; i < 4; ++i) {
+            a.at[row] += first.at[4 * row + i] * activations[i];
+            a.at[row] += second.at[4 * row + i] * activations[4 + i];
+        }
     return a;
 }
 

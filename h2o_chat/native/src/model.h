@@ -10,14 +10,14 @@
 
 constexpr int kWidth = 16;  // tokens whose groups lie beside each other
 
-// Rounded activations of N tokens, in groups of 32, each with a scale and what its products with weights begin with. By
+// Rounded activations of N tokens, in groups of 32, each with a scale and the sums of its first and last 16 numbers. By
 // blocks of 16 tokens: [N / 16, columns / 32, width], so that what some tokens are multiplied with at once lies together.
-// Beside weights of 4 bits a number is one byte. Beside those of 8 bits it has two, which a form lays out as it likes
+// Beside weights of 4 to 6 bits a number is one byte. Beside those of 8 bits it has two, which a form lays out as it likes
 // within the 64 bytes of a group.
 struct Rounded {
     int8_t *numbers;
     float *scales;
-    int32_t *begins;
+    int32_t *sums;  // [..., 2]
     int columns;
     int width;  // tokens of a block: 16, or N where those are fewer
     int bytes;  // of a group: 32 or 64
@@ -25,12 +25,12 @@ struct Rounded {
     // A view that begins with this token and goes on with those of its block.
     Rounded of(int token) const {
         const ptrdiff_t at = static_cast<ptrdiff_t>(token / kWidth) * kWidth * (columns / 32) + token % kWidth;
-        return {numbers + at * bytes, scales + at, begins + at, columns, width, bytes};
+        return {numbers + at * bytes, scales + at, sums + 2 * at, columns, width, bytes};
     }
 
     // A view that begins with the next group.
     Rounded next() const {
-        return {numbers + width * bytes, scales + width, begins + width, columns, width, bytes};
+        return {numbers + width * bytes, scales + width, sums + 2 * width, columns, width, bytes};
     }
 };
 
@@ -84,7 +84,7 @@ struct Job {
     int weights_stride;
     int8_t *numbers;        // of the shared `Rounded`, as wide as the widest product
     float *scales;
-    int32_t *begins;
+    int32_t *sums;
     char *own;              // of each thread: `own_bytes`
     size_t own_bytes;
     const float *cosines, *sines;            // [ropes, N, pairs] of each token
@@ -108,7 +108,7 @@ struct Sizes {
 
     explicit Sizes(const h2o_frame &frame)
         : heads(frame.heads), kv_heads(frame.kv_heads), groups(frame.heads / frame.kv_heads), size(frame.head_size),
-          rows(frame.layers[0].qkv.rows) {}
+          rows((heads + 2 * kv_heads) * size) {}
 };
 
 // A thread's own room: floats, then rounded numbers, of one token.
@@ -121,8 +121,8 @@ struct Own {
         const size_t widest = job.own_bytes / 16;  // floats, and as many numbers, scales and sums beside them
         floats = reinterpret_cast<float *>(at);
         rounded.scales = floats + widest;
-        rounded.begins = reinterpret_cast<int32_t *>(rounded.scales + widest);
-        rounded.numbers = reinterpret_cast<int8_t *>(rounded.begins + widest);
+        rounded.sums = reinterpret_cast<int32_t *>(rounded.scales + widest);
+        rounded.numbers = reinterpret_cast<int8_t *>(rounded.sums + widest);
         rounded.width = 1;
     }
 };

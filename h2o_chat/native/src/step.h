@@ -10,11 +10,13 @@
 
 namespace {
 
-inline int group_bytes(const h2o_matrix &m) { return m.bits == 8 ? 64 : 32; }
+// Whether activations have two bytes beside weights of m.
+inline bool two_bytes(const h2o_matrix &m) { return m.kind == H2O_Q8_0; }
 
 // The rounded activations of all tokens, shared by all threads, for a product with m.
 inline Rounded shared(const Job &job, const h2o_matrix &m) {
-    return {job.numbers, job.scales, job.begins, m.columns, job.tokens < kWidth ? job.tokens : kWidth, group_bytes(m)};
+    const int width = job.tokens < kWidth ? job.tokens : kWidth;
+    return {job.numbers, job.scales, job.sums, m.columns, width, two_bytes(m) ? 64 : 32};
 }
 
 // Calls `one` with each token that is this thread's. Where there are enough a thread takes a block at once: the scales of a
@@ -32,7 +34,7 @@ inline Rounded rounded(Job &job, int thread, const float *x, int stride, const f
     const int columns = m.columns;
     Own own(job, thread);
     own.rounded.columns = columns;
-    own.rounded.bytes = group_bytes(m);
+    own.rounded.bytes = two_bytes(m) ? 64 : 32;
     const bool alone = job.tokens == 1;
     const Rounded all = alone ? own.rounded : shared(job, m);
     const auto one = [&](int token) {
@@ -42,7 +44,7 @@ inline Rounded rounded(Job &job, int thread, const float *x, int stride, const f
             norm(from, weight, job.frame->hidden, job.frame->epsilon, own.floats);
             from = own.floats;
         }
-        round_to_bytes(from, m.bits == 8, all.of(token));
+        round_to_bytes(from, two_bytes(m), all.of(token));
     };
     if (alone) {
         one(0);
@@ -53,41 +55,65 @@ inline Rounded rounded(Job &job, int thread, const float *x, int stride, const f
     return all;
 }
 
-// Rows of the embedding, dequantised; 0 behind them (`copy_rows`).
+// One row of a matrix, dequantised.
+template <int kind>
+inline void dequantise(const h2o_matrix &m, int row, int size, float *x) {
+    const ptrdiff_t groups = m.columns / 32, tile = row / 16;
+    const uint8_t *weights = m.weights + tile * groups * levels_bytes(kind);
+    const uint8_t *all_scales = m.scales + tile * groups * scales_bytes(kind);
+    const int r = 4 * (row % 16), zero = has_minimum(kind) ? 0 : zero_level(kind);
+    for (int group = 0; group < groups; ++group, weights += levels_bytes(kind)) {
+        const Scales scales = scales_of<kind>(all_scales, group);
+        float scale[16], other[16];
+        store(scale, scales.scale);
+        store(other, scales.other);
+        for (int at = 0; at < 32 && 32 * group + at < size; ++at) {
+            const int j = at / 4, i = r + at % 4, half = at / 16;
+            int level = weights[64 * (level_bits(kind) == 8 ? j : j % 4) + i];
+            if (level_bits(kind) < 8) level = half ? level >> 4 : level & 15;
+            if (level_bits(kind) == 5) level |= (weights[256 + i] >> j & 1) << 4;
+            if (level_bits(kind) == 6) level |= (weights[256 + 64 * half + i] >> 2 * (j % 4) & 3) << 4;
+            const auto q = static_cast<float>(level - zero);
+            x[32 * group + at] = has_minimum(kind) ? fma(q, scale[row % 16], -other[row % 16])
+                                                   : q * (has_halves(kind) && half ? other : scale)[row % 16];
+        }
+    }
+}
+
+// Rows of the embedding; 0 behind them (`copy_rows`).
 inline void embed_tokens(Job &job) {
     const h2o_matrix &m = job.frame->embedding;
-    const int groups = m.columns / 32, tile_bytes = m.bits == 4 ? 256 : 512;
     for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;) {
-        const ptrdiff_t tile = job.ids[token] / 16, row = job.ids[token] % 16;
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride;
         for (int i = job.frame->hidden; i < job.x_stride; ++i) x[i] = 0;
-        for (int i = 0; i < job.frame->hidden; ++i) {
-            const int group = i / 32, at = i % 32;
-            const uint8_t *weights = m.weights + (tile * groups + group) * tile_bytes;
-            const int j = m.bits == 4 ? at % 16 / 4 : at / 4;
-            const int byte = weights[64 * j + 4 * row + at % 4];
-            const int q = m.bits == 8 ? byte - 128 : (at < 16 ? byte & 15 : byte >> 4) - 8;
-            float scales[16];
-            store(scales, load_halves(m.scales + (tile * groups + group) * 16));
-            x[i] = static_cast<float>(q) * scales[row];
-        }
+        by_kind(m.kind, [&](auto kind) {
+            dequantise<decltype(kind)::value>(m, static_cast<int>(job.ids[token]), job.frame->hidden, x);
+        });
     }
     meet(*job.team);
 }
 
+// Matrices that take activations of as many bytes are multiplied together.
 inline void queries_keys_values(Job &job, int thread, const h2o_layer &layer) {
-    const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_attention, layer.qkv);
-    product(job, layer.qkv, in, [&](Floats sums, int token, int tile) {
-        if (layer.bias_qkv) sums = add(sums, load(layer.bias_qkv + 16 * tile));
-        store(job.qkv + static_cast<ptrdiff_t>(token) * layer.qkv.rows + 16 * tile, sums);
-    });
-    meet(*job.team);
+    const int rows = Sizes(*job.frame).rows;
+    for (int first = 0, end, before = 0; first < 3 && layer.qkv[first].rows; first = end) {
+        const h2o_matrix *some = layer.qkv + first;
+        for (end = first + 1; end < 3 && two_bytes(layer.qkv[end]) == two_bytes(*some);) ++end;
+        const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_attention, *some);
+        product(job, some, end - first, in, [&](Floats sums, int token, int tile) {
+            const ptrdiff_t at = before + 16 * tile;
+            if (layer.bias_qkv) sums = add(sums, load(layer.bias_qkv + at));
+            store(job.qkv + static_cast<ptrdiff_t>(token) * rows + at, sums);
+        });
+        for (int i = first; i < end; ++i) before += layer.qkv[i].rows;
+        meet(*job.team);
+    }
 }
 
 // Attended [N, columns of out] -> x.
 inline void output(Job &job, int thread, const h2o_layer &layer) {
     const Rounded in = rounded(job, thread, job.attended, layer.out.columns, nullptr, layer.out);
-    product(job, layer.out, in, [&](Floats sums, int token, int tile) {
+    product(job, &layer.out, 1, in, [&](Floats sums, int token, int tile) {
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
         store(x, add(load(x), sums));
     });
@@ -97,17 +123,29 @@ inline void output(Job &job, int thread, const h2o_layer &layer) {
 inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
     const int wide = layer.down.columns;
     const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.gate_up);
-    Floats gates[kWidth] = {};
-    product(job, layer.gate_up, in, [&](Floats sums, int token, int tile) {
-        if (tile % 2 == 0) {
-            gates[token % kWidth] = silu(sums);
-            return;
-        }
-        store(job.gated + static_cast<ptrdiff_t>(token) * wide + 8 * (tile - 1), mul(gates[token % kWidth], sums));
-    });
+    const auto gated_at = [&](int token, int tile) {
+        return job.gated + static_cast<ptrdiff_t>(token) * wide + 16 * tile;
+    };
+    if (layer.up.rows) {
+        product(job, &layer.gate_up, 1, in,
+                [&](Floats sums, int token, int tile) { store(gated_at(token, tile), silu(sums)); });
+        meet(*job.team);
+        const Rounded again = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.up);
+        product(job, &layer.up, 1, again, [&](Floats sums, int token, int tile) {
+            store(gated_at(token, tile), mul(load(gated_at(token, tile)), sums));
+        });
+    } else {
+        Floats gates[kWidth] = {};
+        product(job, &layer.gate_up, 1, in, [&](Floats sums, int token, int tile) {
+            if (tile % 2 == 0)
+                gates[token % kWidth] = silu(sums);
+            else
+                store(gated_at(token, tile / 2), mul(gates[token % kWidth], sums));
+        });
+    }
     meet(*job.team);
     const Rounded gated = rounded(job, thread, job.gated, wide, nullptr, layer.down);
-    product(job, layer.down, gated, [&](Floats sums, int token, int tile) {
+    product(job, &layer.down, 1, gated, [&](Floats sums, int token, int tile) {
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
         store(x, add(load(x), sums));
     });
@@ -117,7 +155,7 @@ inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
 inline void logits_of(Job &job, int thread) {
     const h2o_matrix &m = job.frame->head;
     const Rounded in = rounded(job, thread, job.x, job.x_stride, job.frame->norm, m);
-    product(job, m, in, [&](Floats sums, int token, int tile) {
+    product(job, &m, 1, in, [&](Floats sums, int token, int tile) {
         const int row = job.rows ? job.rows[token] : token;
         float *logits = job.logits + row * job.logits_stride + 16 * tile;
         const int missing = 16 * (tile + 1) - job.frame->vocabulary;

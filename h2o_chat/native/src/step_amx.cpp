@@ -1,5 +1,5 @@
 #define H2O_SIXTEEN  // of kernels.h
-#include "lanes_amx.h"
+#include "lanes_avx512.h"
 #include "step.h"
 #include "change.h"
 #include "prompt.h"

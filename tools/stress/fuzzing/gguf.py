@@ -1,7 +1,6 @@
 """GGUF files that are damaged, or hold other values and tensors than they should; stores of ollama."""
 
 import json
-import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -212,7 +211,7 @@ def _odd_tensor(rng: Random, tensor: tuple[str, tuple[int, ...], int]) -> tuple[
 
 
 class _Opened:
-    """A file as it is found, described, and packed."""
+    """A file as it is found, described, and laid out in memory."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -226,8 +225,8 @@ class _Opened:
         from h2o_chat.models.load_tokenizer import load_tokenizer
         from h2o_chat.models.obtain import checked
         from h2o_chat.models.resolve import find
-        from h2o_chat.native.packed_folder import packed_folder
-        from h2o_chat.native.packing import packed_for
+        from h2o_chat.native.gguf_weights import GgufWeights
+        from h2o_chat.native.probing import frame_of
 
         self.path.write_bytes(raw)
         found = checked(find(str(self.path)))
@@ -235,12 +234,9 @@ class _Opened:
             refuse_controls(said, "a row")
         require_template(Settings(model=str(self.path)))
         load_tokenizer(found.folder, check_family(found.folder).vocab_size)
-        try:
-            packed = packed_for(found.folder, 8, lambda *_: None)
-            for part in packed.parts:
-                packed.weight(part)
-        finally:
-            shutil.rmtree(packed_folder(), ignore_errors=True)
+        frame = frame_of(found.folder)
+        if not isinstance(frame, str):
+            GgufWeights(found.folder, frame, lambda *_: None)
 
 
 _MANIFEST = {

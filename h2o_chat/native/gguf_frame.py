@@ -1,0 +1,52 @@
+"""The frame of a GGUF file from its values alone, where they are plain; no model of transformers is made."""
+
+from pathlib import Path
+
+import torch
+
+from h2o_chat.models.gguf import header_of
+from h2o_chat.models.gguf_config import FAMILIES, config_of
+from h2o_chat.native.model_frame import Frame, Turning
+
+
+def plain_frame(file: Path) -> Frame | None:
+    """The frame; None where `probing.frame_of` has to look: another family, a scaled rotation, biases.
+
+    It spares the import of the model's class, which takes a second. Files of these families have no windows.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    header = header_of(file)
+    if header.architecture not in FAMILIES:
+        return None
+    config = config_of(header)
+    family, layers, head_size = config["model_type"], config["num_hidden_layers"], config["head_dim"]
+    rotation = config["rope_parameters"]
+    if rotation["rope_type"] != "default" or head_size % 16 or config.get("attention_bias"):
+        return None
+    interval = config.get("no_rope_layer_interval")
+    powers = torch.arange(0, head_size, 2, dtype=torch.int64).float() / head_size
+    inv_freq = 1.0 / rotation["rope_theta"] ** powers  # by torch, as in transformers: the last bit is its own
+    return Frame(
+        family=family,
+        layers=layers,
+        hidden=config["hidden_size"],
+        intermediate=config["intermediate_size"],
+        heads=config["num_attention_heads"],
+        kv_heads=config["num_key_value_heads"],
+        head_size=head_size,
+        vocabulary=config["vocab_size"],
+        epsilon=config["rms_norm_eps"],
+        tied=config["tie_word_embeddings"],
+        bias=family == "qwen2",
+        head_norms=family == "qwen3",
+        window_tokens=config["max_position_embeddings"],
+        ropes=(Turning(tuple(inv_freq.tolist()), 1.0),),
+        rope_of=tuple(
+            None if interval and number % interval == interval - 1 else 0 for number in range(layers)
+        ),
+        sees=(None,) * layers,
+        bits=8,
+        head_bits=8,
+    )

@@ -1,0 +1,375 @@
+"""A GGUF file's weights in memory: the numbers of the file, and the tokens that torch computes with them."""
+
+import json
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+import transformers
+from gguf_files import Kind, called_in_file, numbers_in, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laid_out import bytes_at, matrix, numbers_of
+from sweep import sweep
+from test_formula import compare
+from test_step import by, cache_of, said, talk
+from tiny_models import tiny
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from twin import Rounding
+
+from h2o_chat.base.errors import ModelError
+from h2o_chat.cache.forward_call import Step
+from h2o_chat.models import gguf as gguf_header
+from h2o_chat.models.gguf_config import EXACT
+from h2o_chat.native import library
+from h2o_chat.native.gguf_weights import GgufWeights
+from h2o_chat.native.kinds import LEVELS_BYTES, SCALES_BYTES, MatrixAddress
+from h2o_chat.native.layout import Matrix, parts
+from h2o_chat.native.model_frame import Frame
+from h2o_chat.native.native_model import positions_of
+from h2o_chat.native.probing import frame_of
+from h2o_chat.native.rounding import rounded
+from h2o_chat.native.step import NativeStep
+from h2o_chat.transformers_cache.cache import H2OCache
+
+FAMILIES = ("llama", "qwen2", "qwen3", "smollm3")
+SIZES = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": 320,
+}
+"""All columns come in the blocks of 256 of K types, and a head is not hidden_size / heads wide."""
+MORE: dict[str, dict[str, Any]] = {
+    "qwen2": {"layer_types": ["full_attention"] * 2},
+    "qwen3": {"layer_types": ["full_attention"] * 2},
+    "smollm3": {"num_hidden_layers": 5, "no_rope_layers": [1, 1, 1, 0, 1], "pad_token_id": 0},
+}
+
+
+def silent(*_: object) -> None:
+    """Progress nobody looks at."""
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The folder of a random model of a family, made once."""
+    made: dict[tuple[str, bool, float], Path] = {}
+
+    def folder(family: str, tied: bool = False, scale: float = 0.12) -> Path:
+        which = (family, tied, scale)
+        if which not in made:
+            made[which] = tmp_path_factory.mktemp(family)
+            sizes: dict[str, Any] = SIZES | {"tie_word_embeddings": tied, "use_sliding_window": False}
+            sizes |= MORE.get(family, {})
+            model = tiny(family, "eager", torch.float32, scale=scale, **sizes)
+            model.save_pretrained(made[which])
+        return made[which]
+
+    return folder
+
+
+def crossed(kinds: list[tuple[Any, ...]]) -> list[Any]:
+    """Every family with every kind; `make test` has one family with all kinds, and all with the first."""
+    always = [("llama", *kind) for kind in kinds] + [(family, *kinds[0]) for family in FAMILIES[1:]]
+    return [*always, *sweep(*((family, *kind) for family in FAMILIES[1:] for kind in kinds[1:]))]
+
+
+def opened(file: Path) -> GgufWeights:
+    frame = frame_of(file)
+    assert isinstance(frame, Frame)
+    return GgufWeights(file, frame, silent)
+
+
+def dequantised(file: Path, folder: Path) -> dict[str, Tensor]:
+    """The numbers of a file by transformers' names: no code of ours."""
+    return {name: torch.from_numpy(np.array(one)) for name, one in numbers_in(file, folder).items()}
+
+
+def in_torch(folder: Path, file: Path, *, activations: bool = True) -> Any:
+    """A transformers model with the numbers of a file.
+
+    Args:
+        activations: they are rounded as by the native step, to two bytes beside Q8_0, else to one.
+    """
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = model.float()
+    missing, unknown = model.load_state_dict(dequantised(file, folder), strict=False)
+    assert not unknown
+    assert set(missing) <= {"lm_head.weight"}
+    model.tie_weights()
+    kinds = {one.name: one.tensor_type for one in gguf.GGUFReader(file).tensors}
+    for name, module in list(model.named_modules()) if activations else []:
+        if isinstance(module, nn.Linear):
+            parent, _, own = name.rpartition(".")
+            called = "output.weight" if own == "lm_head" else called_in_file(f"{name}.weight")
+            eight = kinds.get(called, kinds["token_embd.weight"]) == Kind.Q8_0
+            setattr(model.get_submodule(parent), own, Rounding(module, 8 if eight else 4))
+    return model.eval()
+
+
+@torch.inference_mode()
+def by_step(packed: GgufWeights, ids: list[int], more: int, form: str = "") -> tuple[list[int], Tensor]:
+    """The native step reads ids one by one: (so many likeliest tokens after them, logits [N, V])."""
+    cache = H2OCache(len(ids) + more + 1, policy="full", positions=positions_of(packed.frame, chats=True))
+    step, found, logits = NativeStep(packed, 1, form), list(ids), []
+    for at in range(len(ids) + more):
+        cache.prepare(Step(1))
+        logits.append(step.feed(cache, torch.tensor([[found[at]]]), all_columns=False)[0, -1])
+        if at + 1 >= len(found):
+            found.append(int(logits[-1].argmax()))
+    return found[len(ids) : len(ids) + more], torch.stack(logits)
+
+
+@torch.inference_mode()
+def greedily(model: Any, ids: list[int], more: int) -> list[int]:
+    """Greedy tokens in torch, without a cache."""
+    found = list(ids)
+    for _ in range(more):
+        found.append(int(model(torch.tensor([found])).logits[0, -1].argmax()))
+    return found[len(ids) :]
+
+
+MIXED = {"attn_v": "Q6_K", "attn_k": "Q8_0", "ffn_up": "Q5_1", "ffn_down": "Q5_K"}
+"""Types of one layer that do not go together: q, k and v, and gate and up, become matrices of their own."""
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("family", "kind"), crossed([("Q4_K",), *((kind,) for kind in EXACT if kind != "Q4_K")])
+)
+def test_every_number_is_that_of_the_file(
+    family: str, kind: str, tied: bool, folders: Any, tmp_path: Path
+) -> None:
+    """To the last bit: levels, scales, minima, the order of rows."""
+    folder = folders(family, tied)
+    file = write(folder, tmp_path / "model.gguf", kind, mixed={"blk.1.attn_v": "Q6_K"})
+    weights, own = opened(file), dequantised(file, folder)
+    assert weights.frame.tied == tied
+    for part in parts(weights.frame):
+        expected = torch.cat([own[one.name] for one in part.sources])
+        if isinstance(part, Matrix):
+            assert torch.equal(matrix(weights, part), expected), part.name
+        else:
+            found = bytes_at(weights.vector(part.name), 4 * part.numbers).view(torch.float32)
+            assert torch.equal(found, expected), part.name
+
+
+@pytest.mark.parametrize("kind", ["F16", "F32", "BF16", "IQ4_NL", "Q2_K"])
+def test_other_types_are_rounded_to_eight_bits(kind: str, folders: Any, tmp_path: Path) -> None:
+    """As a folder's weights are."""
+    folder = folders("llama")
+    file = write(folder, tmp_path / "model.gguf", "F32" if kind in ("IQ4_NL", "Q2_K") else kind)
+    if kind in ("IQ4_NL", "Q2_K"):
+        put_blocks(file, kind)
+    weights, own = opened(file), dequantised(file, folder)
+    for part in parts(weights.frame):
+        if isinstance(part, Matrix):
+            q, scales = rounded(torch.cat([own[one.name] for one in part.sources]), 8)
+            numbers = q.view(*scales.shape, 32) * scales.float().unsqueeze(-1)
+            assert torch.equal(matrix(weights, part), numbers.flatten(1)), part.name
+
+
+def put_blocks(file: Path, kind: str) -> None:
+    """Makes one matrix of a file of F32 random blocks of a type for which the package has no quantiser."""
+    sizes, blocks = {"IQ4_NL": (32, 18), "Q2_K": (256, 84)}[kind], Random(5)
+    raw = bytearray(file.read_bytes())
+    header = gguf_header.header_of(file)
+    stored = header.tensors["blk.0.ffn_down.weight"]
+    count = stored.shape[0] * stored.shape[1] // sizes[0]
+    data = bytearray(blocks.randbytes(count * sizes[1]))
+    for at in range(count):
+        scales = {"IQ4_NL": (0,), "Q2_K": (80, 82)}[kind]
+        for offset in scales:  # small and finite
+            data[at * sizes[1] + offset : at * sizes[1] + offset + 2] = np.float16(0.01).tobytes()
+    raw[stored.start : stored.start + len(data)] = data
+    name = b"blk.0.ffn_down.weight"
+    place = raw.index(name) + len(name) + 4 + 16
+    raw[place : place + 4] = int(Kind[kind]).to_bytes(4, "little")
+    file.write_bytes(raw)
+    gguf_header.forget()
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    ("kind", "mixed"), [*((kind, {}) for kind in EXACT), ("Q4_K", MIXED), ("Q4_1", {"attn_q": "Q8_0"})]
+)
+def test_a_token_is_the_formula(kind: str, mixed: dict[str, str], folders: Any, tmp_path: Path) -> None:
+    """Of every type: bit for bit, keys and values and scores too."""
+    file = write(folders("llama"), tmp_path / "model.gguf", kind, mixed=mixed)
+    compare(opened(file), budget=40, before=12, count=8)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    ("kind", "mixed"), [*((kind, {}) for kind in EXACT), ("Q4_K", MIXED), ("Q4_1", {"attn_q": "Q8_0"})]
+)
+def test_every_form_gives_the_same_bits(
+    kind: str, mixed: dict[str, str], folders: Any, tmp_path: Path
+) -> None:
+    """Prompts of 1 to 40 tokens and decoded ones, on one thread and on three."""
+    weights = opened(write(folders("qwen2"), tmp_path / "model.gguf", kind, mixed=mixed))
+    found = []
+    for form, threads in [(form, 1) for form in library.forms()] + [(library.forms()[-1], 3)]:
+        step, cache = NativeStep(weights, threads, form), cache_of(weights, 64)
+        logits = [talk(by(step), cache, said(count, 320, count), count)[-1] for count in (1, 40, 2, 7, 16, 9)]
+        found.append(torch.cat(logits + talk(by(step), cache, said(20, 320), 0)))
+    assert all(torch.equal(found[0], one) for one in found[1:])
+    assert bool(found[0].isfinite().all())
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_tokens_are_those_of_torch(family: str, folders: Any, tmp_path: Path) -> None:
+    """With the dequantised blocks and rounded activations."""
+    folder = folders(family)
+    file = write(folder, tmp_path / "model.gguf", "Q8_0")
+    model, ids = in_torch(folder, file), [5, 17, 200, 3]
+    assert by_step(opened(file), ids, 24)[0] == greedily(model, ids, 24)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    ("family", "kind"), crossed([("Q4_K",), *((kind,) for kind in EXACT if kind != "Q4_K")])
+)
+def test_logits_are_those_of_torch(family: str, kind: str, folders: Any, tmp_path: Path) -> None:
+    """Equal but for fp32, unless an activation lies so near a half that fp32 rounds it to the other side.
+
+    Of twelve conversations of three tokens: what was rounded otherwise stays in keys and values.
+    """
+    folder = folders(family)
+    file = write(folder, tmp_path / "model.gguf", kind)
+    model, weights = in_torch(folder, file), opened(file)
+    ids = torch.randint(1, 320, (12, 3), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        theirs = model(ids).logits
+    ours = torch.stack([by_step(weights, one.tolist(), 0)[1] for one in ids])
+    off = ((ours - theirs).abs().amax(2) / theirs.abs().max()).flatten().sort().values
+    assert off[: len(off) // 4].max() < (1e-4 if kind == "Q8_0" else 1e-5)
+    assert off.max() < 0.05
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(("family", "kind"), crossed([("Q4_K",), ("F16",), ("Q6_K",)]))
+def test_perplexity_is_that_of_the_numbers_in_the_file(
+    family: str, kind: str, folders: Any, tmp_path: Path
+) -> None:
+    """Within .2%, beside fp32: activations are rounded to one byte, F16 to int8."""
+    folder = folders(family, scale=0.05)
+    file = write(folder, tmp_path / "model.gguf", kind)
+    model = in_torch(folder, file, activations=False)
+    ids = torch.randint(1, 320, (1000,), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        exact = cross_entropy(model(ids[None]).logits[0, :-1], ids[1:])
+    ours = cross_entropy(by_step(opened(file), ids.tolist(), 0)[1][:-1], ids[1:])
+    assert float((ours - exact).exp()) == pytest.approx(1, abs=0.002)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_least_number_of_a_byte(folders: Any, tmp_path: Path) -> None:
+    """-128, which no quantiser writes and a file may hold, is computed with by every form."""
+    folder = folders("llama")
+    file = write(folder, tmp_path / "model.gguf", "Q8_0")
+    reader = gguf.GGUFReader(file, "r+")
+    for tensor in reader.tensors:
+        if tensor.tensor_type == Kind.Q8_0:
+            tensor.data[:, 2] = 128
+            tensor.data[:, 3] = 127
+    reader.data.flush()
+    weights = opened(file)
+    [out] = [part for part in parts(weights.frame) if part.name == "layers.0.out"]
+    assert isinstance(out, Matrix)
+    assert float(matrix(weights, out)[:, 0].max()) < 0
+    logits = [by_step(weights, [5, 17, 200, 3], 4, form)[1] for form in library.forms()]
+    assert all(torch.equal(logits[0], one) for one in logits)
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_1", "Q4_K", "Q6_K", "F16"])
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_scale_that_is_no_number(kind: str, number: str, folders: Any, tmp_path: Path) -> None:
+    file = write(folders("llama"), tmp_path / "model.gguf", kind)
+    reader = gguf.GGUFReader(file, "r+")
+    [tensor] = [one for one in reader.tensors if one.name == "blk.1.ffn_up.weight"]
+    at = 208 if kind == "Q6_K" else 2 if kind in ("Q4_1", "Q4_K") else 0
+    bad = np.frombuffer(np.float16(number).tobytes(), np.uint8)
+    tensor.data.view(np.uint8)[3, at : at + 2] = bad
+    reader.data.flush()
+    with pytest.raises(ModelError, match=r"model.layers.1.mlp.up_proj.weight holds NaN or infinity"):
+        opened(file)
+
+
+def test_a_file_that_shrinks_while_it_is_read(folders: Any, tmp_path: Path) -> None:
+    file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
+    frame = frame_of(file)
+    assert isinstance(frame, Frame)
+
+    def cut(stage: str, share: float | None) -> None:
+        if share == 0:
+            os.truncate(file, file.stat().st_size - 1000)
+
+    with pytest.raises(ModelError, match=r"cut short|would end at"):
+        GgufWeights(file, frame, cut)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), kind=st.sampled_from(EXACT), blocks=st.integers(1, 3), rows=st.integers(1, 40))
+def test_blocks_of_any_bytes(data: st.DataObject, kind: str, blocks: int, rows: int) -> None:
+    """Any levels and scales in any order of rows: the package's numbers, or a word that a scale is none."""
+    numbers, size = gguf.GGML_QUANT_SIZES[Kind[kind]]
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    raw = np.frombuffer(Random(seed).randbytes(rows * blocks * size), np.uint8).reshape(rows, -1)
+    order = data.draw(st.permutations(range(rows)))
+    kind_number, tiles, columns = int(Kind[kind]), -(-rows // 16), blocks * numbers
+    groups = tiles * columns // 32
+    levels = np.zeros(groups * LEVELS_BYTES[kind_number], np.uint8)
+    scales = np.zeros(groups * SCALES_BYTES[kind_number], np.uint8)
+    loaded = library.library()
+    assert loaded is not None
+    said = loaded.h2o_lay_out(
+        *(kind_number, columns, tiles, 1, raw.ctypes.data),
+        *(library.int32s(order + [-1] * (16 * tiles - rows)), levels.ctypes.data, scales.ctypes.data),
+    )
+    with np.errstate(all="ignore"):
+        expected = torch.from_numpy(gguf.quants.dequantize(raw, Kind[kind]))[order]
+    found = numbers_of(
+        MatrixAddress(levels.ctypes.data, scales.ctypes.data, 16 * tiles, columns, kind_number)
+    )
+    assert bool(said) == (not bool(expected.isfinite().all()))
+    assert said or torch.equal(found[:rows], expected)
+    assert not bool(found[rows:].any())
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+def test_a_real_model_says_what_torch_says(
+    kind: str, shared_models: Path, shared_text: Path, tmp_path: Path
+) -> None:
+    """After 40 tokens of a story, greedily. With weights of 4 bits torch in fp32 and torch in fp64 choose the
+    same token in 98.3% of the steps: what lies near a half is rounded to the other side."""
+    folder = shared_models / "stories3m"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    stories = json.loads((shared_text / "tinystories_valid.json").read_text("utf-8"))[:24]
+    file = write(folder, tmp_path / "model.gguf", kind, tokenizer=folder)
+    packed = opened(file)
+    model = in_torch(folder, file)
+    same, off = 0, [0.0]
+    for story in stories:
+        ids = [1, *tokenizer(story, add_special_tokens=False)["input_ids"]][:40]
+        said = by_step(packed, ids, 32)[0]
+        with torch.inference_mode():
+            logits = model(torch.tensor([ids + said])).logits[0, len(ids) - 1 : -1]
+        theirs = logits.argmax(1).tolist()
+        same += sum(ours == other for ours, other in zip(said, theirs, strict=True))
+        off += [float(row.max() - row[token]) for row, token in zip(logits, said, strict=True)]
+    assert same >= (0.99 if kind == "Q8_0" else 0.97) * 32 * len(stories)
+    assert max(off) < (0.01 if kind == "Q8_0" else 0.3), "in logits, of 14"

@@ -152,7 +152,7 @@ class RunTask:
     turns: Sequence[str]
     sampling: Sampling
     grammar: str = ""
-    """What all answers follow (`Row.grammar`)."""
+    """All answers follow it (`Row.grammar`)."""
 
 
 def grammar_of(file: Path) -> str:

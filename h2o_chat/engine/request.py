@@ -54,14 +54,14 @@ class Chance(NamedTuple):
 
 @dataclass(frozen=True)
 class Wishes:
-    """As OpenAI's API has them."""
+    """Wishes of a client about the tokens of an answer, with the names and signs of OpenAI's API."""
 
     bias: Mapping[int, float] = field(default_factory=dict)
     """Added to the logits of these tokens."""
     presence: float = 0.0
     """Subtracted from the logit of each token that the answer has."""
     frequency: float = 0.0
-    """The same, times how often it has it."""
+    """Subtracted as often as the answer has the token."""
     chances: int | None = None
     """Number of likeliest tokens to be told with each token; None: nothing is told."""
     grammar: Any = None
@@ -86,7 +86,7 @@ class Request:
     others: Sequence[EarlierAnswer] = ()
     """Answers that the answer must not continue."""
     wishes: Wishes = NO_WISHES
-    """What else is asked of the answer's tokens."""
+    """Further wishes about the answer's tokens."""
     gives_up: bool = False
     """The model's earlier tokens are evicted once all but the last piece is read."""
     begin: Any = None

@@ -69,14 +69,14 @@ class ChatRequest:
     """Whether a kept memory may be continued (`cache_prompt`)."""
     tools: Tools = field(default_factory=Tools)
     wishes: Mapping[str, Any] = field(default_factory=dict)
-    """Of `Wishes`, without the grammar."""
+    """Values for `Wishes`, but for the grammar."""
     notes: tuple[Note, ...] = ()
     """Notes about keys that were ignored."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """What is served: names and defaults."""
+    """Names of the served model, and defaults."""
 
     names: frozenset[str]
     """Names of the model; empty: any is right."""

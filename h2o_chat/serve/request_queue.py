@@ -33,7 +33,7 @@ class Ticket:
     notes: Sequence[Note] = ()
     """Notes about recalled words."""
     chances: list[Sequence[Chance]] = field(default_factory=list)
-    """Of each token so far, where they are wished."""
+    """Chances of each token so far, where they are wished."""
     prompt_ms: float = 0.0
     left: bool = False
     """Its client has hung up."""

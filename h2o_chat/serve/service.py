@@ -348,7 +348,7 @@ def context_of(session: Session, template: str, jinja: Any) -> bytes:
 
 
 def served_by(service: Service) -> Served:
-    """What requests are checked against."""
+    """The names and defaults against which requests are checked."""
     name = service.session.model
     names = frozenset({name, name.removesuffix(".gguf"), f"{name.removesuffix('.gguf')}.gguf"})
     template = service.template

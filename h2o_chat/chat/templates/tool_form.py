@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What an answer consists of."""
+    """The parts of an answer."""
 
     content: str
     calls: tuple[Call, ...] = ()
@@ -183,7 +183,7 @@ class Splitter:
             yield from self._new(kind, whole[: len(whole) - held] if self._text.endswith(whole) else whole)
 
     def end(self, parts: Parts) -> Iterator[tuple[str, str]]:
-        """What was held back."""
+        """The parts that were held back."""
         yield from self._new("thought", parts.thought)
         yield from self._new("content", parts.content)
 
@@ -248,7 +248,7 @@ def form_of(template: Template) -> ToolForm:
 
 
 def _written_call(text: str, marks: Sequence[str]) -> tuple[str, str, str] | None:
-    """What stands before and after the JSON of the probe's call, and the key of its arguments."""
+    """The texts before and after the JSON of the probe's call, and the key of its arguments."""
     for found in re.finditer(r"[\[{]", text):
         try:
             call, end = json.JSONDecoder().raw_decode(text, found.start())

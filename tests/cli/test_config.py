@@ -60,6 +60,18 @@ def test_the_screens_own_default_gives_way_too(file: Path) -> None:
     assert settings_of(ChainMap({"stop": ["x"]}, built_in))[1].stop == ("x",)
 
 
+def test_a_resumed_conversation_stands_between_the_file_and_the_flags(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built_in: dict[str, object] = {"stop": [], "budget": 512, "sinks": None}
+    file.write_text("[defaults]\nbudget = 40\n")
+    monkeypatch.setenv("H2O_CHAT_SINKS", "2")
+    held = {"budget": 50, "sinks": 3}
+    assert settings_of(ChainMap({}, built_in), held)[0].budget == 50, "not what the file says"
+    assert settings_of(ChainMap({}, built_in), held)[0].sinks == 3, "not what the variable says"
+    assert settings_of(ChainMap({"budget": 60}, built_in), held)[0].budget == 60
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

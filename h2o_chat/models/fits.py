@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from h2o_chat.base.config import QUANTIZE
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.models.aliases import ALIASES, NF4_BYTES
@@ -122,7 +123,8 @@ def _what_fits(free: int, chosen: str, needs: dict[str, Need], budget: int) -> s
     slots = left * (budget + 1) // need.slots - 1
     if slots >= 64:
         how = next(how for how, one in needs.items() if one is need)
-        return f"What would fit: --quantize {how} --budget {min(slots, budget):,}.".replace(",", "")
+        flag = f"--quantize {how} " if how in QUANTIZE else ""  # a GGUF file keeps its own types
+        return f"What would fit: {flag}--budget {min(slots, budget)}."
     models = [
         one
         for one in ALIASES.values()

@@ -303,6 +303,7 @@ def run(
     given: ChainMap[str, Any],
 ) -> None:
     """Ask once, play a script, or answer a file of prompts, without a screen; answers go to stdout."""
+    from h2o_chat.chat.conversation.greeting import fitted_budget
     from h2o_chat.chat.conversation.opening import opener
     from h2o_chat.cli import run as running
     from h2o_chat.cli import run_batch as batches
@@ -335,7 +336,8 @@ def run(
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named)
         grammar = running.grammar_of(schema) if schema else ""
-        return running.RunTask(opener(settings, kept), turns, makers.complete(sampling), grammar)
+        opened = opener(fitted_budget(settings, named), kept)
+        return running.RunTask(opened, turns, makers.complete(sampling), grammar)
 
     raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))
 

@@ -44,6 +44,7 @@ FLAGS: dict[str, Any] = {
     "budget": typer.Option(
         *("--budget", "-b"),
         help="Tokens kept per layer and KV head; on the screen smollm2 and pocket begin with 128.",
+        show_default="512; screen, run: to 2048, by the model",
         rich_help_panel=MEMORY,
     ),
     "policy": typer.Option(

@@ -1,15 +1,20 @@
 """Decides whether a model fits into memory before any weight is read. No torch."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from h2o_chat.base.config import QUANTIZE
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.models.aliases import ALIASES, NF4_BYTES
-from h2o_chat.models.resolve import StoredWeights
+from h2o_chat.models.resolve import StoredWeights, check_weights, read_config
 from h2o_chat.models.sizes import Sizes
 
 HEADROOM_BYTES = 256 * 2**20
 """Memory beside weights and slots: activations of a prompt chunk, and torch's own."""
+
+FOUR_BITS_FROM = 500_000_000
+"""Number of parameters from which on the native step packs a folder in 4 bits."""
 
 QUANTISING_SHARE = 0.1
 """Extra memory while quantising, as a share of the 16-bit weights; it is not returned."""
@@ -76,6 +81,43 @@ def slot_bytes(sizes: Sizes, itemsize: int, kv: str = "auto") -> int:
     return sizes.layers * sizes.kv_heads * (2 * _row_bytes(sizes, itemsize, kv) + state)
 
 
+LEAST_AUTO, MOST_AUTO = 512, 2048
+
+
+def auto_budget(folder: Path, machine_bytes: int) -> int:
+    """Slots of a conversation for which nobody chose a budget: more of them lose less of a pasted page.
+
+    A power of two from 512 to 2,048, at most the model's window. Its keys and values in fp32 take at most a
+    fifth of the bytes that a token reads of the weights, which is its time on a CPU, and a sixteenth of the
+    machine's memory. It follows from the model's files and that memory alone, so a run can be repeated.
+
+    Args:
+        folder: the model's folder, or its GGUF file.
+        machine_bytes: all memory of the machine.
+
+    Raises:
+        ModelError: its configuration or its weights cannot be read.
+    """
+    config, weights = read_config(folder), check_weights(folder)
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+    known = [one for one in map(config.get, names) if isinstance(one, int) and one > 0]
+    if len(known) < len(names):  # a family with other names
+        return LEAST_AUTO
+    layers, hidden, heads, vocabulary = known
+    head_size = config.get("head_dim") or hidden // heads
+    sizes = Sizes(
+        layers, hidden, heads, config.get("num_key_value_heads") or heads, head_size, vocabulary, False
+    )
+    read = (
+        weights.held_bytes or weights.parameters * (9 if weights.parameters >= FOUR_BITS_FROM else 17) // 16
+    )
+    most = min(read // 5, machine_bytes // 16) // slot_bytes(sizes, 4)
+    budget, window = LEAST_AUTO, config.get("max_position_embeddings") or LEAST_AUTO
+    while 2 * budget <= min(most, window, MOST_AUTO):
+        budget *= 2
+    return budget
+
+
 def equal_slots(sizes: Sizes, itemsize: int, kv: str, budget: int) -> int:
     """The budget that takes as many bytes in the precision `kv` as `budget` slots take in `auto`.
 
@@ -122,7 +164,8 @@ def _what_fits(free: int, chosen: str, needs: dict[str, Need], budget: int) -> s
     slots = left * (budget + 1) // need.slots - 1
     if slots >= 64:
         how = next(how for how, one in needs.items() if one is need)
-        return f"What would fit: --quantize {how} --budget {min(slots, budget):,}.".replace(",", "")
+        flag = f"--quantize {how} " if how in QUANTIZE else ""  # a GGUF file keeps its own types
+        return f"What would fit: {flag}--budget {min(slots, budget)}."
     models = [
         one
         for one in ALIASES.values()

@@ -177,9 +177,9 @@ def _frame_of(config: str) -> Frame | str:
 
 
 def quantization_of(settings: Settings, weights: StoredWeights) -> str:
-    """`int4` or `int8`; the types of a GGUF file, which keeps its own bits."""
+    """`int4` or `int8`; of a GGUF file, which keeps its own bits, the type of most bytes."""
     if weights.held_as:
-        return weights.held_as
+        return weights.held_as.partition(",")[0]
     if settings.quantize in ("int4", "int8"):
         return settings.quantize
     return f"int{usual_bits(weights.parameters)}"
@@ -217,7 +217,7 @@ def needs_of(settings: Settings, sizes: Sizes, weights: StoredWeights) -> dict[s
     """Memory that a model needs in packed weights, by quantization."""
     slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
     if weights.held_as:
-        return {weights.held_as: Need(weights.held_bytes, slots, HEADROOM_BYTES)}
+        return {quantization_of(settings, weights): Need(weights.held_bytes, slots, HEADROOM_BYTES)}
     tables = (1 if sizes.tied else 2) * sizes.vocabulary * sizes.hidden
     rest = max(0, weights.parameters - tables)
     return {

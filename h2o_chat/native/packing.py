@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from h2o_chat.base.progress import Progress
 from h2o_chat.base.system import MOVES_OPEN_FILES, lock
 from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.fits import FOUR_BITS_FROM
 from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, padded, parts
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed import Packed, open_packed
@@ -30,8 +31,6 @@ from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.native.tiles import tiled, tiled_scales
 
 STAGE = "pack"
-FOUR_BITS_FROM = 500_000_000
-"""Number of parameters from which on 4 bits are the default."""
 BLOCK_NUMBERS = 1 << 17
 """Numbers of a matrix per block: they fit into the processor's cache."""
 

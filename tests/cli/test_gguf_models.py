@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 from gguf_files import write
 from here import h2o_here
 from ollama_store import keep
+from tiny_models import tiny
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import Session, Turn
@@ -147,3 +149,19 @@ def test_what_transformers_reads_slowly_is_said_at_once(shared_models: Path, tmp
     first, *_ = done.err.splitlines()
     assert first.startswith("h2o-chat: open slow.gguf: ")
     assert "gemma3, which transformers reads" in first
+
+
+def test_the_budget_follows_from_the_model(tmp_path: Path) -> None:
+    """Unless one is named, or was: then it stays."""
+    sizes = {"num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 16, "hidden_size": 256}
+    folder = tmp_path / "model"
+    tiny("llama", "eager", torch.float32, **sizes, intermediate_size=4096, vocab_size=320).save_pretrained(
+        folder
+    )
+    file = write(folder, tmp_path / "model.gguf", "Q8_0", values={"llama.context_length": 4096})
+    said = ("--template", "plain", "--engine", "transformers")
+    assert answered(file, *said)[0].budget == 2048
+    assert answered(file, *said, "--budget", 512)[0].budget == 512
+    kept = (*said, "--budget", 700, "--save", "--data", tmp_path / "data")
+    assert answered(file, *kept)[0].budget == 700
+    assert answered(file, "--resume", "last", "--data", tmp_path / "data")[0].budget == 700

@@ -1,9 +1,13 @@
 """The estimate of a model's memory, and the error for one that does not fit."""
 
+from pathlib import Path
+
 import pytest
+from gguf_files import write
+from gguf_tiny import folder_of
 
 from h2o_chat.base.errors import ExitCode, OutOfMemoryError
-from h2o_chat.models.fits import Need, estimate, require
+from h2o_chat.models.fits import Need, auto_budget, estimate, require
 from h2o_chat.models.resolve import StoredWeights
 from h2o_chat.models.sizes import Sizes
 
@@ -55,3 +59,26 @@ def test_what_would_fit() -> None:
     assert refusal(2.5, "nf4").startswith("Models that would fit in nf4: ")
     assert "gpt2" in refusal(0.71, "nf4")
     assert refusal(0.1, "nf4") == "No model that is known by name would fit."
+
+
+@pytest.mark.parametrize(
+    ("intermediate", "window", "gib", "budget"),
+    [
+        (1024, 4096, 16, 1024),
+        (4096, 4096, 16, 2048),
+        (4096, 1500, 16, 1024),
+        (4096, 4096, 0.001, 512),
+        (32, 4096, 16, 512),
+    ],
+)
+@pytest.mark.parametrize("as_file", [True, False])
+def test_auto_budget(
+    intermediate: int, window: int, gib: float, budget: int, as_file: bool, tmp_path: Path
+) -> None:
+    """One KV head of 16 numbers: some 180 bytes a slot, beside 1 to 4 MB of weights."""
+    sizes = {"num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 16, "hidden_size": 256}
+    folder = folder_of(
+        "llama", tmp_path / "model", **sizes, intermediate_size=intermediate, max_position_embeddings=window
+    )
+    model = write(folder, tmp_path / "model.gguf", "Q8_0") if as_file else folder
+    assert auto_budget(model, int(gib * 2**30)) == budget

@@ -6,7 +6,8 @@ from dataclasses import replace
 from h2o_chat.base.config import Settings
 from h2o_chat.events.events import Session
 from h2o_chat.models import smollm2
-from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, look_up
+from h2o_chat.models.fits import auto_budget
+from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, find, look_up
 
 WORDS = {64: 50, 128: 100}
 """About how many words these numbers of tokens are."""
@@ -72,3 +73,16 @@ def first_budget(settings: Settings, named: Collection[str]) -> Settings:
     if isinstance(model, LocalModel) and model.folder == smollm2.place():
         return replace(settings, budget=FIRST_BUDGETS[smollm2.NAME])
     return settings
+
+
+def fitted_budget(settings: Settings, named: Collection[str]) -> Settings:
+    """The settings with the budget that suits a model that is here (`fits.auto_budget`), if nobody named one.
+
+    Args:
+        named: as for `first_budget`, whose budgets stay.
+    """
+    if "budget" in named or settings.budget != Settings.budget:
+        return settings
+    import psutil
+
+    return replace(settings, budget=auto_budget(find(settings.model).folder, psutil.virtual_memory().total))

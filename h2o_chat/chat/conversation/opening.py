@@ -11,6 +11,7 @@ from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError
 from h2o_chat.base.program_name import program_name
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.greeting import fitted_budget
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import progress_words
 from h2o_chat.events.events import Note, Session
@@ -128,15 +129,16 @@ def opener(
         kept: None keeps nothing, so that nobody can go back.
         agree: is asked before a model that is not here is fetched.
         named: the settings that a person named; it grows. Other sampling is what the model's makers
-            recommend. None: their recommendation is not used.
+            recommend, and another budget what suits it. None: neither is used.
     """
 
     def open_chat(progress: Progress) -> Chat:
         progress("resolve", None)
         fetch_missing(settings.model, progress, agree)
         stay_offline()
-        engine = open_engine(settings, progress)
-        held = _as_held(settings, engine.session)
+        suited = settings if named is None else fitted_budget(settings, named)
+        engine = open_engine(suited, progress)
+        held = _as_held(suited, engine.session)
         makers = Makers() if named is None else Makers(recommended(find(settings.model)), named)
         if kept is None:
             chat = Chat(engine, held)

@@ -180,9 +180,8 @@ def _check(event: Event, messages: int) -> None:
             for _, caches in event.holders:
                 if not _BITMAP.fullmatch(caches):
                     raise ValueError(f"holders has {seen(caches)}, which are no hexadecimal digits")
-            holds = [one.hold for one in (*event.heaviest, *event.gone)] + [
-                hold for _, hold, _ in event.changed
-            ]
+            holds = [hold for _, hold, _ in event.changed]
+            holds += [one.hold for one in event.heaviest] + [one.hold for one in event.gone]
         case Turn():
             holds = [hold for _, hold in event.hold]
     for hold in holds:

@@ -3,7 +3,7 @@
 import json
 import math
 from dataclasses import fields
-from functools import cache
+from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -20,10 +20,9 @@ def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:
     Raises:
         ValueError: a field is missing or of the wrong type; says which.
     """
+    hints = _hints(kind)  # type: ignore[arg-type]  # mypy doubts that a type can be hashed
     values = {
-        name: _value(*hint, data[name], f"{where}.{name}")
-        for name, hint in _hints(kind).items()
-        if name in data
+        name: _value(hint, data[name], f"{where}.{name}") for name, hint in hints.items() if name in data
     }
     try:
         return kind(**values)
@@ -31,32 +30,33 @@ def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:
         raise ValueError(f"{where}: {str(error).rpartition('()')[2].strip()}") from error
 
 
-@cache
-def _hints(kind: type[Any]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+@lru_cache
+def _hints(kind: Any) -> dict[str, tuple[Any, Any]]:
     """(type, its parameters) of each field: a recording has millions of lines."""
     hints = get_type_hints(kind)
     return {one.name: _taken_apart(hints[one.name]) for one in fields(kind)}
 
 
-def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def _taken_apart(hint: Any) -> tuple[Any, Any]:
     """(`list`, the type of its items) of a list, say; (`str`, nothing) of a text."""
     origin, parts = get_origin(hint), get_args(hint)
     return origin or hint, parts if origin is Literal else tuple(map(_taken_apart, parts))
 
 
-def _value(kind: Any, parts: tuple[Any, ...], value: Any, where: str) -> Any:
+def _value(hint: Any, value: Any, where: str) -> Any:
     """The value of a field; knows the types that `events.py` uses and no others.
 
     Raises:
         ValueError: it is of another type.
     """
+    kind, parts = hint
     wanted = _PLAIN.get(kind, "")
     if kind is int:
         if type(value) is int and -(2**63) <= value < 2**63:
             return value
     elif kind is float:
         if type(value) is not float:
-            return _value(int, (), value, where)
+            return _value((int, ()), value, where)
         if math.isfinite(value):
             return value
         wanted = "a number that can be held"  # 1e999
@@ -67,7 +67,7 @@ def _value(kind: Any, parts: tuple[Any, ...], value: Any, where: str) -> Any:
         wrong = list[ValueError]()
         for part in parts:
             try:
-                return _value(*part, value, where)
+                return _value(part, value, where)
             except ValueError as error:
                 wrong.append(error)
         raise wrong[0]
@@ -77,16 +77,16 @@ def _value(kind: Any, parts: tuple[Any, ...], value: Any, where: str) -> Any:
         wanted = f"one of {', '.join(parts)}"
     elif kind is list:
         if isinstance(value, list):
-            return [_value(*parts[0], one, where) for one in value]
+            return [_value(parts[0], one, where) for one in value]
         wanted = "a list"
     elif kind is tuple:
         if isinstance(value, list) and len(value) == len(parts):
-            return tuple(_value(*part, one, where) for part, one in zip(parts, value, strict=True))
+            return tuple(_value(part, one, where) for part, one in zip(parts, value, strict=True))
         wanted = f"a list of {len(parts)}"
     elif isinstance(value, dict):
         if kind is not dict:
             return read(kind, value, where)
-        return {name: _value(*parts[1], one, f"{where}[{seen(name)}]") for name, one in value.items()}
+        return {name: _value(parts[1], one, f"{where}[{seen(name)}]") for name, one in value.items()}
     raise ValueError(f"{where} is {seen(value)} and not {wanted or 'an object'}")
 
 

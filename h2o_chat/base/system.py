@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -35,6 +37,21 @@ process."""
 
 HAS_OWNERS = hasattr(os, "geteuid")
 """Whether a file's mode says who may write it. On Windows it does not."""
+
+
+@contextmanager
+def handling(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handles the signals of `ENDING`, those that are ignored excepted: nohup, a job in the background."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number, was in before.items():
+        if was is not signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
+
 
 _FAR_BYTE = 2**31 - 2
 """Windows forbids others to read locked bytes: a byte far behind the end of any file is locked instead."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from h2o_chat.base.errors import ExitCode
+from h2o_chat.cli.commands import ends
 from h2o_chat.cli.lab_options import (
     Dtype,
     Engine,
@@ -22,7 +23,6 @@ from h2o_chat.cli.lab_options import (
     Shape,
     Threads,
     checked,
-    end,
     measured,
 )
 from h2o_chat.cli.typer_messages import PlainTyper
@@ -67,7 +67,7 @@ def bounded(
 
         return tell(run_bounded(settings, tokens), as_json, _showing(_bounded_verdict))
 
-    end(work)
+    ends(work)
 
 
 @bench.command()
@@ -92,7 +92,7 @@ def ui(
 
         return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _showing(_ui_verdict))
 
-    end(work)
+    ends(work)
 
 
 @bench.command()
@@ -142,7 +142,7 @@ def speed(
             )
             return tell(run_speed(wanted), as_json, show_speed)
 
-    end(work)
+    ends(work)
 
 
 @bench.command()
@@ -175,7 +175,7 @@ def rows(
 
             return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
 
-    end(work)
+    ends(work)
 
 
 def _showing(verdict: Callable[[Any], str]) -> Callable[[Sequence[Any]], None]:

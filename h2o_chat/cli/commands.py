@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -18,14 +18,9 @@ FetchYes = Annotated[
 ]
 
 
-def ends(work: Callable[[], None]) -> None:
-    """Runs a command body; its errors are shown as everywhere, and decide the exit code."""
-
-    def done() -> ExitCode:
-        work()
-        return ExitCode.OK
-
-    raise typer.Exit(ending(done))
+def ends(work: Callable[[], ExitCode | None]) -> NoReturn:
+    """Runs a command body and ends the program with its exit code; errors are shown as everywhere."""
+    raise typer.Exit(ending(lambda: work() or ExitCode.OK))
 
 
 def confirmed(question: str) -> bool:

@@ -15,7 +15,7 @@ from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, Settings, config_
 from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.flags import MAKERS
-from h2o_chat.cli.run import complain, ending
+from h2o_chat.cli.run import complain
 from h2o_chat.cli.typer_messages import PlainTyper
 
 app = PlainTyper(no_args_is_help=True, help="What is set, and where; set it for good.")
@@ -99,7 +99,7 @@ def validate(
             typer.echo(f"{name_of(where)}: fine")
         return ExitCode.USAGE if wrong else ExitCode.OK
 
-    raise typer.Exit(ending(work))
+    ends(work)
 
 
 _SHARES = ("budget", "policy", "sinks", "recent")

@@ -320,10 +320,7 @@ def _fits(settings: Settings, model: LocalModel, models: Any, rows: dict[str, An
     Raises:
         H2OChatError: it would not start.
     """
-    import torch
-
     from h2o_chat.models import choices
-    from h2o_chat.models import fits as memory
     from h2o_chat.models.load_tokenizer import load_tokenizer
     from h2o_chat.models.sizes import sizes_of
     from h2o_chat.native import native_model
@@ -337,57 +334,26 @@ def _fits(settings: Settings, model: LocalModel, models: Any, rows: dict[str, An
     why = native_model.why_not_native(settings, config)
     rows["step"] = f"transformers: {why}" if why else f"native, {library.forms()[-1]}"
     native_model.require_asked(model.name, settings, why)
-    if not why:
-        _fits_native(settings, model, sizes, weights, rows)
-        return
-    stored = choices.stored_quantization(config)
-    device = choices.choose_device(settings.device)
-    quantization = choices.choose_quantization(settings, weights, stored)
-    dtype = choices.choose_dtype(settings, weights, device, quantization)
-    itemsize = getattr(torch, dtype).itemsize
-    need = memory.estimate(
-        sizes,
-        weights,
-        quantization,
-        itemsize,
-        settings.budget,
-        as_stored=stored is not None,
-        kv=settings.kv_dtype,
-    )
-    _needs(rows, need, quantization, dtype, str(device), settings)
+    if why:
+        device = choices.choose_device(settings.device)
+        stored = choices.stored_quantization(config)
+        quantization = choices.choose_quantization(settings, weights, stored)
+        dtype, place = choices.choose_dtype(settings, weights, device, quantization), str(device)
+        need = choices.needs_of(settings, config, weights, dtype, [quantization])[quantization]
+    else:
+        quantization, dtype, place = native_model.quantization_of(settings, weights), "float32", "cpu"
+        need = native_model.needs_of(settings, sizes, weights)[quantization]
+    rows |= {"quantization": quantization, "dtype": dtype, "device": place, "budget": settings.budget}
+    rows |= {"weights_bytes": need.weights, "slots_bytes": need.slots, "headroom_bytes": need.headroom}
+    rows |= {"needed_bytes": need.total, "fits": False}
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    choices.choose(model.name, settings, config, weights)
+    if not why:
+        native_model.require_room(model.name, settings, sizes, weights)
+    else:
+        choices.choose(model.name, settings, config, weights)
     rows["fits"] = True
-    if quantization != "none" and importlib.util.find_spec("bitsandbytes") is None:
+    if why and quantization != "none" and importlib.util.find_spec("bitsandbytes") is None:
         raise UsageError(
             f"bitsandbytes is not installed, and {model.name} would be held in {quantization}.",
             "Install it: pip install bitsandbytes, or: h2o-chat config set quantize none",
         )
-
-
-def _fits_native(
-    settings: Settings, model: LocalModel, sizes: Any, weights: Any, rows: dict[str, Any]
-) -> None:
-    """The checks for packed weights.
-
-    Raises:
-        H2OChatError: it would not start.
-    """
-    from h2o_chat.native import native_model
-    from h2o_chat.policies.named import named
-    from h2o_chat.policies.shares import divide
-
-    quantization = native_model.quantization_of(settings, weights)
-    need = native_model.needs_of(settings, sizes, weights)[quantization]
-    _needs(rows, need, quantization, "float32", "cpu", settings)
-    divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    native_model.require_room(model.name, settings, sizes, weights)
-    rows["fits"] = True
-
-
-def _needs(
-    rows: dict[str, Any], need: Any, quantization: str, dtype: str, device: str, settings: Settings
-) -> None:
-    rows |= {"quantization": quantization, "dtype": dtype, "device": device, "budget": settings.budget}
-    rows |= {"weights_bytes": need.weights, "slots_bytes": need.slots, "headroom_bytes": need.headroom}
-    rows |= {"needed_bytes": need.total, "fits": False}

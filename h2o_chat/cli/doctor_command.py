@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.cli.run import ending
+from h2o_chat.cli.commands import ends
 from h2o_chat.models.obtain import size
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
             _print(report)
         return ExitCode.FAILED if report.prevents else ExitCode.OK
 
-    raise typer.Exit(ending(work))
+    ends(work)
 
 
 def _print(report: "DoctorReport") -> None:

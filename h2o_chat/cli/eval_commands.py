@@ -12,6 +12,7 @@ import typer
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode
+from h2o_chat.cli.commands import ends
 from h2o_chat.cli.lab_options import (
     COMPARED,
     Budgets,
@@ -28,7 +29,6 @@ from h2o_chat.cli.lab_options import (
     Seed,
     Threads,
     checked,
-    end,
 )
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.typer_messages import PlainTyper
@@ -106,7 +106,7 @@ def perplexity(
 
         return run_eval(settings, "read", measure, as_json, task.show_table)
 
-    end(work)
+    ends(work)
 
 
 @evaluate.command()
@@ -140,7 +140,7 @@ def recall(
 
         return run_eval(settings, "answer", measure, as_json, task.show_table)
 
-    end(work)
+    ends(work)
 
 
 @evaluate.command()
@@ -182,7 +182,7 @@ def qa(
 
         return run_eval(settings, "answer", measure, as_json, task.show_table)
 
-    end(work)
+    ends(work)
 
 
 @evaluate.command()
@@ -228,4 +228,4 @@ def stuck(
 
         return run_eval(settings, "talk", measure, as_json, task.show_table)
 
-    end(work)
+    ends(work)

@@ -17,79 +17,58 @@ Kind = TypeVar("Kind", Settings, Sampling)
 
 MAKERS = "as the makers recommend"
 
+
+def _flag(panel: str, help: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+BY_POLICY = {"show_default": "by policy"}
+BY_MAKERS = {"show_default": MAKERS}
+
 FLAGS: dict[str, Any] = {
-    "model": typer.Option(
-        *("--model", "-m"),
+    "model": _flag(
+        *(MODEL, "Folder, short name or org/name; see h2o-chat models.", "--model", "-m"),
         metavar="NAME",
-        help="Folder, short name or org/name; see h2o-chat models.",
         autocompletion=names_starting_with,
-        rich_help_panel=MODEL,
     ),
-    "engine": typer.Option(
-        help="What computes; auto: native, the fastest, on a CPU where it can.", rich_help_panel=MODEL
-    ),
-    "quantize": typer.Option(
-        help="How weights are held; auto: native: int4 from half a billion parameters, else int8;"
+    "engine": _flag(MODEL, "What computes; auto: native, the fastest, on a CPU where it can."),
+    "quantize": _flag(
+        MODEL,
+        "How weights are held; auto: native: int4 from half a billion parameters, else int8;"
         " transformers: nf4 where 16-bit weights pass 2 GiB.",
-        rich_help_panel=MODEL,
     ),
-    "dtype": typer.Option(help="Precision; auto: the model's own, float32 on a CPU.", rich_help_panel=MODEL),
-    "device": typer.Option(help="auto, cpu, cuda or cuda:N.", rich_help_panel=MODEL),
-    "threads": typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=MODEL),
-    "template": typer.Option(
-        help="auto: the model's chat template if it has one, else plain: continue the text.",
-        rich_help_panel=MODEL,
-    ),
-    "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=MODEL),
-    "budget": typer.Option(
+    "dtype": _flag(MODEL, "Precision; auto: the model's own, float32 on a CPU."),
+    "device": _flag(MODEL, "auto, cpu, cuda or cuda:N."),
+    "threads": _flag(MODEL, "CPU threads.", show_default="all cores but one"),
+    "template": _flag(MODEL, "auto: the model's chat template if it has one, else plain: continue the text."),
+    "system": _flag(MODEL, "System prompt.", metavar="TEXT"),
+    "budget": _flag(
+        *(MEMORY, "Tokens kept per layer and KV head; on the screen smollm2 and pocket begin with 128."),
         *("--budget", "-b"),
-        help="Tokens kept per layer and KV head; on the screen smollm2 and pocket begin with 128.",
         show_default="512; screen, run: to 2048, by the model",
-        rich_help_panel=MEMORY,
     ),
-    "policy": typer.Option(
+    "policy": _flag(
+        MEMORY,
+        "What to forget first; others to compare with stand in docs/POLICY.md.",
         metavar="|".join(CHOSEN),
-        help="What to forget first; others to compare with stand in docs/POLICY.md.",
-        rich_help_panel=MEMORY,
     ),
-    "recent": typer.Option(
-        help="Newest tokens always kept.", show_default="by policy", rich_help_panel=MEMORY
+    "recent": _flag(MEMORY, "Newest tokens always kept.", **BY_POLICY),
+    "sinks": _flag(MEMORY, "First tokens always kept.", **BY_POLICY),
+    "chunk": _flag(MEMORY, "Prompt tokens read at once.", show_default="budget / 4, at least 8"),
+    "prefill": _flag(
+        MEMORY, "full: a whole prompt attends to itself first, as in the paper; memory grows with it."
     ),
-    "sinks": typer.Option(help="First tokens always kept.", show_default="by policy", rich_help_panel=MEMORY),
-    "chunk": typer.Option(
-        help="Prompt tokens read at once.", show_default="budget / 4, at least 8", rich_help_panel=MEMORY
-    ),
-    "prefill": typer.Option(
-        help="full: a whole prompt attends to itself first, as in the paper; memory grows with it.",
-        rich_help_panel=MEMORY,
-    ),
-    "kv_dtype": typer.Option(
-        help="Precision of the memory; auto: as the model computes.", rich_help_panel=MEMORY
-    ),
-    "recall": typer.Option(
-        help="auto: what a question asks for and was forgotten is read once more.", rich_help_panel=MEMORY
-    ),
-    "temperature": typer.Option(
-        help="0: always the likeliest token.", show_default=MAKERS, rich_help_panel=ANSWER
-    ),
-    "top_p": typer.Option(
-        help="Sample from this share of the probability.", show_default=MAKERS, rich_help_panel=ANSWER
-    ),
-    "top_k": typer.Option(
-        help="Sample from so many tokens; 0: all.", show_default=MAKERS, rich_help_panel=ANSWER
-    ),
-    "min_p": typer.Option(
-        help="Drop tokens below this share of the likeliest.", show_default=MAKERS, rich_help_panel=ANSWER
-    ),
-    "repetition_penalty": typer.Option(
-        help="Above 1: repeat less.", show_default=MAKERS, rich_help_panel=ANSWER
-    ),
-    "seed": typer.Option(help="For sampling.", show_default="random, printed", rich_help_panel=ANSWER),
-    "max_tokens": typer.Option(help="Longest answer.", rich_help_panel=ANSWER),
-    "stop": typer.Option(metavar="TEXT", help="Ends an answer; may be repeated.", rich_help_panel=ANSWER),
-    "ignore_eos": typer.Option(
-        "--ignore-eos", help="Go on past the model's own end.", rich_help_panel=ANSWER
-    ),
+    "kv_dtype": _flag(MEMORY, "Precision of the memory; auto: as the model computes."),
+    "recall": _flag(MEMORY, "auto: what a question asks for and was forgotten is read once more."),
+    "temperature": _flag(ANSWER, "0: always the likeliest token.", **BY_MAKERS),
+    "top_p": _flag(ANSWER, "Sample from this share of the probability.", **BY_MAKERS),
+    "top_k": _flag(ANSWER, "Sample from so many tokens; 0: all.", **BY_MAKERS),
+    "min_p": _flag(ANSWER, "Drop tokens below this share of the likeliest.", **BY_MAKERS),
+    "repetition_penalty": _flag(ANSWER, "Above 1: repeat less.", **BY_MAKERS),
+    "seed": _flag(ANSWER, "For sampling.", show_default="random, printed"),
+    "max_tokens": _flag(ANSWER, "Longest answer."),
+    "stop": _flag(ANSWER, "Ends an answer; may be repeated.", metavar="TEXT"),
+    "ignore_eos": _flag(ANSWER, "Go on past the model's own end.", "--ignore-eos"),
 }
 """Fields of `Settings` and `Sampling`, which have the defaults and checks."""
 

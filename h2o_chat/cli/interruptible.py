@@ -9,7 +9,7 @@ from typing import Any
 
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.base.system import ENDING
+from h2o_chat.base.system import ENDING, handling
 from h2o_chat.chat.conversation.message import progress_words
 from h2o_chat.events.events import CacheState, Event, ReadSoFar
 
@@ -27,7 +27,7 @@ def interruptible(last: Callable[[], None]) -> Iterator[Callable[[], ExitCode]]:
     """
     code = ExitCode.OK
     deadline = Deadline(last)
-    before = {int(number): signal.getsignal(number) for number in ENDING}
+    before = {int(number): signal.getsignal(number) for number in ENDING}  # a second one does not wait
 
     def handle(number: int, _: Any) -> None:
         nonlocal code
@@ -35,15 +35,11 @@ def interruptible(last: Callable[[], None]) -> Iterator[Callable[[], ExitCode]]:
         deadline.begin(code)
         signal.signal(number, before[number])
 
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # nohup, a job in the background of a shell script
-            signal.signal(number, handle)
     try:
-        yield lambda: code
+        with handling(handle):
+            yield lambda: code
     finally:
         deadline.call_off()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def with_progress(events: Iterator[Event]) -> Iterator[Event]:

@@ -1,6 +1,6 @@
-"""Options that the commands of `h2o-chat lab eval` and `h2o-chat lab bench` share, and how one ends."""
+"""Options that the commands of `h2o-chat lab eval` and `h2o-chat lab bench` share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base.config import KvDtype, Settings
-from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cli.typer_messages import MODEL
 
 Model = Annotated[
@@ -66,32 +66,6 @@ def checked(**given: Any) -> Settings:
     return settings
 
 
-def end(work: Callable[[], ExitCode]) -> None:
-    """Does the work of a command and ends the program as it says."""
-    from h2o_chat.cli.run import ending
-
-    raise typer.Exit(ending(work))
-
-
-@contextmanager
-def made(shape: str | None, seed: int) -> Iterator[Path | None]:
-    """A folder with random weights, gone afterwards; None where no shape was asked for.
-
-    Raises:
-        UsageError: no such shape.
-    """
-    if shape is None:
-        yield None
-        return
-    from h2o_chat.lab.shared.shapes import SHAPES, make
-
-    if shape not in SHAPES:
-        raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")
-    with TemporaryDirectory() as folder:
-        make(shape, Path(folder), seed)
-        yield Path(folder)
-
-
 @contextmanager
 def measured(shape: str | None, model: str | None, seed: int, **given: Any) -> Iterator[Settings]:
     """The settings for a model, or for random weights of a shape, which are gone afterwards.
@@ -99,5 +73,13 @@ def measured(shape: str | None, model: str | None, seed: int, **given: Any) -> I
     Raises:
         UsageError: a setting that cannot be, no such model, no such shape.
     """
-    with made(shape, seed) as random_model:
-        yield checked(model=str(random_model) if random_model else model, seed=seed, **given)
+    if shape is None:
+        yield checked(model=model, seed=seed, **given)
+        return
+    from h2o_chat.lab.shared.shapes import SHAPES, make
+
+    if shape not in SHAPES:
+        raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")
+    with TemporaryDirectory() as folder:
+        make(shape, Path(folder), seed)
+        yield checked(model=folder, seed=seed, **given)

@@ -9,7 +9,7 @@ from typing import Any
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.safe import safe_text
-from h2o_chat.base.system import ENDING
+from h2o_chat.base.system import handling
 
 BLOCK = '"""'
 """A line of this begins a text of several lines, and ends it."""
@@ -36,16 +36,11 @@ class Signals:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        before = {number: signal.getsignal(number) for number in ENDING}
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, self._interrupt if number == signal.SIGINT else self._end)
         try:
-            yield
+            with handling(self._signalled):
+                yield
         finally:
             self._deadline.call_off()
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def stops(self) -> bool:
         return self.stopped
@@ -66,12 +61,12 @@ class Signals:
         finally:
             self._waiting = False
 
-    def _interrupt(self, *_: Any) -> None:
-        if self._waiting or self.stopped:  # once more: the step that should end takes too long
-            raise KeyboardInterrupt
-        self.stopped = True
-
-    def _end(self, number: int, _: Any) -> None:
+    def _signalled(self, number: int, _: Any) -> None:
+        if number == signal.SIGINT:
+            if self._waiting or self.stopped:  # once more: the step that should end takes too long
+                raise KeyboardInterrupt
+            self.stopped = True
+            return
         self.code, self.stopped = ExitCode(128 + number), True
         self._deadline.begin(self.code)
         if self._waiting:

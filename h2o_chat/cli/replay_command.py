@@ -11,31 +11,27 @@ import typer
 from h2o_chat.base import precedence
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command
+from h2o_chat.cli.commands import ends
 from h2o_chat.models.resolve import BUNDLED
 
 DEMO = tuple(folder.parent / "demo.jsonl" for folder in BUNDLED)
 """Places of the recording in a wheel and in a checkout; `tools/make/make_demo.py` makes it."""
 SLOWEST, FASTEST = 0.01, 1000.0
+Speed = Annotated[
+    str, typer.Option(metavar="TIMES|max", help="So many times as fast; max waits for nothing.")
+]
 
 
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Made by --record, or by run --json.")],
-    speed: Annotated[
-        str, typer.Option(metavar="TIMES|max", help="So many times as fast; max waits for nothing.")
-    ] = "1.0",
+    speed: Speed = "1.0",
 ) -> None:
     """Show a recorded conversation again, as it was; no model is loaded."""
-    from h2o_chat.cli.run import ending
-
-    code = ending(lambda: _replay(file, _times(speed)))
-    if code is not ExitCode.OK:
-        raise typer.Exit(code)
+    ends(lambda: _replay(file, _times(speed)))
 
 
 def demo(
-    speed: Annotated[
-        str, typer.Option(metavar="TIMES|max", help="So many times as fast; max waits for nothing.")
-    ] = "1.0",
+    speed: Speed = "1.0",
 ) -> None:
     """Show a recorded conversation that comes with the program, at once; no model is loaded."""
     replay(next((file for file in DEMO if file.is_file()), DEMO[0]), speed)

@@ -16,22 +16,20 @@ KINDS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "f
 BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
 
 
-class PlainGroup(TyperGroup):
+class _Plain:
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with wrong_values_in_words():
-            return super().parse_args(ctx, args)
+            found: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+            return found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_help(self, ctx, formatter)
 
 
-class PlainCommand(TyperCommand):
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with wrong_values_in_words():
-            return super().parse_args(ctx, args)
+class PlainGroup(_Plain, TyperGroup): ...
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        write_help(self, ctx, formatter)
+
+class PlainCommand(_Plain, TyperCommand): ...
 
 
 class PlainTyper(typer.Typer):
@@ -132,10 +130,9 @@ def help_command(
     ] = None,
 ) -> None:
     """The options that many commands share, by topic."""
-    from h2o_chat.base.errors import ExitCode
-    from h2o_chat.cli.run import ending
+    from h2o_chat.cli.commands import ends
 
-    def work() -> ExitCode:
+    def work() -> None:
         root: Any = context.find_root()
         formatter = root.make_formatter()
         if topic in SHARED:
@@ -151,8 +148,5 @@ def help_command(
             inner = root if topic is None else type(root)(command, info_name=topic, parent=root)
             write_help(command, inner, formatter)
         typer.echo(formatter.getvalue().rstrip("\n"))
-        return ExitCode.OK
 
-    code = ending(work)
-    if code is not ExitCode.OK:
-        raise typer.Exit(code)
+    ends(work)

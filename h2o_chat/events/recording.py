@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
@@ -137,66 +137,57 @@ def _known(data: dict[str, Any], where: str) -> bool:
     return data["event"] in KINDS
 
 
+_FROM_0 = {
+    ReadSoFar: ("ms", "of"),
+    Prompt: ("ms", "first", "last", "system"),
+    Token: ("ms", "position"),
+    CacheState: ("seen", "kept", "bytes", "bytes_full", "gone_tokens"),
+    Turn: ("prompt_tokens", "new_tokens", "seen", "kept", "tok_s"),
+}
+"""Numbers of each event that are never negative."""
+
+
 def _check(event: Event, messages: int) -> None:
     """Checks the ranges of an event's numbers; their types are right already.
 
     Args:
         messages: most messages that the conversation can have.
     """
+    for name in _FROM_0.get(type(event), ()):
+        _within(name, getattr(event, name), 0)
+    holds: list[float] = []
     match event:
         case Session():
-            _within("budget", 1 if event.budget is None else event.budget, 1)
-            for name in ("layers", "kv_heads", "window"):
-                _within(name, getattr(event, name), 1)
+            for name in ("budget", "layers", "kv_heads", "window"):
+                value = getattr(event, name)
+                _within(name, 1 if value is None else value, 1)
         case Said():
             _within("index", event.index, 0, messages)
-            _within("hold", event.hold or 0, 0, 2)
-            for name in ("first", "last"):
-                _within(name, getattr(event, name), -1)
-            _within("texts", len(event.texts), 0, max(event.last - event.first + 1, 0))
+            _within("first", event.first, -1)
+            _within("last", event.last, -1)
+            holds = [event.hold or 0]
         case ReadSoFar():
-            _counts(event, ("ms", "of"))
             _within("tokens", event.tokens, 0, event.of)
-        case Prompt():
-            _counts(event, ("ms", "first", "last", "system"))
-            _within("texts", len(event.texts), 0, max(event.last - event.first + 1, 0))
-        case Token():
-            _counts(event, ("ms", "position"))
         case CacheState():
-            _counts(event, ("seen", "kept", "bytes", "bytes_full"))
             _within("lost", event.lost, -1, 1000)
-            for heavy in event.heaviest:
-                _within("hold", heavy.hold, 0, 2)
-            for _, hold, _ in event.changed:
-                _within("hold", hold, 0, 2)
             for kind, count in event.kinds.items():
                 _within(f"kinds[{seen(kind)}]", count, 0)
-            _check_panel(event)
+            for first, last in event.protected:
+                _within("protected", first, 0)
+                _within("protected", last, first)
+            for rank, _ in event.ranks:
+                _within("rank", rank, 1)
+            for _, caches in event.holders:
+                if not _BITMAP.fullmatch(caches):
+                    raise ValueError(f"holders has {seen(caches)}, which are no hexadecimal digits")
+            holds = [hold for _, hold, _ in event.changed]
+            holds += [one.hold for one in event.heaviest] + [one.hold for one in event.gone]
         case Turn():
-            _counts(event, ("prompt_tokens", "new_tokens", "seen", "kept"))
-            _within("tok_s", event.tok_s, 0)
-            for _, hold in event.hold:
-                _within("hold", hold, 0, 2)
-
-
-def _check_panel(event: CacheState) -> None:
-    """Checks the fields that only the memory panel shows."""
-    _within("gone_tokens", event.gone_tokens, 0)
-    for gone in event.gone:
-        _within("hold", gone.hold, 0, 2)
-    for first, last in event.protected:
-        _within("protected", first, 0)
-        _within("protected", last, first)
-    for rank, _ in event.ranks:
-        _within("rank", rank, 1)
-    for _, caches in event.holders:
-        if not _BITMAP.fullmatch(caches):
-            raise ValueError(f"holders has {seen(caches)}, which are no hexadecimal digits")
-
-
-def _counts(event: Event, names: Iterable[str]) -> None:
-    for name in names:
-        _within(name, getattr(event, name), 0)
+            holds = [hold for _, hold in event.hold]
+    for hold in holds:
+        _within("hold", hold, 0, 2)
+    if isinstance(event, Said | Prompt):
+        _within("texts", len(event.texts), 0, max(event.last - event.first + 1, 0))
 
 
 def _within(name: str, value: float, low: float, high: float = _MOST) -> None:
@@ -213,7 +204,7 @@ def _what(error: ValueError) -> str:
     return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
 
 
-_HINT = "Choose another file: a recording is never written over anything."
+_NEVER_OVER = "Choose another file: a recording is never written over anything."
 
 
 class Recorder:
@@ -240,12 +231,12 @@ class Recorder:
             # A pipe that nobody reads would be waited for.
             number = os.open(self._path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
         except OSError as error:
-            raise UsageError(f"{self._path} cannot be written: {error.strerror}.", _HINT) from error
+            raise UsageError(f"{self._path} cannot be written: {error.strerror}.", _NEVER_OVER) from error
         file = os.fstat(number)
         if not stat.S_ISREG(file.st_mode) or file.st_size:
             os.close(number)
             what = "is not empty" if stat.S_ISREG(file.st_mode) else "is not a file"
-            raise UsageError(f"{self._path} {what}: nothing is recorded there.", _HINT)
+            raise UsageError(f"{self._path} {what}: nothing is recorded there.", _NEVER_OVER)
         self._file = os.fdopen(number, "ab")
 
     def write(self, event: Event) -> Note | None:

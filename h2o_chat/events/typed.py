@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import fields
+from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-Reader = Callable[[Any, str], Any]
-"""(JSON value, path of the field for errors) -> value of the field."""
+_PLAIN = {str: "a text", int: "a whole number of at most 64 bits", bool: "true or false", NoneType: "null"}
+"""Types of a JSON value, in words."""
 
 
 def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:
@@ -20,126 +20,74 @@ def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:
     Raises:
         ValueError: a field is missing or of the wrong type; says which.
     """
-    values = {}
-    for name, reader in _readers(kind).items():
-        if name in data:
-            values[name] = reader(data[name], f"{where}.{name}")
+    hints = _hints(kind)  # type: ignore[arg-type]  # mypy doubts that a type can be hashed
+    values = {
+        name: _value(hint, data[name], f"{where}.{name}") for name, hint in hints.items() if name in data
+    }
     try:
         return kind(**values)
     except TypeError as error:  # Python names what is missing
         raise ValueError(f"{where}: {str(error).rpartition('()')[2].strip()}") from error
 
 
-_READERS: dict[type[Any], dict[str, Reader]] = {}
-"""The readers of each dataclass's fields, computed once: a recording has millions of lines."""
+@lru_cache
+def _hints(kind: Any) -> dict[str, tuple[Any, Any]]:
+    """(type, its parameters) of each field: a recording has millions of lines."""
+    hints = get_type_hints(kind)
+    return {one.name: _taken_apart(hints[one.name]) for one in fields(kind)}
 
 
-def _readers(kind: type[Any]) -> dict[str, Reader]:
-    if kind not in _READERS:
-        hints = get_type_hints(kind)
-        _READERS[kind] = {one.name: _reader(hints[one.name]) for one in fields(kind)}
-    return _READERS[kind]
-
-
-def _reader(hint: Any) -> Reader:
-    """The reader of an annotated type; supports the types that `events.py` uses and no others."""
+def _taken_apart(hint: Any) -> tuple[Any, Any]:
+    """(`list`, the type of its items) of a list, say; (`str`, nothing) of a text."""
     origin, parts = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return _one_of([_reader(part) for part in parts])
-    if origin is Literal:
-        return _choice(parts)
-    if origin is list:
-        return _list(_reader(parts[0]))
-    if origin is tuple:
-        return _row([_reader(part) for part in parts])
-    if origin is dict:
-        return _table(_reader(parts[1]))
-    return _PLAIN.get(hint) or (lambda value, where: read(hint, _object(value, where), where))
+    return origin or hint, parts if origin is Literal else tuple(map(_taken_apart, parts))
 
 
-def _wrong(value: Any, where: str, wanted: str) -> NoReturn:
-    raise ValueError(f"{where} is {seen(value)} and not {wanted}")
+def _value(hint: Any, value: Any, where: str) -> Any:
+    """The value of a field; knows the types that `events.py` uses and no others.
 
-
-def _text(value: Any, where: str) -> str:
-    return value if isinstance(value, str) else _wrong(value, where, "a text")
-
-
-def _whole(value: Any, where: str) -> int:
-    if type(value) is not int or not -(2**63) <= value < 2**63:
-        _wrong(value, where, "a whole number of at most 64 bits")
-    return value
-
-
-def _number(value: Any, where: str) -> float:
-    if type(value) is float and math.isfinite(value):
-        return value
-    if type(value) is float:  # 1e999
-        _wrong(value, where, "a number that can be held")
-    return _whole(value, where)
-
-
-def _null(value: Any, where: str) -> None:
-    if value is not None:
-        _wrong(value, where, "null")
-
-
-def _object(value: Any, where: str) -> dict[str, Any]:
-    return value if isinstance(value, dict) else _wrong(value, where, "an object")
-
-
-def _truth(value: Any, where: str) -> bool:
-    return value if isinstance(value, bool) else _wrong(value, where, "true or false")
-
-
-_PLAIN: dict[Any, Reader] = {str: _text, int: _whole, float: _number, bool: _truth, NoneType: _null}
-
-
-def _one_of(readers: list[Reader]) -> Reader:
-    def read(value: Any, where: str) -> Any:
-        wrong = ""
-        for reader in readers:
+    Raises:
+        ValueError: it is of another type.
+    """
+    kind, parts = hint
+    wanted = _PLAIN.get(kind, "")
+    if kind is int:
+        if type(value) is int and -(2**63) <= value < 2**63:
+            return value
+    elif kind is float:
+        if type(value) is not float:
+            return _value((int, ()), value, where)
+        if math.isfinite(value):
+            return value
+        wanted = "a number that can be held"  # 1e999
+    elif kind in _PLAIN:
+        if isinstance(value, kind):
+            return value
+    elif kind in (Union, UnionType):
+        wrong = list[ValueError]()
+        for part in parts:
             try:
-                return reader(value, where)
+                return _value(part, value, where)
             except ValueError as error:
-                wrong = wrong or str(error)
-        raise ValueError(wrong)
-
-    return read
-
-
-def _choice(known: tuple[Any, ...]) -> Reader:
-    def read(value: Any, where: str) -> Any:
-        if not isinstance(value, str) or value not in known:
-            _wrong(value, where, f"one of {', '.join(known)}")
-        return value
-
-    return read
-
-
-def _list(reader: Reader) -> Reader:
-    def read(value: Any, where: str) -> list[Any]:
-        if not isinstance(value, list):
-            _wrong(value, where, "a list")
-        return [reader(one, where) for one in value]
-
-    return read
-
-
-def _row(readers: list[Reader]) -> Reader:
-    def read(value: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(value, list) or len(value) != len(readers):
-            _wrong(value, where, f"a list of {len(readers)}")
-        return tuple(reader(one, where) for reader, one in zip(readers, value, strict=True))
-
-    return read
-
-
-def _table(reader: Reader) -> Reader:
-    def read(value: Any, where: str) -> dict[str, Any]:
-        return {name: reader(one, f"{where}[{seen(name)}]") for name, one in _object(value, where).items()}
-
-    return read
+                wrong.append(error)
+        raise wrong[0]
+    elif kind is Literal:
+        if isinstance(value, str) and value in parts:
+            return value
+        wanted = f"one of {', '.join(parts)}"
+    elif kind is list:
+        if isinstance(value, list):
+            return [_value(parts[0], one, where) for one in value]
+        wanted = "a list"
+    elif kind is tuple:
+        if isinstance(value, list) and len(value) == len(parts):
+            return tuple(_value(part, one, where) for part, one in zip(parts, value, strict=True))
+        wanted = f"a list of {len(parts)}"
+    elif isinstance(value, dict):
+        if kind is not dict:
+            return read(kind, value, where)
+        return {name: _value(parts[1], one, f"{where}[{seen(name)}]") for name, one in value.items()}
+    raise ValueError(f"{where} is {seen(value)} and not {wanted or 'an object'}")
 
 
 def seen(value: Any) -> str:
@@ -147,7 +95,7 @@ def seen(value: Any) -> str:
     if isinstance(value, str):
         return ascii(value if len(value) <= 40 else value[:40] + "...")
     if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else f"a list of {len(value)}"
+        return "an object" if isinstance(value, dict) else "a list"
     if type(value) is int and abs(value) >= 2**63:
-        return "a longer number"
+        return "a number of more than 64 bits"
     return json.dumps(value)

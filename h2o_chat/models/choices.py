@@ -1,6 +1,7 @@
 """Chooses precision, quantisation and device of a model before any weight is read."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from h2o_chat.base.config import Settings
 from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.models.fits import estimate, require
+from h2o_chat.models.fits import Need, estimate, require
 from h2o_chat.models.resolve import StoredWeights
 from h2o_chat.models.sizes import sizes_of
 
@@ -101,27 +102,27 @@ def choose_devices(
     Raises:
         OutOfMemoryError: the model does not fit; says what would.
     """
-    stored = stored_quantization(config)
-    itemsize = getattr(torch, dtype).itemsize
-    ways = [quantization] if stored else ["none", "int8", "nf4"]
-    needs = {
-        how: estimate(
-            sizes_of(config),
-            weights,
-            how,
-            itemsize,
-            settings.budget,
-            as_stored=stored is not None,
-            kv=settings.kv_dtype,
-        )
-        for how in ways
-    }
+    ways = [quantization] if stored_quantization(config) else ["none", "int8", "nf4"]
+    needs = needs_of(settings, config, weights, dtype, ways)
     devices = [device]
     if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > free_bytes(device):
         devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     where = ", ".join(map(str, devices))
     require(name, where, sum(map(free_bytes, devices)), quantization, needs, settings.budget)
     return devices
+
+
+def needs_of(
+    settings: Settings, config: Any, weights: StoredWeights, dtype: str, ways: Sequence[str]
+) -> dict[str, Need]:
+    """The memory that a model needs, by quantisation."""
+    stored, itemsize = stored_quantization(config) is not None, getattr(torch, dtype).itemsize
+    return {
+        way: estimate(
+            sizes_of(config), weights, way, itemsize, settings.budget, as_stored=stored, kv=settings.kv_dtype
+        )
+        for way in ways
+    }
 
 
 def choose_quantization(settings: Settings, weights: StoredWeights, stored: str | None) -> str:

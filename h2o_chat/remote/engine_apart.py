@@ -267,8 +267,8 @@ class EngineApart:
                     cancel = None
                 if not self._process.waits(call, LOOK_S):
                     continue
-                reply = self._process.next(call)
-                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "yielded"
+                reply = self._next(call)
+                over = reply.kind != "yielded"
                 match reply.kind:
                     case "yielded":
                         yield from reply.value
@@ -290,11 +290,14 @@ class EngineApart:
         right."""
         if cancels:
             self._process.cancel(call)
-        over = False
-        while not over:
-            if self._process.waits(call, LOOK_S):
-                reply = self._process.next(call)
-                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "yielded"
+        while not self._process.waits(call, LOOK_S) or self._next(call).kind == "yielded":
+            pass
+
+    def _next(self, call: int) -> CallReply:
+        """The next reply to a call, which is there."""
+        reply = self._process.next(call)
+        self.seen, self.pending = reply.seen, reply.pending
+        return reply
 
 
 def engine_apart(settings: Settings, progress: Progress) -> "Engine":

@@ -31,9 +31,6 @@ class Help(ModalScreen[None]):
         commands: there is a prompt to type them into.
     """
 
-    DEFAULT_CSS = """
-    Help #box { height: 90%; padding: 0 1; scrollbar-gutter: stable; scrollbar-size-vertical: 1; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,enter", "dismiss", "close", key_display="esc"),
         Binding("ctrl+c", "app.interrupt", show=False, priority=True),

@@ -17,10 +17,6 @@ WIDE = 80
 
 
 class StatusLine(Widget):
-    DEFAULT_CSS = """
-    StatusLine { height: 1; padding: 0 1; background: $panel; }
-    """
-
     def __init__(self, memory: CacheView, id: str) -> None:
         super().__init__(id=id)
         self._memory = memory
@@ -82,10 +78,6 @@ WORDS = 3
 
 class MemoryLine(Widget):
     """How much is remembered, some old words, what was just forgotten; parts without room are left out."""
-
-    DEFAULT_CSS = """
-    MemoryLine { height: 1; padding: 0 1; color: $muted; }
-    """
 
     def __init__(self, memory: CacheView, id: str) -> None:
         super().__init__(id=id)

@@ -47,7 +47,7 @@ class Check:
 
     def model(self, shape: str, **how: Any) -> Any:
         """Random weights; the last one made is kept."""
-        from h2o_chat.lab.bench.gpu_bench import random_model
+        from gpu_bench import random_model
 
         wanted = (shape, tuple(sorted(how.items())))
         if not self._model or self._model[0] != wanted:
@@ -73,8 +73,7 @@ class Check:
         import torch
         import transformers
         import triton
-
-        from h2o_chat.lab.bench.gpu_bench import COPY_BYTES, copy_bandwidth
+        from gpu_bench import COPY_BYTES, copy_bandwidth
 
         name = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
         self.bandwidth = copy_bandwidth(self.device, 1 << 24 if self.small else COPY_BYTES)
@@ -86,8 +85,9 @@ class Check:
 
     def exact(self) -> str:
         """The graph step beside transformers' step: pocket and random shapes, in fp32 and bf16."""
+        from gpu_bench import kept_overlap
+
         from h2o_chat.base.config import Settings
-        from h2o_chat.lab.bench.gpu_bench import kept_overlap
 
         lines = []
         budget, tokens = (24, 6) if self.small else (128, 100)
@@ -142,7 +142,7 @@ class Check:
 
     def products(self) -> str:
         """Microseconds of each product alone, and its share of the floor."""
-        from h2o_chat.lab.bench.gpu_bench import product_times
+        from gpu_bench import product_times
 
         lines = []
         for name, in_4_bits in (("bf16", False), ("int4", True)):
@@ -179,7 +179,7 @@ class Check:
         return self._decode([({}, {"seen": 512, "rows": rows}) for rows in (1, 8, 32)], "rows")
 
     def _decode(self, wanted: list[tuple[dict[str, Any], dict[str, Any]]], name: str, shape: str = "") -> str:
-        from h2o_chat.lab.bench.gpu_bench import decode
+        from gpu_bench import decode
 
         lines, budget = [], 24 if self.small else 512
         for how, what in wanted:
@@ -198,7 +198,7 @@ class Check:
 
     def stock(self) -> str:
         """Stock transformers, its full cache, on the same weights."""
-        from h2o_chat.lab.bench.gpu_bench import stock
+        from gpu_bench import stock
 
         lines = []
         for seen in (40,) if self.small else (512, 4096, 32_000):
@@ -241,7 +241,7 @@ class Check:
 
     def paper(self) -> str:
         """2,048 tokens read and 2,048 written by as many rows as 24 GiB hold, at a fifth of the tokens."""
-        from h2o_chat.lab.bench.gpu_bench import paper
+        from gpu_bench import paper
 
         kv_bytes, tokens = (1 << 17, 32) if self.small else (24 << 30, 2048)
         found = paper(self.model(self.shape), self.bandwidth, kv_bytes, tokens, 0.2)
@@ -250,7 +250,7 @@ class Check:
 
     def prompt(self) -> str:
         """Seconds to the first token of 8,192 tokens."""
-        from h2o_chat.lab.bench.gpu_bench import first_token
+        from gpu_bench import first_token
 
         found = first_token(self.model(self.shape), 64 if self.small else 8192, 24 if self.small else 512)
         self.found["prompt"] = found

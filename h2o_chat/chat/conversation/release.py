@@ -1,15 +1,11 @@
 """The end of a conversation: nobody leaves before all is stored, or it was said what is not."""
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.program_name import NAME, data_flag, program_name
-from h2o_chat.base.system import ENDING
+from h2o_chat.base.system import handling
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
 
@@ -28,9 +24,10 @@ def release(keeper: Keeper) -> str:
         A sentence about what is not stored; empty: all is.
     """
     keeper.end()
-    with _until_signalled() as left:
+    signals: list[int] = []
+    with handling(lambda number, _: signals.append(number)):
         said_at = float("-inf")
-        while not keeper.flush() and keeper.may_pass and not left():
+        while not keeper.flush() and keeper.may_pass and not signals:
             if time.monotonic() - said_at > SAY_S:
                 said_at = time.monotonic()
                 sys.stderr.write(f"h2o-chat: {_waiting_for(keeper.waiting)}\n")
@@ -83,23 +80,3 @@ def stored_as(keeper: Keeper) -> str | None:
 def _waiting_for(things: int) -> str:
     what = "1 thing is" if things == 1 else f"{things:,} things are"
     return f"waiting for the store: {what} not written yet · ctrl+c leaves without"
-
-
-@contextmanager
-def _until_signalled() -> Iterator[Callable[[], bool]]:
-    """Signals only end the wait; yields a function that says whether one came."""
-    came = False
-
-    def handle(*_: Any) -> None:
-        nonlocal came
-        came = True
-
-    before = {number: signal.getsignal(number) for number in ENDING}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, handle)
-    try:
-        yield lambda: came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from rich.table import Table
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
@@ -17,7 +16,7 @@ from h2o_chat.engine.row_capacity import row_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.bench.timed_programs import Sample
-from h2o_chat.lab.shared.report_output import print_tables
+from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.native.spin_wait import let_torch_sleep
 
 STEPS = 32
@@ -116,16 +115,11 @@ def fill(batch: Batch, engine: Engine, vocabulary: int, rng: random.Random) -> N
 def show_rows(found: Sequence[RowsSpeed]) -> None:
     """Writes a table to stdout."""
     columns = ("rows", "tok/s", "ms a step", f"of {found[0].rows}", "MB a row", "disturbed")
-    table = Table()
-    for column in columns:
-        table.add_column(column, justify="right")
-    for one in found:
-        table.add_row(
-            f"{one.rows:,}",
-            f"{one.tok_s:,.1f}",
-            f"{one.step_ms:.2f}",
-            f"{one.times_one:.2f}",
-            f"{one.row_mb:,.1f}",
-            f"{one.disturbed} of {one.samples}",
+    rows = [
+        (
+            *(f"{one.rows:,}", f"{one.tok_s:,.1f}", f"{one.step_ms:.2f}", f"{one.times_one:.2f}"),
+            *(f"{one.row_mb:,.1f}", f"{one.disturbed} of {one.samples}"),
         )
-    print_tables(table)
+        for one in found
+    ]
+    print_table(columns, rows)

@@ -33,7 +33,7 @@ from h2o_chat.lab.eval.synthetic_talk import (
 from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import Run
-from h2o_chat.lab.shared.report_output import print_tables, slots
+from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
 
 KINDS = Counter({"plain": 5, "pinned": 2, "corrected": 2, "not told": 1})
@@ -247,14 +247,6 @@ def shares_of(
 
 def show_table(report: LongRecallReport) -> None:
     """Policies and budgets down, kinds of facts across."""
-    from rich.table import Table
-
-    table = Table(
-        title=f"{report.model}: {report.conversations} conversations of {report.tokens:,} tokens",
-        caption="Share of right answers [95%]; after the slash: of what was answered with nothing between.",
-    )
-    for name in ("policy", "slots", *GROUPS):
-        table.add_column(name, justify="left" if name == "policy" else "right")
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for share in report.shares:
         low, high = share.interval
@@ -262,6 +254,9 @@ def show_table(report: LongRecallReport) -> None:
         if share.kept is not None and share.policy != BARE:
             cell += f" / {share.kept:.2f}"
         lines.setdefault((share.policy, slots(share.budget)), {})[share.group] = cell
-    for (policy, budget), cells in lines.items():
-        table.add_row(policy, budget, *(cells.get(group, "") for group in GROUPS))
-    print_tables(table)
+    print_table(
+        ("policy", "slots", *GROUPS),
+        [(*who, *(cells.get(group, "") for group in GROUPS)) for who, cells in lines.items()],
+        f"{report.model}: {report.conversations} conversations of {report.tokens:,} tokens",
+        "Share of right answers [95%]; after the slash: of what was answered with nothing between.",
+    )

@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from rich.table import Table
 from torch import Tensor
 
 from h2o_chat.base.config import PREFILLS
@@ -28,7 +27,7 @@ from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.shared.intervals import bootstrap
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked, slots_of
-from h2o_chat.lab.shared.report_output import print_tables
+from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import LoadedNative
 from h2o_chat.native.step import NativeStep
@@ -62,6 +61,10 @@ class Reading:
         return f"chunks of {self.chunk or 'budget/4'}"
 
 
+Ratio = tuple[float, float, float] | None
+"""A ratio of perplexities and its 95% interval; None where there is nothing to compare with."""
+
+
 @dataclass(frozen=True)
 class Score:
     """One variant at one budget, over one stretch of the documents."""
@@ -86,10 +89,10 @@ class Score:
     """Perplexity divided by the full cache's; None where the documents are longer than the window."""
     interval: tuple[float, float]
     """95% interval of the ratio, or of the perplexity where there is none; bootstrap over documents."""
-    to_full_pass: tuple[float, float, float] | None
+    to_full_pass: Ratio
     """Perplexity to that of the same policy after a full prompt pass, and its interval; None where that was
     not measured."""
-    to_first: tuple[float, float, float] | None = None
+    to_first: Ratio = None
     """Perplexity to that of the first variant, document by document, and its interval, where wanted."""
 
 
@@ -251,14 +254,6 @@ def measure(
                 if first >= end:
                     continue
                 lost = (found if full is None else found - full)[:, first:end].mean(1)  # [N]
-                to_full_pass = None
-                if full_pass is not None and reading.prefill != "full":
-                    more = (found - full_pass)[:, first:end].mean(1)
-                    to_full_pass = (float(more.mean().exp()), *bootstrap(more, seed))
-                to_first = None
-                if paired and found is not firsts:
-                    more = (found - firsts)[:, first:end].mean(1)
-                    to_first = (float(more.mean().exp()), *bootstrap(more, seed))
                 scores.append(
                     Score(
                         policy=str(variant),
@@ -273,11 +268,19 @@ def measure(
                         perplexity=float(found[:, first:end].mean().exp()),
                         ratio=None if full is None else float(lost.mean().exp()),
                         interval=bootstrap(lost, seed),
-                        to_full_pass=to_full_pass,
-                        to_first=to_first,
+                        to_full_pass=_ratio(found, full_pass, first, end, seed),
+                        to_first=_ratio(found, firsts if paired else None, first, end, seed),
                     )
                 )
     return PerplexityReport(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)
+
+
+def _ratio(found: Tensor, other: Tensor | None, first: int, end: int, seed: int) -> Ratio:
+    """Perplexity of NLL [N, L - 1] over [first, end) to that of another."""
+    if other is None or other is found:
+        return None
+    more = (found - other)[:, first:end].mean(1)
+    return float(more.mean().exp()), *bootstrap(more, seed)
 
 
 def show_table(report: PerplexityReport) -> None:
@@ -285,14 +288,6 @@ def show_table(report: PerplexityReport) -> None:
     budgets = sorted({score.budget for score in report.scores})
     ratio = all(score.ratio is not None for score in report.scores)
     what = "perplexity to full" if ratio else "perplexity"
-    table = Table(
-        title=f"{report.model}: {what}, {report.documents} documents of {report.length_tokens:,} tokens",
-        caption="In brackets: 95% bootstrap interval over documents.",
-    )
-    table.add_column("policy")
-    table.add_column("positions")
-    for budget in budgets:
-        table.add_column(f"{budget} slots", justify="right")
     lines: dict[tuple[str, str], dict[int, str]] = {}
 
     def put(who: str, stretch: str, budget: int, value: float, low: float, high: float) -> None:
@@ -309,6 +304,9 @@ def show_table(report: PerplexityReport) -> None:
             put(f"{who} : full pass", stretch, score.budget, *score.to_full_pass)
         if score.to_first is not None:
             put(f"{who} : {report.scores[0].policy}", stretch, score.budget, *score.to_first)
-    for (variant, stretch), cells in lines.items():
-        table.add_row(variant, stretch, *(cells.get(budget, "") for budget in budgets))
-    print_tables(table)
+    print_table(
+        ("policy", "positions", *(f"{budget} slots" for budget in budgets)),
+        [(*who, *(cells.get(budget, "") for budget in budgets)) for who, cells in lines.items()],
+        f"{report.model}: {what}, {report.documents} documents of {report.length_tokens:,} tokens",
+        "In brackets: 95% bootstrap interval over documents.",
+    )

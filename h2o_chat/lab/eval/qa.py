@@ -22,7 +22,7 @@ from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.shared.intervals import mean_interval
 from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import Run
-from h2o_chat.lab.shared.report_output import print_tables, slots
+from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import text_of, tokens_of
 
@@ -146,22 +146,17 @@ def _answer(chat: Chat, text: str, tokens: int) -> tuple[str, bool, float]:
 
 def show_table(report: QaReport) -> None:
     """Policies and budgets down, without recall and with it."""
-    from rich.table import Table
-
-    table = Table(
-        title=f"{report.model}, {report.step}: {report.items} questions on long texts",
-        caption="Token F1 [95% bootstrap interval over questions].",
-    )
-    for name in ("policy", "slots", "recall", "F1", "told again", "minutes"):
-        table.add_column(name, justify="left" if name in ("policy", "recall") else "right")
-    for one in report.scores:
-        low, high = one.interval
-        table.add_row(
-            one.policy,
-            slots(one.budget),
-            "yes" if one.recall else "no",
-            f"{one.f1:.3f} [{low:.2f}, {high:.2f}]",
-            str(one.recalled),
-            f"{one.seconds / 60:.1f}",
+    rows = [
+        (
+            *(one.policy, slots(one.budget), "yes" if one.recall else "no"),
+            "{:.3f} [{:.2f}, {:.2f}]".format(one.f1, *one.interval),
+            *(str(one.recalled), f"{one.seconds / 60:.1f}"),
         )
-    print_tables(table)
+        for one in report.scores
+    ]
+    print_table(
+        ("policy", "slots", "recall", "F1", "told again", "minutes"),
+        rows,
+        f"{report.model}, {report.step}: {report.items} questions on long texts",
+        "Token F1 [95% bootstrap interval over questions].",
+    )

@@ -19,7 +19,7 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.eval.synthetic_talk import holds
 from h2o_chat.lab.shared.policy_variant import Run
-from h2o_chat.lab.shared.report_output import print_tables, slots
+from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
 
 WORLD = (
@@ -184,15 +184,7 @@ def _right(answers: Sequence[str]) -> list[bool]:
 
 def show_table(report: StuckReport) -> None:
     """One line a conversation."""
-    from rich.table import Table
-
-    table = Table(
-        title=f"{report.model}: {report.messages} messages, then {len(WORLD)} questions about the world,"
-        f" temperature {report.temperature:g}",
-        caption="Repeated: answers that say what an earlier answer to another message said. World: right here"
-        " of those that are right in a new conversation.",
-    )
-    for name in (
+    columns = (
         "policy",
         "slots",
         "seed",
@@ -201,17 +193,20 @@ def show_table(report: StuckReport) -> None:
         "tokens seen",
         "ms a token, first quarter",
         "last",
-    ):
-        table.add_column(name, justify="left" if name == "policy" else "right")
-    for one in report.conversations:
-        table.add_row(
-            one.policy,
-            slots(one.budget),
-            str(one.seed),
-            f"{one.repeats:.1%}",
-            f"{one.still_known} of {sum(one.known)}",
-            f"{one.seen_tokens:,}",
-            f"{one.early_ms:.1f}",
-            f"{one.late_ms:.1f}",
+    )
+    rows = [
+        (
+            *(one.policy, slots(one.budget), str(one.seed), f"{one.repeats:.1%}"),
+            *(f"{one.still_known} of {sum(one.known)}", f"{one.seen_tokens:,}"),
+            *(f"{one.early_ms:.1f}", f"{one.late_ms:.1f}"),
         )
-    print_tables(table)
+        for one in report.conversations
+    ]
+    print_table(
+        columns,
+        rows,
+        f"{report.model}: {report.messages} messages, then {len(WORLD)} questions about the world,"
+        f" temperature {report.temperature:g}",
+        "Repeated: answers that say what an earlier answer to another message said. World: right here"
+        " of those that are right in a new conversation.",
+    )

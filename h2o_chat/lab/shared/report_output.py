@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -38,6 +38,24 @@ def print_tables(*tables: "Table") -> None:
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH)
     for table in tables:
         console.print(table)
+
+
+LEFT = ("policy", "positions", "recall")
+"""Columns of words; all others are numbers."""
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = ""
+) -> None:
+    """Prints a table on stdout."""
+    from rich.table import Table
+
+    table = Table(title=title or None, caption=caption or None)
+    for name in columns:
+        table.add_column(name, justify="left" if name in LEFT else "right")
+    for row in rows:
+        table.add_row(*row)
+    print_tables(table)
 
 
 def slots(budget: int | None) -> str:

@@ -29,12 +29,6 @@ class MemoryPanel(Widget, can_focus=True):
         tab: index of the tab that is shown.
     """
 
-    DEFAULT_CSS = """
-    MemoryPanel { width: 46; height: 1fr; color: $border; }
-    MemoryPanel.-wide { width: 58%; }
-    MemoryPanel.-over { layer: over; dock: right; width: 100%; max-width: 60; background: $background; }
-    MemoryPanel:focus { color: $accent; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "point(-1)", "words", tooltip="choose the word above; in the details a token"),
         Binding("down", "point(1)", "the word below", show=False),

@@ -107,11 +107,6 @@ class _Group:
 class RememberStrip(Widget, can_focus=True):
     """Drawn from `CacheView`; the arrows and the mouse move along it, and the transcript follows."""
 
-    DEFAULT_CSS = """
-    RememberStrip { height: 5; color: $border; }
-    RememberStrip.-low { height: 3; }
-    RememberStrip:focus { color: $accent; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "go(-1)", "earlier", tooltip="earlier in the conversation"),
         Binding("right", "go(1)", "later", tooltip="later in it"),

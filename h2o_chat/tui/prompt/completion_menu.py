@@ -122,13 +122,6 @@ def _listed(where: str) -> list[tuple[bool, str]]:
 class Menu(Static):
     """The list, with one line chosen; hidden while there is nothing to choose."""
 
-    DEFAULT_CSS = """
-    Menu {
-        height: auto; padding: 0 1; display: none; text-wrap: nowrap; text-overflow: ellipsis;
-        border-left: solid $border; border-right: solid $border;
-    }
-    """
-
     def __init__(self, id: str) -> None:
         super().__init__(id=id, markup=False)
         self.at = 0

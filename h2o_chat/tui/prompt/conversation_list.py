@@ -4,20 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import Key
 from textual.message import Message
-from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.files.export import one_line, when
 from h2o_chat.store import Store, Summary
-from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
+from h2o_chat.tui.prompt.list_dialog import ListDialog
 from h2o_chat.tui.widgets.theme import MUTED
 
 SHOWN = 200
@@ -52,7 +48,7 @@ def find(store: Store, words: str) -> list[FoundConversation]:
     return list(found.values())
 
 
-class Conversations(ModalScreen[str | None]):
+class Conversations(ListDialog):
     """Ends with the id of the conversation to open, or None.
 
     Args:
@@ -60,22 +56,9 @@ class Conversations(ModalScreen[str | None]):
         model: the one that runs: it can open only its own conversations.
     """
 
-    DEFAULT_CSS = """
-    Conversations #box { height: 90%; }
-    Conversations #remark { height: auto; padding: 0 2; color: $muted; }
-    Conversations #asking { height: 1; }
-    Conversations #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
-    Conversations Input { width: 1fr; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back"),
-        Binding("up", "move('up')", show=False),
-        Binding("down", "move('down')", show=False),
-        Binding("pageup", "move('page_up')", show=False),
-        Binding("pagedown", "move('page_down')", show=False),
         Binding("ctrl+r", "rename", "rename", priority=True),
         Binding("ctrl+d", "remove", "remove", priority=True),
-        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
     ]
 
     @dataclass
@@ -88,7 +71,7 @@ class Conversations(ModalScreen[str | None]):
         trouble: H2OChatError | None
 
     def __init__(self, store: Store, current: str | None, model: str) -> None:
-        super().__init__()
+        super().__init__("conversations", "find", FIND)
         self._store, self._current, self._model = store, current, model
         self._found: dict[str, FoundConversation] = {}
         self._asking: Literal["find", "rename", "remove"] = "find"
@@ -99,26 +82,8 @@ class Conversations(ModalScreen[str | None]):
         self._about: Summary | None = None
         """The conversation to rename or to remove."""
 
-    def compose(self) -> ComposeResult:
-        with Vertical(id="box"):
-            yield OptionList(markup=False)
-            yield Static(id="remark", markup=False)
-            with Horizontal(id="asking"):
-                yield Static("find", id="label", markup=False)
-                yield Input(placeholder=FIND, select_on_focus=False)
-        yield KeyBar()
-
     def on_mount(self) -> None:
-        self.query_one("#box").border_title = "conversations"
-        self._list = self.query_one(OptionList)
-        self._list.can_focus = False  # keys are for the line below, the arrows move here
-        self._input = self.query_one(Input)
-        self.set_focus(self._input)
         self._look()
-
-    def on_key(self, event: Key) -> None:
-        """Type into the line before it has the keyboard."""
-        typed_ahead(self._input, event)
 
     # The list
 
@@ -179,18 +144,9 @@ class Conversations(ModalScreen[str | None]):
         return option.id if option else None
 
     def _remark(self, text: str) -> None:
-        self.query_one("#remark", Static).update(one_line(text))
+        self._remark_line.update(one_line(text))
 
     # Keys
-
-    def action_move(self, where: str) -> None:
-        moves = {
-            "up": self._list.action_cursor_up,
-            "down": self._list.action_cursor_down,
-            "page_up": self._list.action_page_up,
-            "page_down": self._list.action_page_down,
-        }
-        moves[where]()  # type: ignore[no-untyped-call]
 
     def action_back(self) -> None:
         if self._asking == "find":
@@ -221,14 +177,14 @@ class Conversations(ModalScreen[str | None]):
 
     def _ask(self, what: Literal["rename", "remove"], label: str, value: str) -> None:
         self._words, self._asking = self._input.value, what
-        self.query_one("#label", Static).update(label)
+        self._label.update(label)
         self._input.placeholder = ""
         self._input.value = one_line(value)
         self._input.cursor_position = len(self._input.value)
 
     def _find_again(self, first: Callable[[], None] | None = None) -> None:
         self._asking = "find"
-        self.query_one("#label", Static).update("find")
+        self._label.update("find")
         self._remark("")
         self._input.placeholder = FIND
         with self.prevent(Input.Changed):  # it would be looked for twice

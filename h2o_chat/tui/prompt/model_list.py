@@ -3,15 +3,9 @@ needed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import Key
-from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from h2o_chat.base.config import user_aliases
@@ -22,7 +16,7 @@ from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.hub_cache import repositories
 from h2o_chat.models.resolve import BUNDLED, POCKET
-from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
+from h2o_chat.tui.prompt.list_dialog import ListDialog
 from h2o_chat.tui.widgets.theme import MUTED
 
 
@@ -63,46 +57,16 @@ def rows(memory_bytes: int) -> Iterator[ModelRow]:
         yield ModelRow(alias.name, " · ".join(facts + (["gated"] if alias.gated else [])), sized=True)
 
 
-class Models(ModalScreen[str | None]):
+class Models(ListDialog):
     """Ends with the name of the model to open, with `YES` where its size was shown; or None."""
 
-    DEFAULT_CSS = """
-    Models #box { height: 90%; }
-    Models #remark { height: auto; padding: 0 2; color: $muted; }
-    Models #asking { height: 1; }
-    Models #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
-    Models Input { width: 1fr; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back"),
-        Binding("up", "move(-1)", show=False),
-        Binding("down", "move(1)", show=False),
-        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
-    ]
-
     def __init__(self, rows: list[ModelRow]) -> None:
-        super().__init__()
-        self._rows = rows
-        self._found = rows
-
-    def compose(self) -> ComposeResult:
-        with Vertical(id="box"):
-            yield OptionList(markup=False)
-            yield Static("enter opens it, fetched first if it is not here", id="remark", markup=False)
-            with Horizontal(id="asking"):
-                yield Static("model", id="label", markup=False)
-                yield Input(placeholder="a name, a folder or org/name")
-        yield KeyBar()
+        remark = "enter opens it, fetched first if it is not here"
+        super().__init__("models", "model", "a name, a folder or org/name", remark)
+        self._rows = self._found = rows
 
     def on_mount(self) -> None:
-        self.query_one("#box").border_title = "models"
-        self._list = self.query_one(OptionList)
-        self._list.can_focus = False  # keys are for the line below, the arrows move here
-        self.set_focus(self.query_one(Input))
         self._look("")
-
-    def on_key(self, event: Key) -> None:
-        typed_ahead(self.query_one(Input), event)
 
     def _look(self, text: str) -> None:
         words = text.lower().split()
@@ -114,15 +78,6 @@ class Models(ModalScreen[str | None]):
             for row in self._found
         )
         self._list.highlighted = 0
-
-    # Keys
-
-    def action_move(self, step: int) -> None:
-        assert self._list.highlighted is not None
-        self._list.highlighted = (self._list.highlighted + step) % len(self._found)
-
-    def action_back(self) -> None:
-        self.dismiss(None)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._look(event.value)

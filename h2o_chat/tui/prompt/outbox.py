@@ -124,13 +124,6 @@ class Outbox(Widget):
         editing: puts a text that comes back into the box.
     """
 
-    DEFAULT_CSS = """
-    Outbox {
-        height: auto; padding: 0 1; display: none; text-wrap: nowrap;
-        border-left: solid $border; border-right: solid $border;
-    }
-    """
-
     def __init__(self, editing: Editing, id: str) -> None:
         super().__init__(id=id)
         self._editing = editing

@@ -28,18 +28,6 @@ KEYS = ("enter", *NEW_LINE, "up", "down", "tab", "escape")
 class PromptBox(TextArea):
     """Grows with its text up to a third of the screen. Keeps a text that was refused."""
 
-    DEFAULT_CSS = """
-    PromptBox, PromptBox:focus {
-        height: auto;
-        min-height: 1;
-        max-height: 8;
-        border: none;
-        padding: 0 1;
-        background: transparent;
-        scrollbar-size-vertical: 1;
-        & .text-area--cursor-line { background: transparent; }
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         # The app's own meaning of ctrl+c comes first: here it copied.
         Binding("ctrl+c", "app.interrupt", show=False),

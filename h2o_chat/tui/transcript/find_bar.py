@@ -12,15 +12,6 @@ from h2o_chat.tui.transcript.transcript import Transcript
 
 
 class FindBar(Horizontal):
-    DEFAULT_CSS = """
-    FindBar { height: 1; display: none; background: $panel; }
-    FindBar.-open { display: block; }
-    FindBar #find-label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
-    FindBar #found { width: auto; padding: 0 2; color: $muted; }
-    FindBar Input, FindBar Input:focus {
-        height: 1; width: 1fr; border: none; padding: 0; background: transparent;
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "back"),
         Binding("down,ctrl+f", "step(1)", "next", priority=True),

@@ -17,10 +17,6 @@ MOST_ROWS = 4
 class Divider(Widget):
     """Joins the two boxes, and carries a short remark that goes away by itself; on two rows if it must."""
 
-    DEFAULT_CSS = """
-    Divider { height: 1; color: $border; }
-    """
-
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._doing = ""

@@ -110,6 +110,40 @@ def perplexity(
 
 
 @evaluate.command()
+def recall(
+    generate: Annotated[int, typer.Option(metavar="TOKENS", help="Length of a conversation.", min=1)] = 8000,
+    conversations: Annotated[int, typer.Option(help="How many.", min=1)] = 16,
+    seed: Seed = 0,
+    recall: Annotated[bool, typer.Option("--recall", help="Ask again, with recall.")] = False,
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    quantize: Quantize = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    results: Results = None,
+    as_json: Json = False,
+) -> None:
+    """Ask for things told long ago in made-up conversations, which the model answers."""
+
+    def work() -> ExitCode:
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
+        from h2o_chat.lab.eval import answered_recall as task
+        from h2o_chat.lab.shared.measured_results import Results as Known
+        from h2o_chat.lab.shared.policy_variant import runs_of
+        from h2o_chat.lab.shared.report_output import run_eval
+
+        runs, known = runs_of(policies or COMPARED, budgets or [512])[1:], Known(results)
+
+        def measure(loaded: Any, tick: Any) -> Any:
+            return task.measure(loaded, generate, conversations, seed, runs, tick, known, recall)
+
+        return run_eval(settings, "answer", measure, as_json, task.show_table)
+
+    ends(work)
+
+
+@evaluate.command()
 def qa(
     items: Annotated[Path, typer.Option(help="One JSON object a line: context, question, answer.")],
     model: Model = None,

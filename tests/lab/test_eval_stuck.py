@@ -32,12 +32,6 @@ def test_an_answer_repeats_an_earlier_one_to_another_message() -> None:
     assert stuck_eval.repeated(messages, answers) == [False, False, True, False, True, False, False, True]
 
 
-def test_a_value_stands_in_an_answer_as_a_whole() -> None:
-    assert stuck_eval.holds("It is 14.", "14")
-    assert not stuck_eval.holds("It is 149.", "14")
-    assert stuck_eval.holds("you live in port lanora", "Port Lanora")
-
-
 def test_questions_about_the_world_end_every_conversation(pocket: Loaded) -> None:
     runs = [Run(), runs_of(["h2o"], [64])[1]]
     report = stuck_eval.measure(pocket, SAID, runs, SHORT, [0, 1])

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.run import SEPARATOR
-from h2o_chat.lab.eval.stuck_eval import WORLD, holds, repeated
+from h2o_chat.lab.eval.stuck_eval import WORLD, repeated
+from h2o_chat.lab.eval.synthetic_talk import holds
 from h2o_chat.store import Store
 
 CHECKED = 3

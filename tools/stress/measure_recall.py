@@ -10,7 +10,7 @@ conversation.
 
 The user's messages of the other two of seven, and the questions of WORLD (JSON lines with `turns` or `goal`),
 are looked up in the same conversation: how many recall something? No model computes; nothing of the
-conversation counts as held, and a token has four characters. `h2o-chat lab eval qa` asks a model.
+conversation counts as held, and a token has four characters. `h2o-chat lab eval recall` asks a model.
 """
 
 import argparse

@@ -7,7 +7,6 @@ how many questions about the world are answered here of those that are answered 
 Answers that differ prove nothing: babble differs too.
 """
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.loops import Grams, alike, grams
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
+from h2o_chat.lab.eval.synthetic_talk import holds
 from h2o_chat.lab.shared.policy_variant import Run
 from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
@@ -174,11 +174,6 @@ def _held(
         sum(pace[:quarter]) / quarter,
         sum(pace[-quarter:]) / quarter,
     )
-
-
-def holds(answer: str, value: str) -> bool:
-    """True if the value stands in the answer as a whole: 14 is not in 149."""
-    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", answer, re.IGNORECASE) is not None
 
 
 def _right(answers: Sequence[str]) -> list[bool]:

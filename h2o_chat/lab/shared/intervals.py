@@ -1,5 +1,6 @@
-"""95% intervals of means and ratios."""
+"""95% intervals of means, ratios and shares."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -32,3 +33,12 @@ def interval(found: Tensor) -> tuple[float, float]:
     """Interval in which 95% of the values [DRAWS] lie."""
     low, high = found.quantile(torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).double()).tolist()
     return low, high
+
+
+def wilson(right: int, total: int) -> tuple[float, float]:
+    """95% interval of a share, by Wilson (1927)."""
+    z, share = 1.96, right / total
+    middle = share + z * z / (2 * total)
+    width = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 1 + z * z / total
+    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,33 +10,15 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from h2o_chat.lab.eval.stuck_eval import holds
+from h2o_chat.lab.eval.synthetic_talk import Question, is_right
+from h2o_chat.lab.shared.intervals import wilson
 
 from .data import Corpus, Encoder
-from .memory_dialogues import EVERYDAY_KINDS, Exchange, Question, Turn, everyday_questions, recall_questions
+from .memory_dialogues import EVERYDAY_KINDS, Exchange, Turn, everyday_questions, recall_questions
 from .tokenizer import ASSISTANT, BOS, END, PAD, WINDOW
 
 RANGES = [(20, 300), (300, 1000), (1000, 1500), (1500, 1900)]
 _ANSWER_TOKENS = 32
-_NOT_TOLD = re.compile(r"(?:\bnot\b|\bnever\b|n't\b).*\b(?:told|tell|mentioned|know)\b", re.IGNORECASE)
-
-
-def is_right(question: Question, answer: str) -> bool:
-    """True if an answer holds the value and not the one it replaced, or says that it was not told."""
-    if question.expected is None:
-        return _NOT_TOLD.search(answer) is not None
-    if question.stale and holds(answer, question.stale):
-        return False
-    return holds(answer, question.expected)
-
-
-def wilson(right: int, total: int) -> tuple[float, float]:
-    """95% interval of a share, by Wilson (1927)."""
-    z, share = 1.96, right / total
-    middle = share + z * z / (2 * total)
-    width = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
 
 
 def prompt_ids(encoder: Encoder, messages: Iterable[dict[str, str]]) -> list[int]:

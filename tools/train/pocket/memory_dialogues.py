@@ -9,21 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
+from h2o_chat.lab.eval.synthetic_talk import Question
+
 from .everyday import Everyday, draw_everyday
 from .phrases import Fact, PhraseBook
-
-
-@dataclass(frozen=True)
-class Question:
-    messages: list[dict[str, str]]
-    """{"role", "content"}, the question last."""
-    distance: int
-    """Tokens between the telling and the question."""
-    expected: str | None
-    """The value; None where it was never told, and the right answer says so."""
-    stale: str | None = None
-    """The value before a correction: an answer with it is wrong."""
-    kind: str = ""
 
 
 @dataclass(frozen=True)

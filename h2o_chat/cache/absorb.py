@@ -39,6 +39,21 @@ def wait(arena: Arena, at: int, step: Step, new: New) -> None:
         _absorb_waiting(arena, at + 1, step)
 
 
+def add_shared(arena: Arena, at: int, new: New, *, first: bool) -> None:
+    """Queues the only pass of a step for a layer whose slots others share; gains are means over these.
+
+    Args:
+        first: it is the layer itself, which comes before those that share its slots.
+    """
+    gains = {name: gain / (1 + arena.sharers[at]) for name, gain in new.gains.items()}
+    if first:
+        arena.waiting.append(New(new.keys, new.values, gains))
+        return
+    for name, grows in arena.plan.grows.items():
+        mine = arena.waiting[at].gains[name]
+        mine.copy_(grows.together(mine, gains[name]))
+
+
 def _most_waiting(arena: Arena) -> int:
     if arena.device.type != "cuda":
         return WAITING_BYTES

@@ -168,7 +168,7 @@ class Runner:
         seen = max((clock.seen for clock in self.cache.clocks), default=0)
         assert plan.distance is not None
         clamps = not plan.distance.learned and seen + many - chunk >= plan.distance.reach
-        return chunk if clamps or plan.prefill == "full" else many
+        return chunk if clamps or plan.prefill == "full" or self.cache.shares_slots else many
 
     def has_room(self, row: int, tokens: int = 1) -> bool:
         """Whether a row can be fed so many more tokens: without a budget it ends with the model's window."""
@@ -216,6 +216,11 @@ class Runner:
                 f"The last step of row {min(torn)} ended in the middle.",
                 "Go back to a snapshot that was taken before it, or empty the row.",
             )
+        if self.cache.state_layers and len({len(pieces[row]) for row in fed_rows}) > 1:
+            raise UsageError(
+                "Rows of a model whose layers keep a state are fed pieces of one length: padding would enter it.",
+                "Feed pieces of each length in a call of their own.",
+            )
         padding = [tokens - len(piece) for piece in pieces]
         real = None
         if any(padding):
@@ -234,6 +239,7 @@ class Runner:
             if self.native is not None:
                 return self.native.feed(self.cache, ids, all_columns=all_columns)
             logits = self._transformers_step(ids, real, all_columns)
+            self.cache.keep_states({*range(self.rows)} - fed_rows)
         except BaseException:
             self.torn |= undo(self.cache, step, before, fed, fed_rows)
             raise
@@ -286,7 +292,11 @@ def _together(rows: list[Snapshot]) -> Snapshot:
         for n, part in enumerate(first.parts)
     ]
     clocks = [replace(row.clocks[0]) for row in rows]
-    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows))
+    states = [
+        {name: torch.cat([row.states[n][name] for row in rows]) for name in held}
+        for n, held in enumerate(first.states)
+    ]
+    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows), states=states)
 
 
 def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:

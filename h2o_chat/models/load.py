@@ -1,10 +1,11 @@
 """Loads a model by name: finds it, checks it before any weight is read, and quantises it. Uses no network.
 
-Classes that route attention through transformers' `AttentionInterface` (`_supports_attention_backend`) are
-accepted. All others are refused, because their attention would bypass the cache, which would grow silently.
+Families of `families.json` are accepted. All others are refused, because their attention might bypass the
+cache, which would grow silently. Of a model that also reads pictures or sound only the text part is loaded.
 """
 
 import contextlib
+import copy
 import io
 import logging
 import sys
@@ -23,17 +24,18 @@ from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.models import ollama
 from h2o_chat.models.choices import Choice, choose, default_threads
+from h2o_chat.models.families import refusal
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES
 from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.models.load_tokenizer import load_tokenizer
-from h2o_chat.models.resolve import check_weights, find, read_config
+from h2o_chat.models.model_class import class_of, classes_of
+from h2o_chat.models.resolve import StoredWeights, check_weights, find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 
 _NF4_BLOCK = 32
-_LAYERS = {"full_attention", "sliding_attention"}
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
         config = config or check_family(folder)
         require_quantizable(found.name, folder, settings)
         weights = check_weights(folder)
-        tokenizer = load_tokenizer(folder, config.vocab_size)
+        if config.get_text_config() is not config:
+            weights = _of_text(weights, config)
+        tokenizer = load_tokenizer(folder, config.get_text_config().vocab_size)
         if _read_by_transformers(folder) and settings.quantize == "auto":
             settings = replace(settings, quantize="none")  # transformers quantises no GGUF file
         choice = choose(found.name, settings, config, weights)
@@ -154,44 +158,41 @@ def check_family(folder: Path) -> Any:
             config = transformers.AutoConfig.from_pretrained(
                 file.parent, local_files_only=True, trust_remote_code=False, **where
             )
-        cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-        reason = _why_not(config, cls, named)
+        reason = refusal(kind) or _why_not(config, named)
     if reason:
-        raise ModelError(
-            f"{cls.__name__ if cls else named or kind} is not supported: {reason}.",
-            "Families that work: Llama, Mistral, Qwen2/3, Gemma 2/3 (text), Phi-3, OLMo2, SmolLM3, OPT,"
-            " GPT-NeoX, GPT-2 and others built like them.",
-        )
+        raise ModelError(f"{named or kind} is not supported: {reason[0]}.", f"{reason[1]}.")
     return config
 
 
-def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
-    """Why this class cannot run with a bounded cache; None if it can."""
-    if config.is_encoder_decoder:
-        return "it is an encoder-decoder model, whose encoder sees all of the text at once"
-    if config.get_text_config() is not config:
-        return "it reads images or sound beside text, and only text models are supported"
-    if cls is None:
-        return "it does not generate text one token after another"
-    if not cls._supports_attention_backend:
+def _why_not(config: Any, named: str | None) -> tuple[str, str] | None:
+    """Why this model of a family that opens cannot run, and what to take instead; None if it can."""
+    names = {cls.__name__ for cls in classes_of(config)}
+    if named and named not in names:
         return (
-            "its attention does not go through transformers' AttentionInterface, so nothing would be evicted"
+            f"config.json names {named}, whose weights are not those of {' or '.join(sorted(names))}",
+            "Take the model that this one was made from, or one that answers",
         )
-    other = sorted(set(getattr(config, "layer_types", None) or ()) - _LAYERS)
-    if cls._is_stateful or other:
-        kinds = f" ({', '.join(other)})" if other else ""
-        return f"some of its layers{kinds} keep a state of their own instead of keys and values"
-    if hasattr(config, "output_router_logits"):
-        return "it is a mixture of experts, and of those no family was tested"
-    if getattr(config, "num_kv_shared_layers", None):
-        return "some of its layers use the keys of other layers, which may evict apart"
-    if named and named != cls.__name__:
-        return f"config.json names {named}, whose weights are not those of {cls.__name__}"
-    if getattr(config, "quantization_config", None):
-        method = dict(config.quantization_config).get("quant_method", "unknown method")
-        if method != "bitsandbytes":
-            return f"its weights are already quantised ({method}), and only bitsandbytes' can be read"
+    from h2o_chat.transformers_cache.layout import kinds_of  # slow, see `_load_model`
+
+    try:
+        kinds_of(config)
+    except ModelError as error:
+        return error.message.rstrip("."), error.hint.rstrip(".")
+    method = dict(getattr(config, "quantization_config", None) or {}).get("quant_method", "bitsandbytes")
+    if method != "bitsandbytes":
+        return (
+            f"its weights are quantised already ({method}), which is not read here",
+            "Take the same model unquantised (--quantize packs it), or as a GGUF file",
+        )
     return None
+
+
+def _of_text(weights: StoredWeights, config: Any) -> StoredWeights:
+    """The share of the weights that the text part of a model has."""
+    with torch.device("meta"):
+        parameters = sum(one.numel() for one in class_of(config)(copy.deepcopy(config)).parameters())
+    share = min(1.0, parameters / weights.parameters)
+    return replace(weights, parameters=parameters, bytes=int(weights.bytes * share))
 
 
 def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
@@ -200,7 +201,7 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
         registered,  # here, as it takes a second that the native step does not need
     )
 
-    cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    cls = class_of(config, (config.architectures or [None])[0])
     try:
         model, report = cls.from_pretrained(
             dtype=getattr(torch, choice.dtype),

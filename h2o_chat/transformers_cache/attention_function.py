@@ -9,7 +9,7 @@ from torch import Tensor
 
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.attention import LayerStep
-from h2o_chat.transformers_cache.layer import Handoff
+from h2o_chat.transformers_cache.layer import Handoff, expected_latent
 from h2o_chat.transformers_cache.ready import begin
 
 # Keywords of transformers' models that do not change attention.
@@ -23,6 +23,7 @@ _HARMLESS = {
     "cache_position",
     "position_embeddings",
     "logits_to_keep",
+    "output_router_logits",
 }
 
 
@@ -36,6 +37,7 @@ def h2o_attention(
     dropout: float = 0.0,
     sliding_window: int | None = None,
     softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention through an `H2OCache`, as transformers calls it.
@@ -47,6 +49,7 @@ def h2o_attention(
         scaling: of the logits; None for D ** -0.5.
         sliding_window: tokens that a query of this layer sees, itself included; None: all before it.
         softcap: bound of the logits, `softcap * tanh(logits / softcap)` (Gemma 2, arXiv 2408.00118).
+        s_aux: [H * G] learned logits of a token without a value, one of each query head (gpt-oss).
 
     Returns:
         The output [R, N, H * G, D]; attention weights are not returned.
@@ -63,6 +66,8 @@ def h2o_attention(
             f"{type(module).__name__} passes attention keywords that h2o does not handle: {strange}.",
             "This family is not supported yet.",
         )
+    if not isinstance(key, Handoff) and (latent := expected_latent()) is not None:
+        key = Handoff(latent, key, value)
     if not isinstance(key, Handoff):
         raise UsageError(
             'attn_implementation="h2o" was run without an H2OCache; any other cache would grow silently.',
@@ -70,7 +75,7 @@ def h2o_attention(
         )
     tokens = query.shape[2]
     mask = None if attention_mask is None else _columns(attention_mask, tokens)
-    return through_slots(query, key, mask, scaling, sliding_window, softcap), None
+    return through_slots(query, key, mask, scaling, sliding_window, softcap, s_aux), None
 
 
 def through_slots(
@@ -80,25 +85,32 @@ def through_slots(
     scaling: float | None = None,
     window: int | None = None,
     softcap: float | None = None,
+    sink: Tensor | None = None,
 ) -> Tensor:
     """Attention of one layer, which also updates its cache. [R, H * G, N, D] -> [R, N, H * G, D]
 
     Args:
         mask: [R, N] bool, False for padding.
-        window: `sliding_window` of `h2o_attention`; see there for the others.
+        window: `sliding_window` of `h2o_attention`, `sink` its `s_aux`; see there for the others.
     """
     layer, keys, values = new.layer, new.keys, new.values
     rows, heads, tokens, size = keys.shape
-    queries = query.view(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
-    step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
-    arena.windows[layer.at] = window
-    scaling = size**-0.5 if scaling is None else scaling
-    here = LayerStep(arena, layer.at, scaling, softcap)
-    if tokens == 1:
-        output = here.decode(step, queries, keys, values)
+    queries = query.reshape(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
+    if new.attended:
+        step, arena = layer.cache.step, layer.arena
+        assert step is not None
+        assert arena is not None
     else:
-        output = here.prefill(step, queries, keys, values)
-    layer.fed += tokens
+        step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
+        arena.windows[layer.at] = layer.kind.window or window
+    scaling = size**-0.5 if scaling is None else scaling
+    here = LayerStep(arena, layer.at, scaling, softcap, None if sink is None else sink.view(heads, -1, 1, 1))
+    if tokens == 1:
+        output = here.decode(step, queries, keys, values, shares=new.attended)
+    else:
+        output = here.prefill(step, queries, keys, values, shares=new.attended)
+    layer.fed += 0 if new.attended else tokens
+    new.attended = True
     return output.flatten(1, 2).transpose(1, 2).contiguous()
 
 

@@ -121,12 +121,23 @@ class LayerStep:
         return output.view(*queries.shape[:-1], -1)
 
     def prefill(
-        self, step: Step, queries: Tensor, keys: Tensor, values: Tensor, *, shares: bool = False
+        self,
+        step: Step,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        shares: bool = False,
+        counts: bool = True,
     ) -> Tensor:
         """Reads a prompt in passes, each of which attends and is absorbed. -> [R, H, G, N, D]
 
         Chunks count from each row's first real token, so that a padded row equals the same row alone: real
         tokens are moved to the front, and the output is moved back.
+
+        Args:
+            shares: the tokens are those of an earlier layer, whose slots this one shares.
+            counts: the attention of these queries counts.
 
         Raises:
             Cancelled: the step was cancelled.
@@ -146,7 +157,9 @@ class LayerStep:
             cut = slice(now.start, now.end)
             output, new = attend(self, now, queries[..., cut, :], keys[:, :, cut], values[:, :, cut])
             outputs.append(output)
-            if self.arena.sharers[self.at]:
+            if not counts:
+                pass
+            elif self.arena.sharers[self.at]:
                 add_shared(self.arena, self.at, new, first=not shares)
             elif now is step.passes[-1]:
                 wait(self.arena, self.at, step, new)

@@ -73,3 +73,8 @@ class Positions:
     learned: bool  # positions are added to the embedding (OPT, GPT-2): keys cannot be moved
     chats: bool = False  # the model was trained on conversations
     layers: tuple[Any, ...] = ()  # transformers' layers (`layout.Kind`); empty: all attend, and share nothing
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int, int], ...]:
+        """`Kind.shape` of the attention layers; empty: all have the sizes of the configuration."""
+        return tuple(kind.shape for kind in self.layers if kind.attends)

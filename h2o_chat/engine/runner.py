@@ -248,7 +248,11 @@ class Runner:
     @torch.inference_mode()
     def _transformers_step(self, ids: Tensor, real: Tensor | None, all_columns: bool) -> Tensor:
         """Computes the prepared step with transformers: tokens [R, N] in, logits [R, N or fewer, V] out."""
-        inputs: dict[str, Any] = {"logits_to_keep": 1} if self._keeps_last and not all_columns else {}
+        inputs: dict[str, Any] = {}
+        if self._keeps_last and not all_columns:
+            # Layers that share slots leave out all other tokens where this is a number.
+            last = torch.tensor([ids.shape[1] - 1], device=self.device)
+            inputs["logits_to_keep"] = last if self.cache.shares_slots else 1
         if real is not None or self.trained.learned:
             # Without a mask OPT builds one over everything ever seen.
             inputs["attention_mask"] = torch.ones_like(ids) if real is None else real.long()
@@ -370,7 +374,7 @@ def session_of(runner: Runner, seed: int) -> Session:
         threads=torch.get_num_threads(),
         seed=seed,
         layers=len(runner.trained.ropes),
-        kv_heads=loaded.sizes.kv_heads,
+        kv_heads=max((heads for heads, *_ in runner.trained.shapes), default=loaded.sizes.kv_heads),
         window=runner.trained.window,
         versions={
             "h2o-chat": h2o_chat.__version__,
@@ -381,5 +385,5 @@ def session_of(runner: Runner, seed: int) -> Session:
         },
         stride=plan.stride,
         engine_why=runner.native.said if runner.native else loaded.why_not_native,
-        slot_bytes=slot_bytes(loaded.sizes, loaded.precision.itemsize, kv),
+        slot_bytes=slot_bytes(loaded.sizes, loaded.precision.itemsize, kv, runner.trained.shapes),
     )

@@ -93,6 +93,8 @@ def write(path: Path, snapshot: RowSnapshot, session: Session) -> None:
         for number, part in enumerate(cache.parts)
         for name, tensor in (part.states | {"lost": part.lost}).items()
     }
+    for number, held in enumerate(cache.states):
+        tensors |= {f"state.{number}.{name}": state.contiguous().cpu() for name, state in held.items()}
     tensors["random"] = snapshot.random
     tensors["pending"] = torch.tensor(snapshot.pending, dtype=torch.long)
     tensors["history"] = torch.tensor(snapshot.history, dtype=torch.long)
@@ -137,6 +139,15 @@ class CacheReader:
     def groups(self) -> int:
         """G, query heads per KV head."""
         return self.sizes.heads // self.session.kv_heads
+
+    def shape(self, layers: list[int]) -> tuple[int, int, int, int]:
+        """`Kind.shape` of the layers of one arena."""
+        if not self.trained.shapes:
+            return self.session.kv_heads, self.groups, self.sizes.head_size, self.sizes.head_size
+        first, *others = {self.trained.shapes[layer] for layer in layers}
+        if others:
+            raise _Wrong(f"it holds the layers {layers} together, whose shapes differ")
+        return first
 
 
 def read(path: Path, by: CacheReader) -> RowSnapshot:
@@ -230,6 +241,7 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
             clocks=clocks,
             fresh=fresh,
             fed=fed,
+            states=_states(tensors, by) if fed else [],
         ),
         pending=tuple(ids["pending"].tolist()),
         random=_random(tensors["random"], by.device),
@@ -286,15 +298,16 @@ def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
 
 def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheReader, clock: Clock) -> Part:
     """The states of one arena, checked: shapes, types, ranges; no value may index outside a tensor."""
-    session, size, fed = by.session, by.sizes.head_size, clock.seen
+    session, fed = by.session, clock.seen
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
-    of = Shape(1, session.kv_heads, by.groups, size, size, dtype, by.device)
-    width = named(session.policy).scores.width(by.groups)
+    heads, groups, key, value = by.shape(layers)
+    of = Shape(1, heads, groups, key, value, dtype, by.device)
+    width = named(session.policy).scores.width(groups)
     slots = tensors[f"{number}.positions"].shape[-1] if session.budget is None else session.budget + 1
     states = {}
     for state in STATES:
         more, kind = of.kind(state, width, bits)
-        shape = (len(layers), 1, session.kv_heads, slots, *more)
+        shape = (len(layers), 1, heads, slots, *more)
         tensor = tensors.get(f"{number}.{state.name}")
         if tensor is None:  # a state that came later than the file
             if state.name in FIRST_STATES:
@@ -322,6 +335,17 @@ def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheR
         raise _Wrong(f"it has {slots} slots for {fed} tokens")
     moved = {name: tensor.to(by.device) for name, tensor in states.items()}
     return Part(tuple(layers), of, moved, lost.to(by.device))
+
+
+def _states(tensors: dict[str, Tensor], by: CacheReader) -> list[dict[str, Tensor]]:
+    """What layers without keys hold, checked: the shapes and types that the model was seen to have."""
+    found = []
+    for number, kind in enumerate(kind for kind in by.trained.layers if kind.keeps_state):
+        names = [f"state.{number}.{name}" for name in kind.held]
+        for name, (shape, dtype) in zip(names, kind.held.values(), strict=True):
+            _check_tensor(name, tensors[name], (1, *shape), dtype)
+        found.append({name: tensors[full].to(by.device) for full, name in zip(names, kind.held, strict=True)})
+    return found
 
 
 def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> None:

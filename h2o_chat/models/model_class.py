@@ -8,7 +8,8 @@ from transformers.models.auto import modeling_auto
 def classes_of(config: Any) -> list[Any]:
     """The classes of transformers that generate text with a configuration, the usual one first."""
     sees = config.get_text_config() is not config
-    kinds = ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "CAUSAL_LM") if sees else ("CAUSAL_LM",)
+    kinds = ["CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM"]
+    kinds = [*kinds[1:], *kinds[:1]] if sees else kinds
     mappings = [getattr(modeling_auto, f"MODEL_FOR_{kind}_MAPPING") for kind in kinds]
     return [mapping[type(config)] for mapping in mappings if type(config) in mapping]
 

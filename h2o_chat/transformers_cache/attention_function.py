@@ -5,6 +5,7 @@ Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, D head size
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import ModelError, UsageError
@@ -45,7 +46,7 @@ def h2o_attention(
     Args:
         query: [R, H * G, N, D].
         key, value: the `Handoff` that `H2OLayer.update` returned.
-        attention_mask: [R, all columns so far], 0 for padding, or None.
+        attention_mask: [R, 1, 1, all columns so far], False for padding, or None.
         scaling: of the logits; None for D ** -0.5.
         sliding_window: tokens that a query of this layer sees, itself included; None: all before it.
         softcap: bound of the logits, `softcap * tanh(logits / softcap)` (Gemma 2, arXiv 2408.00118).
@@ -73,7 +74,7 @@ def h2o_attention(
             'attn_implementation="h2o" was run without an H2OCache; any other cache would grow silently.',
             "Pass past_key_values=H2OCache(budget=...).",
         )
-    tokens = query.shape[2]
+    tokens = key.keys.shape[2]
     mask = None if attention_mask is None else _columns(attention_mask, tokens)
     return through_slots(query, key, mask, scaling, sliding_window, softcap, s_aux), None
 
@@ -95,6 +96,10 @@ def through_slots(
     """
     layer, keys, values = new.layer, new.keys, new.values
     rows, heads, tokens, size = keys.shape
+    # A layer that shares slots may be fed only the last tokens of a prompt (Gemma 4): those before are made up.
+    missing = tokens - query.shape[2]
+    if missing:
+        query = torch.nn.functional.pad(query, (0, 0, missing, 0))
     queries = query.reshape(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
     if new.attended:
         step, arena = layer.cache.step, layer.arena
@@ -108,16 +113,16 @@ def through_slots(
     if tokens == 1:
         output = here.decode(step, queries, keys, values, shares=new.attended)
     else:
-        output = here.prefill(step, queries, keys, values, shares=new.attended)
+        output = here.prefill(step, queries, keys, values, shares=new.attended, counts=not missing)
     layer.fed += 0 if new.attended else tokens
     new.attended = True
-    return output.flatten(1, 2).transpose(1, 2).contiguous()
+    return output[..., missing:, :].flatten(1, 2).transpose(1, 2).contiguous()
 
 
 def _columns(mask: Tensor, tokens: int) -> Tensor:
-    """The padding mask of the new tokens. [R, all columns so far] -> [R, N] bool"""
-    if mask.ndim != 2:
+    """The padding mask of the new tokens. [R, 1, 1, all columns so far] -> [R, N] bool"""
+    if mask.ndim != 4 or mask.dtype != torch.bool or mask.shape[1:3] != (1, 1):
         raise ModelError(
             f"h2o needs a padding mask [rows, columns], this one has the shape {tuple(mask.shape)}."
         )
-    return mask[:, -tokens:].bool()
+    return mask[:, 0, 0, -tokens:]

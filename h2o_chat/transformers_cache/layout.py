@@ -5,6 +5,7 @@ attend have slots, and are numbered; a layer may attend to the slots of an earli
 """
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -35,14 +36,14 @@ class Kind:
     """Positions that a query sees, itself included; of a chunk if it is chunked."""
     states: int = 1
     """Number of states of each type."""
-    shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = field(default_factory=dict)
+    held: dict[str, tuple[tuple[int, ...], torch.dtype]] = field(default_factory=dict)
     """Shape without rows, and dtype, of each tensor of its states."""
     latent: bool = False
     """Its cache is given latents, of which keys and values are made afterwards (DeepSeek)."""
     sharers: int = 0
     """Later layers that attend to its slots."""
-    heads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """KV heads, query heads for each of them (sharers included once), components of a key, of a value."""
+    shape: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """KV heads, query heads of each, components of a key, of a value."""
 
     @property
     def attends(self) -> bool:
@@ -55,6 +56,11 @@ class Kind:
     @property
     def chunked(self) -> bool:
         return self.name == "chunked_attention"
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of its states of one row."""
+        return sum(prod(shape) * dtype.itemsize for shape, dtype in self.held.values())
 
 
 ORDINARY = Kind("full_attention")

@@ -146,14 +146,14 @@ def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
         held = cache.layers[number].keys
         if held is None:
             raise _unknown(model, f"{type(module).__name__} keeps no keys in the cache")
-        heads = key.shape[1], query.shape[1] // key.shape[1], key.shape[-1], value.shape[-1]
+        shape = key.shape[1], query.shape[1] // key.shape[1], key.shape[-1], value.shape[-1]
         latent = held.shape != key.shape
-        kinds[number] = replace(kinds[number], latent=latent, heads=heads)
+        kinds[number] = replace(kinds[number], latent=latent, shape=shape)
         keys.append(key)
     for number, kind in enumerate(kinds):
         if kind.keeps_state:
-            states = {name: (state.shape[1:], state.dtype) for name, state in held_of(cache.layers[number]).items()}
-            kinds[number] = replace(kind, shapes=states)
+            held = held_of(cache.layers[number]).items()
+            kinds[number] = replace(kind, held={name: (tuple(one.shape[1:]), one.dtype) for name, one in held})
     if len(keys) != len(numbers):
         raise _unknown(model, f"{len(keys)} of {len(numbers)} layers attend through AttentionInterface")
     return tuple(kinds), keys

@@ -15,8 +15,8 @@ NAME = "h2o"
 
 
 def padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
-    """Passes the 2-D padding mask through: causality follows from stored positions, not from columns."""
-    return attention_mask
+    """The padding mask as [R, 1, 1, columns]: causality follows from stored positions, not from columns."""
+    return None if attention_mask is None else attention_mask[:, None, None]
 
 
 AttentionInterface.register(NAME, h2o_attention)

@@ -63,11 +63,14 @@ _SHARING = {
     "layer_types": ["sliding_attention", "full_attention"] * 3,
     "num_kv_shared_layers": 2,
 }
-_SECTIONS = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 1, 1]}
+_TURNS = {"rope_type": "default", "rope_theta": 10_000.0}
+_SECTIONS = _TURNS | {"mrope_section": [2, 1, 1]}
 
 ODD: dict[str, dict[str, Any]] = {
     "bamba": {"attn_layer_indices": [1, 3]},
-    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    },
     "gemma3n_text": _SHARING | {"laurel_rank": 8, "activation_sparsity_pattern": None},
     "gemma4_text": _SHARING,
     "gemma4_unified_text": _SHARING,
@@ -77,22 +80,16 @@ ODD: dict[str, dict[str, Any]] = {
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
     "longcat_flash": {"head_dim": 8},
-    **dict.fromkeys(
-        (
-            *("glm4v_text", "paddleocr_vl_text", "qwen2_vl_text"),
-            *("qwen2_5_vl_text", "qwen2_5_omni_text"),
-        ),
-        {"rope_parameters": _SECTIONS},
-    ),
-    **dict.fromkeys(
-        ("glm4v_moe_text", "glm_ocr_text", "glmga_text"),
-        {"rope_parameters": _SECTIONS | {"mrope_section": [1, 1, 0], "partial_rotary_factor": 0.5}},
-    ),
     "step3p7_text": {"sliding_window": 16},
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zaya": {"num_experts_per_tok": 1},
 }
 """What the names do not say, by type of the text configuration."""
+for _one in ("glm4v", "paddleocr_vl", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni"):
+    ODD[f"{_one}_text"] = {"rope_parameters": _SECTIONS}
+for _one in ("glm4v_moe", "glm_ocr", "glmga"):
+    _half = {"mrope_section": [1, 1, 0], "partial_rotary_factor": 0.5}
+    ODD[f"{_one}_text"] = {"rope_parameters": _TURNS | _half}
 
 
 def names() -> list[str]:
@@ -209,8 +206,10 @@ def verdict(family: str) -> str:
         default = CONFIG_MAPPING[family]()
         if default.is_encoder_decoder or not classes_of(default) or family in ENCODERS:
             return "encoder"
-        kinds = kinds_of(config_of(family))
-        if not any(kind.attends for kind in kinds):
+        kinds = kinds_of(default)
+        if not hasattr(default.get_text_config(), "num_attention_heads") or not any(
+            kind.attends for kind in kinds
+        ):
             return "fixed"
         model, parts = tiny(family, torch.float32), two_turns()
         expected = stock(model, parts)

@@ -1,7 +1,7 @@
 """The literal H2O of `oracle.py` for layers of every kind: windows, chunks, sinks, latents, shared slots.
 
 One plain list of tokens per layer and KV head, one row, one token at a time; no line shared with `h2o_chat`.
-A layer that attends to the tokens of an earlier one adds to their scores; a token goes when the next one comes.
+A layer that attends to tokens of an earlier one adds to their scores; a token goes when the next one comes.
 """
 
 from collections.abc import Callable
@@ -42,9 +42,7 @@ class Layer:
                 continue
             unseen = [token for token in head if token.position < self.first_seen(self.seen)]
             older = head[: len(head) - self.budget // 2]
-            head.remove(
-                unseen[0] if unseen else min(older, key=lambda token: (token.score, token.position))
-            )
+            head.remove(unseen[0] if unseen else min(older, key=lambda token: (token.score, token.position)))
 
     def attend(self, queries: Tensor, scaling: float, softcap: float | None, sinks: Tensor | None) -> Tensor:
         """Queries [H * G, D] -> [H * G, D of values]."""
@@ -68,7 +66,7 @@ class Layer:
 
 
 class LiteralCache(DynamicCache):
-    """Stock's cache, which the layers that do not attend use; of the others it holds only the newest token."""
+    """Stock's cache for layers that do not attend; tokens of the others stand in `literal`."""
 
     def __init__(self, model: Any, budget: int) -> None:
         super().__init__(config=model.config)
@@ -77,7 +75,9 @@ class LiteralCache(DynamicCache):
         for number, layer in enumerate(self.layers):
             if isinstance(layer, DynamicLayer):
                 window = getattr(layer, "sliding_window", None)
-                types = getattr(model.config.get_text_config(), "layer_types", None) or [""] * len(self.layers)
+                types = getattr(model.config.get_text_config(), "layer_types", None) or [""] * len(
+                    self.layers
+                )
                 chunked = types[number] == "chunked_attention"
                 self.literal[number] = Layer(budget, _first_seen(window, chunked))
 

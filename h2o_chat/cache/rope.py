@@ -51,7 +51,7 @@ class Rope:
 
     @cached_property
     def _per_component(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Frequency (0 where nothing is turned), sign of the sine, and partner of every component. [D] each"""
+        """Frequency (0: not turned), sign of the sine, and partner of every component. [D] each"""
         pairs, device = len(self.inv_freq), self.inv_freq.device
         first = self.start + torch.arange(pairs, device=device) * (2 if self.interleaved else 1)
         second = first + (1 if self.interleaved else pairs)

@@ -45,7 +45,7 @@ def slots_bytes(runner: Runner) -> int:
     plan, loaded = runner.cache.plan, runner.loaded
     slots = plan.slots if plan.shares.bounded else runner.trained.window + GROW
     kv = {8: "int8", 4: "int4"}.get(plan.bits or 0, "auto")
-    fixed = sum(kind.state_bytes for kind in runner.trained.layers)
+    fixed: int = sum(kind.state_bytes for kind in runner.trained.layers)
     return slots * slot_bytes(loaded.sizes, loaded.precision.itemsize, kv, runner.trained.shapes) + fixed
 
 

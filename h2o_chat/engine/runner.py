@@ -218,7 +218,7 @@ class Runner:
             )
         if self.cache.state_layers and len({len(pieces[row]) for row in fed_rows}) > 1:
             raise UsageError(
-                "Rows of a model whose layers keep a state are fed pieces of one length: padding would enter it.",
+                "This model's layers keep a state, which padding would enter: pieces have one length.",
                 "Feed pieces of each length in a call of their own.",
             )
         padding = [tokens - len(piece) for piece in pieces]

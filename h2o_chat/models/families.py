@@ -1,7 +1,7 @@
-"""Which families of transformers can run with a bounded cache: `families.json`, made by trying each. No torch.
+"""Which families of transformers run with a bounded cache: `families.json`, made by trying each. No torch.
 
 `tools/make/make_families.py` compares a tiny random model of every family with stock transformers, and writes
-the table. A family outside of it is refused: nobody has tried it.
+the table. A family outside of it does not generate text.
 """
 
 import functools
@@ -14,7 +14,7 @@ OPENS = "opens"
 
 REFUSED = {
     "encoder": (
-        "it reads a whole text at once, and does not generate one token after another",
+        "it does not continue a text one token after another",
         "Take a model that continues text: Llama, Qwen, Mistral, Gemma and others",
     ),
     "interface": (
@@ -23,7 +23,7 @@ REFUSED = {
     ),
     "fixed": (
         "it has no attention, so its memory is of a fixed size as it is",
-        "Run it with transformers, or take one with attention too: Falcon-H1, Bamba, Nemotron-H",
+        "Take one with attention too: Falcon-H1, Bamba, Nemotron-H; or run it with transformers alone",
     ),
     "grows": (
         "some of its layers keep an index or a summary of every token, which cannot be bounded",
@@ -32,6 +32,10 @@ REFUSED = {
     "forgets": (
         "transformers loses the state of its other layers when more than one token follows an answer",
         "Take another hybrid: Falcon-H1, Bamba, Granite 4, LFM2, Qwen3-Next",
+    ),
+    "untried": (
+        "no tiny model of its family could be compared with stock transformers",
+        "Take one that was tried: Llama, Qwen3-VL, Gemma 3, Mistral 3 and others",
     ),
     "own": (
         "its attention needs more than transformers' AttentionInterface hands over",
@@ -50,9 +54,5 @@ def families() -> dict[str, str]:
 
 def refusal(family: str) -> tuple[str, str] | None:
     """Why a family is refused, and what to take instead; None if it opens."""
-    verdict = families().get(family, "")
-    if verdict == OPENS:
-        return None
-    untried = "no tiny model of its family was compared with stock transformers", "Take one that was tried"
-    why, instead = REFUSED.get(verdict, untried)
-    return why, f"{instead}. All that open: h2o-chat models families"
+    verdict = families().get(family, "encoder")  # transformers' other families do not generate text
+    return None if verdict == OPENS else REFUSED[verdict]

@@ -160,7 +160,10 @@ def check_family(folder: Path) -> Any:
             )
         reason = refusal(kind) or _why_not(config, named)
     if reason:
-        raise ModelError(f"{named or kind} is not supported: {reason[0]}.", f"{reason[1]}.")
+        raise ModelError(
+            f"{named or kind} is not supported: {reason[0]}.",
+            f"{reason[1]}. All that open: h2o-chat models families",
+        )
     return config
 
 
@@ -315,7 +318,10 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Suppresses warnings and logs of transformers and bitsandbytes inside."""
+    """Suppresses warnings and logs of transformers and bitsandbytes; afterwards only errors are logged.
+
+    While it computes, transformers would tell of kernels that are not installed and of parts left out.
+    """
     logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # for good: it logs at the first token, too
     level = hf_logging.get_verbosity()
     hf_logging.set_verbosity(hf_logging.CRITICAL)
@@ -324,7 +330,7 @@ def quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        hf_logging.set_verbosity(level)
+        hf_logging.set_verbosity(max(level, hf_logging.ERROR))
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from transformers.models.auto import modeling_auto
+import transformers
 
 
 def classes_of(config: Any) -> list[Any]:
@@ -10,12 +10,12 @@ def classes_of(config: Any) -> list[Any]:
     sees = config.get_text_config() is not config
     kinds = ["CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM"]
     kinds = [*kinds[1:], *kinds[:1]] if sees else kinds
-    mappings = [getattr(modeling_auto, f"MODEL_FOR_{kind}_MAPPING") for kind in kinds]
+    mappings = [getattr(transformers, f"MODEL_FOR_{kind}_MAPPING") for kind in kinds]
     return [mapping[type(config)] for mapping in mappings if type(config) in mapping]
 
 
 def class_of(config: Any, named: str | None = None) -> Any:
-    """The class for a configuration, `named` if that is one of them; of several parts only the one for text."""
+    """The class for a configuration, `named` if that is one; of several parts only the one for text."""
     classes = classes_of(config)
     cls = next((one for one in classes if one.__name__ == named), classes[0])
     return cls if config.get_text_config() is config else _text_only(cls)

@@ -28,7 +28,7 @@ def sizes_of(config: Any) -> Sizes:
     Raises:
         ModelError: it has 0 attention heads.
     """
-    config = config.get_text_config()
+    whole, config = config, config.get_text_config()
     layers = config.per_layer_config
     heads = max(one.num_attention_heads for one in layers)
     kv_heads = max(getattr(one, "num_key_value_heads", None) or heads for one in layers)
@@ -47,5 +47,5 @@ def sizes_of(config: Any) -> Sizes:
         kv_heads=kv_heads,
         head_size=head_size,
         vocabulary=config.vocab_size,
-        tied=config.tie_word_embeddings,
+        tied=getattr(config, "tie_word_embeddings", whole.tie_word_embeddings),
     )

@@ -96,7 +96,7 @@ def through_slots(
     """
     layer, keys, values = new.layer, new.keys, new.values
     rows, heads, tokens, size = keys.shape
-    # A layer that shares slots may be fed only the last tokens of a prompt (Gemma 4): those before are made up.
+    # A layer that shares slots may be fed only a prompt's last tokens (Gemma 4): those before are made up.
     missing = tokens - query.shape[2]
     if missing:
         query = torch.nn.functional.pad(query, (0, 0, missing, 0))

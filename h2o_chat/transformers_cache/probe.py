@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface
 from transformers.cache_utils import DynamicCache
-from transformers.masking_utils import AttentionMaskInterface
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.rope import Positions, Rope
@@ -117,6 +115,9 @@ def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
     Raises:
         ModelError: other layers attend than the configuration names, or none through transformers' interface.
     """
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface
+
     from h2o_chat.transformers_cache.registered import padding_mask  # slow, see there
 
     AttentionInterface.register(_NAME, _attention)
@@ -129,7 +130,9 @@ def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
     _probed.calls = []
     model.set_attn_implementation(_NAME)  # this is no H2OCache
     try:
-        model(input_ids=token, position_ids=torch.full_like(token, index), past_key_values=cache, use_cache=True)
+        model(
+            input_ids=token, position_ids=torch.full_like(token, index), past_key_values=cache, use_cache=True
+        )
     finally:
         model.set_attn_implementation(implementation)
     numbers = [number for number, kind in enumerate(kinds) if kind.attends]
@@ -153,7 +156,9 @@ def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
     for number, kind in enumerate(kinds):
         if kind.keeps_state:
             held = held_of(cache.layers[number]).items()
-            kinds[number] = replace(kind, held={name: (tuple(one.shape[1:]), one.dtype) for name, one in held})
+            kinds[number] = replace(
+                kind, held={name: (tuple(one.shape[1:]), one.dtype) for name, one in held}
+            )
     if len(keys) != len(numbers):
         raise _unknown(model, f"{len(keys)} of {len(numbers)} layers attend through AttentionInterface")
     return tuple(kinds), keys

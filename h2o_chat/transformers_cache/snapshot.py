@@ -140,9 +140,9 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     for layer in cache.attention_layers:  # a step of this row may have ended in the middle
         layer.fed = cache.fed
     for number, state_layer in enumerate(cache.state_layers):
-        saved = snapshot.states[number] if snapshot else {}
-        for name, mine in state_layer.held.items():
-            mine[row] = saved[name][0] if name in saved else 0
+        given = snapshot.states[number] if snapshot else {}
+        for name, held in state_layer.held.items():
+            held[row] = given[name][0] if name in given else 0
 
 
 @torch.inference_mode(False)

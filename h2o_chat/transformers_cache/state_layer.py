@@ -52,7 +52,7 @@ class AttentionAndStateLayer(StateLayer, H2OLayer):
 
     def __init__(self, cache: Any, number: int, kind: Kind) -> None:
         H2OLayer.__init__(self, cache, number, kind)
-        StateLayer.__init__(self, kind.states)
+        LinearAttentionLayer.__init__(self, kind.states)
 
     def lazy_initialization(self, *_: Any, **given: Any) -> None:
         if given:  # slots are created when the queries are known

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 def tried(family: str) -> tuple[str, str]:
     """The family, and what the table says of it."""
     import torch
-    from any_family import verdict
+    from any_family import verdict  # type: ignore[import-not-found]
     from transformers.utils import logging
 
     torch.set_num_threads(1)

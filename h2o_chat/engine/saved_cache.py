@@ -323,7 +323,7 @@ def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheR
 
 
 def _states(tensors: dict[str, Tensor], by: CacheReader) -> list[dict[str, Tensor]]:
-    """What layers without keys hold, checked: the shapes and types that the model was seen to have."""
+    """The checked states of layers without keys: the shapes and types that the model was seen to have."""
     found = []
     for number, kind in enumerate(kind for kind in by.trained.layers if kind.keeps_state):
         names = [f"state.{number}.{name}" for name in kind.held]

@@ -1,6 +1,6 @@
 """Prepares a step before its tokens attend: passes, slots, rotation indices."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -40,11 +40,16 @@ def prepare(cache: CacheLike, step: Step) -> None:
             f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
         )
     step.passes, step.begun = [], False
-    # Models change convolution states in place.
-    cache.states_before = [{name: s.clone() for name, s in one.held.items()} for one in cache.state_layers]
+    with torch.inference_mode(False):  # models change convolution states in place
+        cache.states_before = changed([layer.held for layer in cache.state_layers], torch.clone)
     if cache.arenas:
         make_ready(cache, step)
     cache.step = step
+
+
+def changed(states: list[dict[str, Tensor]], change: Callable[[Tensor], Tensor]) -> list[dict[str, Tensor]]:
+    """The states with `change` applied to each tensor [R, ...]."""
+    return [{name: change(state) for name, state in one.items()} for one in states]
 
 
 @torch.no_grad()

@@ -3,7 +3,6 @@
 The functions without an underscore are methods of `H2OCache`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -15,7 +14,7 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.policies.shares import Shares
 from h2o_chat.transformers_cache.cache_like import CacheLike
 from h2o_chat.transformers_cache.protection import clocks_of
-from h2o_chat.transformers_cache.ready import join, place_layers
+from h2o_chat.transformers_cache.ready import changed, join, place_layers
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Snapshot:
     fresh: Clock  # of rows without their own clock
     fed: int  # columns, padding included
     states: list[dict[str, Tensor]] = field(default_factory=list)
-    """Of each of `H2OCache.state_layers`, [R, ...] each."""
+    """One dictionary for each of `H2OCache.state_layers`, of tensors [R, ...]."""
 
     def row(self, number: int) -> "Snapshot":
         """One row, as views; its `fed` counts no padding."""
@@ -43,11 +42,6 @@ class Snapshot:
         """A deep copy."""
         parts = [part.changed(part.shape.rows, torch.clone) for part in self.parts]
         return replace(self, parts=parts, states=changed(self.states, torch.clone))
-
-
-def changed(states: list[dict[str, Tensor]], change: Callable[[Tensor], Tensor]) -> list[dict[str, Tensor]]:
-    """The states with `change` applied to each tensor [R, ...]."""
-    return [{name: change(state) for name, state in one.items()} for one in states]
 
 
 def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:

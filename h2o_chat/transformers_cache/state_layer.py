@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers.cache_utils import DummyLayer, LinearAttentionLayer
 
@@ -26,6 +27,10 @@ class StateLayer(LinearAttentionLayer):
     @property
     def held(self) -> dict[str, Tensor]:
         return held_of(self)
+
+    @torch.inference_mode(False)  # tensors made in inference mode can only be written in it
+    def lazy_initialization(self, *_: Any, **given: Any) -> None:
+        super().lazy_initialization(**given)
 
     def put(self, held: dict[str, Tensor]) -> None:
         """Takes over the tensors of `held`, of another layer or time."""
@@ -56,7 +61,7 @@ class AttentionAndStateLayer(StateLayer, H2OLayer):
 
     def lazy_initialization(self, *_: Any, **given: Any) -> None:
         if given:  # slots are created when the queries are known
-            StateLayer.lazy_initialization(self, **given)
+            super().lazy_initialization(**given)
 
     def reset(self) -> None:
         StateLayer.reset(self)

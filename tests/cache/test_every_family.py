@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, DynamicCache
 
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import SavedCacheError
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.models.families import OPENS, REFUSED, families
@@ -152,3 +153,40 @@ def kept(cache: H2OCache) -> list[list[list[list[int]]]]:
         [[sorted(p for p in head if p >= 0) for head in row] for row in cache.kept(layer).tolist()]
         for layer in range(len(cache.attention_layers))
     ]
+
+
+@pytest.mark.parametrize("family", ["falcon_h1", "qwen3_next", "lfm2", "gemma4_text", "deepseek_v3"])
+@pytest.mark.parametrize("prompt_tokens", [1, 20])
+def test_a_step_that_raises_changes_nothing(family: str, prompt_tokens: int) -> None:
+    """The last layer raises, in a step of two rows beside one that waits; then the step is made again."""
+    loaded, settings = opened(family), Settings(budget=64, seed=1)
+    ids = prompt(60)[0].tolist()
+    runners = [Runner(loaded, cache_for(loaded, settings), rows=3) for _ in range(2)]
+    for runner in runners:
+        runner.feed([ids[:30], ids[10:40], ids[5:35]], prompt=True)
+    pieces = [ids[30 : 30 + prompt_tokens], ids[:prompt_tokens], []]
+
+    def fails(*_: Any) -> None:
+        raise MemoryError("there is no more")
+
+    hook = loaded.model.model.layers[-1].register_forward_hook(fails)
+    with pytest.raises(MemoryError):
+        runners[0].feed(pieces, prompt=True)
+    hook.remove()
+    waits = [[], [], ids[40:41]]
+    found, expected = (runner.feed(waits, prompt=False)[2] for runner in runners)
+    torch.testing.assert_close(found, expected, atol=NEAR, rtol=0)
+    if not runners[0].torn:
+        found, expected = (runner.feed(pieces, prompt=True) for runner in runners)
+        torch.testing.assert_close(found[:2], expected[:2], atol=NEAR, rtol=0)
+
+
+def test_a_saved_state_that_holds_no_numbers_is_refused(tmp_path: Path) -> None:
+    loaded = opened("falcon_h1")
+    settings = Settings(budget=BUDGET, seed=1)
+    row = Row(Runner(loaded, cache_for(loaded, settings)), settings)
+    answer(row, prompt(30)[0].tolist(), 4)
+    row.runner.cache.state_layers[0].held["conv0"].fill_(torch.inf)
+    row.save(tmp_path / "memory")
+    with pytest.raises(SavedCacheError, match="no number"):
+        row.load(tmp_path / "memory")

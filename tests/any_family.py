@@ -42,9 +42,10 @@ _BY_NAME: dict[tuple[str, ...], Any] = {
     ("moe_intermediate_size", "shared_expert_intermediate_size", "expert_intermediate_size"): 24,
     ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "global_head_dim"): 16,
     ("qk_rope_head_dim", "qk_nope_head_dim", "linear_key_head_dim", "linear_value_head_dim"): 8,
+    ("linear_head_dim",): 8,
     ("v_head_dim",): 12,
     ("linear_num_key_heads", "n_mamba_heads", "index_n_heads"): 2,
-    ("linear_num_value_heads", "mamba_dt_rank"): 4,
+    ("linear_num_value_heads", "linear_num_heads", "mamba_dt_rank"): 4,
     ("mamba_num_heads", "mamba_n_heads", "mamba_d_head", "mamba_head_dim", "mamba_d_state"): 8,
     ("ssm_state_size", "index_head_dim", "index_topk"): 8,
     ("mamba_d_ssm", "mamba_d_inner"): 64,
@@ -76,6 +77,7 @@ ODD: dict[str, dict[str, Any]] = {
     "gemma4_unified_text": _SHARING,
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "granitemoehybrid": {"layer_types": _BY_TURNS},
+    "hrm_text": {"num_layers_per_stack": 1, "num_hidden_layers": 8},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2},
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
@@ -108,12 +110,13 @@ def config_of(family: str) -> Any:
     part = next((name for name in cls.sub_configs if getattr(default, name, None) is text), None)
     if text is default or part is None:
         return cls(**_small(default))
-    return cls(**{part: _small(text) | {"model_type": text.model_type}} | _pads(default))
+    return cls(**{part: _small(text) | {"model_type": text.model_type}} | _ids(default))
 
 
-def _pads(default: Any) -> dict[str, Any]:
+def _ids(default: Any) -> dict[str, Any]:
     """No id outside of the small vocabulary."""
-    return {name: 5 for name in default.to_dict() if name.endswith(("token_id", "token_index"))}
+    named = [name for name in default.to_dict() if name.endswith(("token_id", "token_index"))]
+    return dict.fromkeys([*named, "vision_start_token_id"], 5)
 
 
 def _small(default: Any) -> dict[str, Any]:

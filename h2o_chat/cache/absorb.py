@@ -35,7 +35,8 @@ def wait(arena: Arena, at: int, step: Step, new: New) -> None:
     """Queues the last pass of a step for one layer, to be absorbed later with the other layers."""
     arena.waiting.append(new)
     layer_bytes = sum(tensor.untyped_storage().nbytes() for tensor in (new.keys, new.values))
-    if len(arena.waiting) * layer_bytes > _most_waiting(arena):
+    # Layers that share slots come later, and add to what waits.
+    if not any(arena.sharers) and len(arena.waiting) * layer_bytes > _most_waiting(arena):
         _absorb_waiting(arena, at + 1, step)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.attention import LayerStep
 from h2o_chat.transformers_cache.layer import Handoff, expected_latent
+from h2o_chat.transformers_cache.layout import require_plain
 from h2o_chat.transformers_cache.ready import begin
 
 # Keywords of transformers' models that do not change attention.
@@ -57,7 +58,7 @@ def h2o_attention(
 
     Raises:
         ModelError: a keyword that changes attention and is not handled here, or a mask of another shape.
-        UsageError: no H2OCache was given.
+        UsageError: no H2OCache was given, or one that was made without a model that it has to know.
     """
     strange = {k: v for k, v in others.items() if k not in _HARMLESS and v is not None}
     if dropout:
@@ -74,6 +75,8 @@ def h2o_attention(
             'attn_implementation="h2o" was run without an H2OCache; any other cache would grow silently.',
             "Pass past_key_values=H2OCache(budget=...).",
         )
+    if key.layer.cache.trained is None and key.layer.arena is None:
+        require_plain(module.config)
     tokens = key.keys.shape[2]
     mask = None if attention_mask is None else _columns(attention_mask, tokens)
     return through_slots(query, key, mask, scaling, sliding_window, softcap, s_aux), None

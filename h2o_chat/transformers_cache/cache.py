@@ -116,6 +116,20 @@ class H2OCache(Cache):
             )
         return H2OLayer(self, len(self.attention_layers))
 
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        """The state of a convolution, as transformers asks for it.
+
+        Raises:
+            UsageError: the cache was made without the model, and does not know its layers.
+        """
+        if layer_idx >= len(self.layers):
+            raise UsageError(
+                f"Layer {layer_idx} keeps a state, and this H2OCache was made without the model.",
+                "Make it with H2OCache(budget, model=model).",
+            )
+        state: Tensor | None = super().get_conv_state(layer_idx, state_idx)
+        return state
+
     @property
     def attention_layers(self) -> list[H2OLayer]:
         """The layers with slots. All numbers of layers here count only these."""

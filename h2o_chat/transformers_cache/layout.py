@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import get_layer_types_and_kwargs
 
-from h2o_chat.base.errors import ModelError
+from h2o_chat.base.errors import ModelError, UsageError
 
 _ATTENDS = {
     "full_attention": (True, False),
@@ -64,6 +64,20 @@ class Kind:
 
 
 ORDINARY = Kind("full_attention")
+
+
+def require_plain(config: Any) -> None:
+    """Checks that an H2OCache may compute a model that it does not know.
+
+    Raises:
+        UsageError: some layers keep a state, attend in chunks or share the slots of others.
+    """
+    others = {kind.name for kind in kinds_of(config)} - {"full_attention", "sliding_attention"}
+    if others:
+        raise UsageError(
+            f"This model has layers of the type {', '.join(sorted(others))}, which an H2OCache has to know.",
+            "Make it with H2OCache(budget, model=model).",
+        )
 
 
 def kinds_of(config: Any) -> tuple[Kind, ...]:

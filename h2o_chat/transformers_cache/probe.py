@@ -126,7 +126,7 @@ def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
     cache = DynamicCache(config=model.config)
     device = model.get_input_embeddings().weight.device
     token = torch.ones(1, 1, dtype=torch.long, device=device)
-    implementation = model.config._attn_implementation
+    implementation = model.config.get_text_config()._attn_implementation
     _probed.calls = []
     model.set_attn_implementation(_NAME)  # this is no H2OCache
     try:

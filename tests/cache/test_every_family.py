@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, DynamicCache
 
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import SavedCacheError
+from h2o_chat.base.errors import SavedCacheError, UsageError
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.models.families import OPENS, REFUSED, families
@@ -90,7 +90,7 @@ def test_padded_rows_are_stock(family: str) -> None:
 @pytest.mark.parametrize("family", CASES)
 def test_in_few_slots_it_keeps_what_the_literal_h2o_keeps(family: str) -> None:
     """One token at a time, in float64."""
-    model, ids = tiny(family), prompt(60)[0].tolist()
+    model, ids = tiny(family), prompt(48)[0].tolist()
     literal, cache = LiteralCache(model, BUDGET), H2OCache(BUDGET, policy="h2o-paper", model=model)
     for step, token in enumerate(ids):
         model.set_attn_implementation(ATTENTION)
@@ -179,6 +179,14 @@ def test_a_step_that_raises_changes_nothing(family: str, prompt_tokens: int) -> 
     if not runners[0].torn:
         found, expected = (runner.feed(pieces, prompt=True) for runner in runners)
         torch.testing.assert_close(found[:2], expected[:2], atol=NEAR, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["falcon_h1", "lfm2", "llama4_text", "gemma4_text"])
+def test_a_cache_that_has_to_know_its_model_says_so(family: str) -> None:
+    model = tiny(family)
+    model.set_attn_implementation(registered.NAME)
+    with pytest.raises(UsageError, match="model=model"):
+        model(prompt(4), past_key_values=H2OCache(BUDGET))
 
 
 def test_a_saved_state_that_holds_no_numbers_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.models.families import OPENS, REFUSED, families
 from h2o_chat.models.load import Loaded
-from h2o_chat.models.resolve import find
+from h2o_chat.models.resolve import POCKET, find
 from h2o_chat.transformers_cache import registered
 from h2o_chat.transformers_cache.probe import probe
 
@@ -130,7 +130,7 @@ def test_a_saved_conversation_goes_on_token_for_token(family: str, tmp_path: Pat
 
 
 def opened(family: str) -> Loaded:
-    tokenizer = AutoTokenizer.from_pretrained(find(None).folder)
+    tokenizer = AutoTokenizer.from_pretrained(find(POCKET).folder)
     model = tiny(family, torch.float32)
     model.set_attn_implementation(registered.NAME)
     return Loaded(model, tokenizer, family, None, "none", "float32", "cpu")

@@ -5,7 +5,6 @@ cache, which would grow silently. Of a model that also reads pictures or sound o
 """
 
 import contextlib
-import copy
 import io
 import logging
 import sys
@@ -29,15 +28,14 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES
 from h2o_chat.models.gguf_tensors import GgufTensors
+from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.model_class import class_of, classes_of
-from h2o_chat.models.resolve import StoredWeights, check_weights, find, read_config
+from h2o_chat.models.resolve import find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 
 _NF4_BLOCK = 32
-_UNPACKED = ("fp8", "mxfp4")
-"""Quantisations of published weights that transformers unpacks to 16 bits while loading."""
 
 
 @dataclass(frozen=True)
@@ -98,20 +96,16 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
     with quiet():
         config = config or check_family(folder)
         require_quantizable(found.name, folder, settings)
-        weights = check_weights(folder)
-        unpacked = _method(config) in _UNPACKED
-        if unpacked or config.get_text_config() is not config:
-            weights = _as_built(weights, config, unpacked)
+        weights = held_weights(folder, config)
         tokenizer = load_tokenizer(folder, config.get_text_config().vocab_size)
-        experts = _has_experts(config)
-        if settings.quantize not in ("auto", "none") and (unpacked or experts):
+        if settings.quantize == "auto" and not quantizable(folder, config):
+            settings = replace(settings, quantize="none")
+        if settings.quantize != "none" and (packing(config) in UNPACKED or has_experts(config)):
             raise UsageError(
-                f"--quantize {settings.quantize}: {found.name} has"
-                f" {'experts' if experts else 'packed weights'}, which bitsandbytes does not quantise.",
+                f"--quantize {settings.quantize}: {found.name} has experts, or weights that are packed,"
+                " which bitsandbytes does not quantise.",
                 "Leave --quantize out.",
             )
-        if settings.quantize == "auto" and (unpacked or experts or _read_by_transformers(folder)):
-            settings = replace(settings, quantize="none")
         choice = choose(found.name, settings, config, weights)
         stage = "quantise" if choice.quantises else "load"
         progress(stage, 0.0)
@@ -191,8 +185,8 @@ def _why_not(config: Any, named: str | None) -> tuple[str, str] | None:
         kinds_of(config)
     except ModelError as error:
         return error.message.rstrip("."), error.hint.rstrip(".")
-    method = _method(config)
-    if method not in (None, "bitsandbytes", *_UNPACKED):
+    method = packing(config)
+    if method not in (None, "bitsandbytes", *UNPACKED):
         return (
             f"its weights are quantised already ({method}), which is not read here",
             "Take the same model unquantised (--quantize packs it), or as a GGUF file",
@@ -200,27 +194,10 @@ def _why_not(config: Any, named: str | None) -> tuple[str, str] | None:
     return None
 
 
-def _method(config: Any) -> str | None:
-    """How the published weights are quantised."""
-    stored = getattr(config, "quantization_config", None)
-    return str(dict(stored).get("quant_method", "unknown method")) if stored else None
-
-
-def _has_experts(config: Any) -> bool:
-    """Whether most weights are of experts, which stand in tensors that bitsandbytes leaves as they are."""
-    text = config.get_text_config()
-    return any(getattr(text, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
-
-
-def _as_built(weights: StoredWeights, config: Any, unpacked: bool) -> StoredWeights:
-    """The weights that are held: those of the text part alone, unpacked to 16 bits if they are packed."""
-    config = copy.deepcopy(config)
-    with torch.device("meta"):
-        parameters = sum(one.numel() for one in class_of(config)(config).parameters())
-    if unpacked:
-        return replace(weights, parameters=parameters, bytes=2 * parameters, dtype="BF16")
-    share = min(1.0, parameters / weights.parameters)
-    return replace(weights, parameters=parameters, bytes=int(weights.bytes * share))
+def quantizable(folder: Path, config: Any) -> bool:
+    """Whether something here quantises the weights."""
+    packed = packing(config) in UNPACKED or _read_by_transformers(folder)
+    return not packed and not has_experts(config)
 
 
 def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
@@ -262,7 +239,7 @@ def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
     """Keywords that name the weights. A GGUF file is given as tensors, since transformers quantises none."""
     where = "pretrained_model_name_or_path"
     if folder.is_dir():
-        if _method(config) in _UNPACKED:
+        if packing(config) in UNPACKED:
             config.quantization_config = dict(config.quantization_config) | {"dequantize": True}
         return {where: folder, "config": config, "use_safetensors": True}
     if _read_by_transformers(folder):

@@ -27,6 +27,10 @@ def little(tokenizer_of: Path, into: Path, window: int = 2048) -> Path:
 
     sizes = {"vocab_size": 4096, "max_position_embeddings": window, "eos_token_id": 5}
     tiny("llama", "eager", torch.float32, **sizes).save_pretrained(into)
+    copy_tokenizer(tokenizer_of, into)
+    return into
+
+
+def copy_tokenizer(tokenizer_of: Path, into: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(tokenizer_of / name, into)
-    return into

@@ -35,8 +35,24 @@ def wait(arena: Arena, at: int, step: Step, new: New) -> None:
     """Queues the last pass of a step for one layer, to be absorbed later with the other layers."""
     arena.waiting.append(new)
     layer_bytes = sum(tensor.untyped_storage().nbytes() for tensor in (new.keys, new.values))
-    if len(arena.waiting) * layer_bytes > _most_waiting(arena):
+    # Layers that share slots come later, and add to what waits.
+    if not any(arena.sharers) and len(arena.waiting) * layer_bytes > _most_waiting(arena):
         _absorb_waiting(arena, at + 1, step)
+
+
+def add_shared(arena: Arena, at: int, new: New, *, first: bool) -> None:
+    """Queues the only pass of a step for a layer whose slots others share; gains are means over these.
+
+    Args:
+        first: it is the layer itself, which comes before those that share its slots.
+    """
+    gains = {name: gain / (1 + arena.sharers[at]) for name, gain in new.gains.items()}
+    if first:
+        arena.waiting.append(New(new.keys, new.values, gains))
+        return
+    for name, grows in arena.plan.grows.items():
+        mine = arena.waiting[at].gains[name]
+        mine.copy_(grows.together(mine, gains[name]))
 
 
 def _most_waiting(arena: Arena) -> int:

@@ -131,6 +131,12 @@ class Arena:
         self.device = shape.device
         self.windows: list[int | None] = [None] * len(self.layers)
         """Per layer: positions that a query sees, itself included; None: all before it."""
+        self.chunked = [False] * len(self.layers)
+        """Per layer: whether a query sees only its own chunk of `windows` positions."""
+        self.sharers = [0] * len(self.layers)
+        """Per layer: later layers that attend to its slots."""
+        self.to_come = 0
+        """Layers that have still to attend to the placed token."""
         self.base = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
         """[R] position whose rotation index is 0."""
         self.lost = torch.zeros(shape.rows, dtype=torch.float64, device=self.device)
@@ -291,6 +297,7 @@ class Arena:
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
         self.edge = self.edge_angles(self.when, self.layer_shape.dtype)
         self.used = self.leading(now, more=1)
+        self.to_come = len(self.layers) + sum(self.sharers)
         for name, new in self.coming(now, prompt).items():
             self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
         self.empty_slots = self.slots.positions[..., : self.used] < 0  # [L, R, H, T]
@@ -325,6 +332,12 @@ class Arena:
         gains = {name: one.gained_at_once(forget, given, self.when) for name, one in grows}
         self.receive(self.slots, gains, now)
 
+    def visible_from(self, at: int, when: Tensor) -> Tensor:
+        """Position of the first token that queries at positions `when` see in a layer with a window."""
+        window = self.windows[at]
+        assert window is not None
+        return when // window * window if self.chunked[at] else (when - window + 1).clamp_min(0)
+
     def per_row(self, numbers: PerRow) -> Tensor:
         """[R, 1, 1] int32"""
         if isinstance(numbers, Tensor):
@@ -342,6 +355,8 @@ def joined(arenas: Sequence[Arena]) -> list[Arena]:
         for other in others:
             first.layers += other.layers
             first.windows += other.windows
+            first.chunked += other.chunked
+            first.sharers += other.sharers
             first.lost = first.lost + other.lost
         alike = [first, *others]
         if others:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.absorb import absorb, wait
+from h2o_chat.cache.absorb import absorb, add_shared, wait
 from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.forward_call import Cancelled, Step
@@ -36,6 +36,8 @@ class LayerStep:
     at: int  # index of the layer in the arena
     scaling: float
     softcap: float | None
+    sink: Tensor | None = None
+    """Logits of a token without a value, [H, G, 1, 1]."""
 
     @property
     def window(self) -> int | None:
@@ -61,8 +63,8 @@ class LayerStep:
             far = self.products(self.arena.rope.turn(queries, *edge), keys[:, :, :used])
             torch.where(slots.clamped[self.at, :, :, None, None, :used], far, held, out=held)
         if self.window is not None:
-            before = when[:, None, None, :, None] - self.window  # [R, 1, 1, N, 1]
-            unseen = unseen | (slots.positions[self.at, :, :, None, None, :used] <= before)
+            visible = self.arena.visible_from(self.at, when)[:, None, None, :, None]  # [R, 1, 1, N, 1]
+            unseen = unseen | (slots.positions[self.at, :, :, None, None, :used] < visible)
         held.masked_fill_(unseen, -torch.inf)
         return logits
 
@@ -79,31 +81,63 @@ class LayerStep:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         return logits.view(*queries.shape[:-1], -1)
 
-    def decode(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Writes one token per row into an empty slot and attends to all slots. -> [R, H, G, 1, D]"""
+    def softmax(self, logits: Tensor, out: Tensor | None = None) -> Tensor:
+        """Probabilities of logits [R, H, G, N, S]; those of the sink, if there is one, are left out."""
+        found = torch.softmax(logits, -1, out=out)
+        if self.sink is not None:
+            found *= torch.sigmoid(logits.logsumexp(-1, keepdim=True) - self.sink)
+        return found
+
+    def decode(
+        self, step: Step, queries: Tensor, keys: Tensor, values: Tensor, *, shares: bool = False
+    ) -> Tensor:
+        """Writes one token per row into an empty slot and attends to all slots. -> [R, H, G, 1, D]
+
+        Args:
+            shares: the token was written by an earlier layer, whose slots this one shares: their mean
+                probabilities count.
+        """
         arena, now = self.arena, step.passes[0]
-        if self.at == 0:
+        if self.at == 0 and not shares:
             arena.place(now, step.of_prompt)
-        arena.write(self.at, keys, values)
+        if not shares:
+            arena.write(self.at, keys, values)
         held = arena.held_keys(self.at)[:, :, : arena.used]
         logits = self.logits(queries, held, arena.empty_slots[self.at], arena.when, arena.edge)
-        probabilities = arena.probabilities(self.at)  # [R, H, G, T]
-        torch.softmax(logits.squeeze(3), -1, out=probabilities)
+        counted = arena.probabilities(self.at)[..., None, :]  # [R, H, G, 1, T]
+        sharers = arena.sharers[self.at]
+        probabilities = self.softmax(logits, None if sharers else counted)
         if 0 in now.count:  # padding is no query; its row may be all masked (NaN)
             padding = torch.tensor([count == 0 for count in now.count], device=probabilities.device)
-            probabilities.masked_fill_(padding[:, None, None, None], 0)
-        output = probabilities.to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
-        if self.at == len(arena.layers) - 1:
+            probabilities.masked_fill_(padding[:, None, None, None, None], 0)
+        if sharers:
+            counted.mul_(shares).add_(probabilities, alpha=1 / (1 + sharers))
+        output = probabilities.squeeze(3).to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
+        arena.to_come -= 1
+        if not arena.to_come:
             step.lasting = True
             arena.finish(now)
             settle(arena, now, step.kernels)
         return output.view(*queries.shape[:-1], -1)
 
-    def prefill(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def prefill(
+        self,
+        step: Step,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        shares: bool = False,
+        counts: bool = True,
+    ) -> Tensor:
         """Reads a prompt in passes, each of which attends and is absorbed. -> [R, H, G, N, D]
 
         Chunks count from each row's first real token, so that a padded row equals the same row alone: real
         tokens are moved to the front, and the output is moved back.
+
+        Args:
+            shares: the tokens are those of an earlier layer, whose slots this one shares.
+            counts: the attention of these queries counts.
 
         Raises:
             Cancelled: the step was cancelled.
@@ -123,7 +157,11 @@ class LayerStep:
             cut = slice(now.start, now.end)
             output, new = attend(self, now, queries[..., cut, :], keys[:, :, cut], values[:, :, cut])
             outputs.append(output)
-            if now is step.passes[-1]:
+            if not counts:
+                pass
+            elif self.arena.sharers[self.at]:
+                add_shared(self.arena, self.at, new, first=not shares)
+            elif now is step.passes[-1]:
                 wait(self.arena, self.at, step, new)
             else:  # the next pass attends to the tokens that stay
                 step.lasting = True
@@ -156,9 +194,10 @@ class LayerStep:
             logits = self.logits(asked, all_keys[:, :, : used + end], empty, when[:, cut], turned)
             unseen = place[:end] > place[cut, None]  # [B, end]
             if self.window is not None:
-                unseen = unseen | (place[:end] <= place[cut, None] - self.window)
+                visible = arena.visible_from(self.at, when[:, cut])[:, None, None, :, None]
+                unseen = unseen | (when[:, None, None, None, :end] < visible)
             logits[..., used:].masked_fill_(unseen, -torch.inf)
-            probabilities = logits.softmax(-1)
+            probabilities = self.softmax(logits)
             if any(here != tokens for here in now.count):
                 padding = (place[cut] >= count)[:, None, None, :, None]
                 probabilities = probabilities.masked_fill(padding, 0)

@@ -11,6 +11,7 @@ does.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,13 +19,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rope:
-    """The rotation of one layer: `inv_freq` [P] radians per position, for the first 2P components."""
+    """The rotation of one layer: `inv_freq` [P] radians per position, for 2P components from `start` on."""
 
     inv_freq: Tensor
     interleaved: bool
     """Pairs are (0, 1), (2, 3) ... instead of (0, P), (1, P + 1) ..."""
     size: int
-    """Components of a head, D; those past 2P are not turned."""
+    """Components of a head, D; the others are not turned."""
+    start: int = 0
+    """First turned component (latent attention turns the last 2P)."""
 
     def rotate(self, x: Tensor, by: Tensor) -> Tensor:
         """x turned by `by` further positions (negative: back). x [..., D], `by` [...] or broadcastable."""
@@ -48,9 +51,9 @@ class Rope:
 
     @cached_property
     def _per_component(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Frequency (0 past 2P), sign of the sine, and partner of every component. [D] each"""
+        """Frequency (0: not turned), sign of the sine, and partner of every component. [D] each"""
         pairs, device = len(self.inv_freq), self.inv_freq.device
-        first = torch.arange(pairs, device=device) * (2 if self.interleaved else 1)
+        first = self.start + torch.arange(pairs, device=device) * (2 if self.interleaved else 1)
         second = first + (1 if self.interleaved else pairs)
         frequencies = torch.zeros(self.size, dtype=self.inv_freq.dtype, device=device)
         signs = torch.ones_like(frequencies)
@@ -66,6 +69,12 @@ class Positions:
     """Positions that a model was trained on."""
 
     window: int  # tokens; position indices stay below it
-    ropes: tuple[Rope | None, ...]  # per layer; None if it uses no rotary positions
+    ropes: tuple[Rope | None, ...]  # per attention layer; None if it uses no rotary positions
     learned: bool  # positions are added to the embedding (OPT, GPT-2): keys cannot be moved
     chats: bool = False  # the model was trained on conversations
+    layers: tuple[Any, ...] = ()  # transformers' layers (`layout.Kind`); empty: all attend, and share nothing
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int, int], ...]:
+        """`Kind.shape` of the attention layers; empty: all have the sizes of the configuration."""
+        return tuple(kind.shape for kind in self.layers if kind.attends)

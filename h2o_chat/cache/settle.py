@@ -15,7 +15,6 @@ from h2o_chat.cache.arena import Arena, PerRow, evict, in_use_first
 from h2o_chat.cache.clock import Pass
 from h2o_chat.policies.frame import lowest, opinion, priorities
 from h2o_chat.policies.policies import Slots, output_change_of_heads
-from h2o_chat.policies.shares import MOST_TOKENS
 
 TOGETHER_BYTES = 1 << 30
 """Layers are ranked together up to this size of keys in fp32; ranking takes a few times as much memory."""
@@ -138,8 +137,8 @@ def framed(arena: Arena, part: Slots, ranking: Tensor, seen: PerRow) -> Tensor:
 
 def visible_from(arena: Arena, layers: Sequence[int], seen: PerRow) -> Tensor:
     """Position before which no query from `seen` on sees anything (sliding windows). [l or 1, r, 1, 1]"""
-    windows = [arena.windows[arena.layers.index(layer)] for layer in layers]
-    if not any(windows):
-        return torch.zeros_like(arena.per_row(seen))[None]
-    at = arena.per_row(seen)
-    return torch.stack([(at - (window or MOST_TOKENS) + 1).clamp_min(0) for window in windows])
+    places, when = [arena.layers.index(layer) for layer in layers], arena.per_row(seen)
+    all_of_it = torch.zeros_like(when)
+    if not any(arena.windows[at] for at in places):
+        return all_of_it[None]
+    return torch.stack([arena.visible_from(at, when) if arena.windows[at] else all_of_it for at in places])

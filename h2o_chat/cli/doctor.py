@@ -14,7 +14,7 @@ import sys
 import tempfile
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -321,13 +321,17 @@ def _fits(settings: Settings, model: LocalModel, models: Any, rows: dict[str, An
         H2OChatError: it would not start.
     """
     from h2o_chat.models import choices
+    from h2o_chat.models.held_weights import held_weights
     from h2o_chat.models.load_tokenizer import load_tokenizer
     from h2o_chat.models.sizes import sizes_of
     from h2o_chat.native import native_model
     from h2o_chat.policies.named import named
     from h2o_chat.policies.shares import divide
 
-    config, weights = models.check_family(model.folder), check_weights(model.folder)
+    config = models.check_family(model.folder)
+    weights = held_weights(model.folder, config)
+    if settings.quantize == "auto" and not models.quantizable(model.folder, config):
+        settings = replace(settings, quantize="none")
     rows["class"] = type(config).__name__.removesuffix("Config")
     sizes = sizes_of(config)
     load_tokenizer(model.folder, sizes.vocabulary)

@@ -27,6 +27,7 @@ from h2o_chat.cli.packed_files import (
 from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
+from h2o_chat.models.families import OPENS, families, refusal
 from h2o_chat.models.hub_cache import cache_folder, cached, repositories
 from h2o_chat.models.obtain import fetch, fetch_smollm2, size
 from h2o_chat.models.resolve import (
@@ -40,6 +41,7 @@ from h2o_chat.models.resolve import (
     names_starting_with,
     read_config,
 )
+from h2o_chat.native.model_frame import FAMILIES as NATIVE
 from h2o_chat.native.packed_folder import PackedFile, remove
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
@@ -58,6 +60,12 @@ def overview(context: typer.Context) -> None:
 def list_() -> None:
     """List what is here and what can be had."""
     ends(_list)
+
+
+@app.command("families")
+def families_() -> None:
+    """List every text family of transformers: opens, opens in the native step, or why it is refused."""
+    ends(_families)
 
 
 @app.command()
@@ -145,6 +153,20 @@ def _remove(
         remove(one.path)
     delete()
     typer.echo(f"Removed {name}.")
+
+
+def _families() -> None:
+    """Prints one row a family."""
+    rows: list[tuple[str, ...]] = [("FAMILY", "", "WHY NOT", "WHAT TO TAKE")]
+    for family in families():
+        refused = refusal(family)
+        opens = "native" if family in NATIVE else "opens"
+        rows.append((family, "refused", *refused) if refused else (family, opens, "", ""))
+    _table(rows)
+    opening = sum(said == OPENS for said in families().values())
+    typer.echo(
+        f"\n{opening} of {len(families())} open; native: on a CPU with this program's own step", err=True
+    )
 
 
 def _list() -> None:

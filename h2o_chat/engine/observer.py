@@ -212,14 +212,18 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     """
     if not cache.arenas:
         return np.array([[[-1]]]), np.zeros((1, 1, 1)), np.zeros((1, 1, 1), bool), np.zeros((1, 1, 1))
-    parts = []
+    parts, most_heads = [], max(arena.layer_shape.heads for arena in cache.arenas)
     for arena in cache.arenas:
         slots, ranked = arena.slots, ranking(arena, cache.clocks, row)
+        # Layers with fewer KV heads than others count as much as these.
+        copies = most_heads // arena.layer_shape.heads
         states = [slots.positions[:, row], ranked, slots.protected[:, row], slots.lately[:, row]]
         if devices.reads_free(arena.device):
             parts.append([state.numpy() for state in states])
         else:
             parts.append(list(torch.stack([state.double() for state in states]).cpu().numpy()))
+        if copies > 1:
+            parts[-1] = [state.repeat(copies, 1) for state in parts[-1]]
     if len(parts) == 1:
         at, scores, protected, lately = parts[0]
     else:

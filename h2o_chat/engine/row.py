@@ -185,7 +185,7 @@ class Row:
 
     def inspect(self, position: int) -> list[list[bool]]:
         """Which KV heads hold the token at a position: [layers][KV heads]."""
-        layers = range(len(self.cache.layers))
+        layers = range(len(self.cache.attention_layers))
         return [(self.cache.kept(layer)[self.number] == position).any(-1).tolist() for layer in layers]
 
     def held(self, positions: range) -> float:

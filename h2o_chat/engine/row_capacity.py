@@ -40,12 +40,13 @@ def snapshot_bytes(runner: Runner) -> int:
 
 
 def slots_bytes(runner: Runner) -> int:
-    """Bytes of the slots of a conversation; without a budget as many slots as the model's window has
-    tokens."""
+    """Bytes of the slots of a conversation, and of what other layers keep; without a budget as many slots as
+    the model's window has tokens."""
     plan, loaded = runner.cache.plan, runner.loaded
     slots = plan.slots if plan.shares.bounded else runner.trained.window + GROW
     kv = {8: "int8", 4: "int4"}.get(plan.bits or 0, "auto")
-    return slots * slot_bytes(loaded.sizes, loaded.precision.itemsize, kv)
+    fixed: int = sum(kind.state_bytes for kind in runner.trained.layers)
+    return slots * slot_bytes(loaded.sizes, loaded.precision.itemsize, kv, runner.trained.shapes) + fixed
 
 
 def rows_for(runner: Runner, wanted: int | None, most: int) -> int:

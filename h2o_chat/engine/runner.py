@@ -168,7 +168,7 @@ class Runner:
         seen = max((clock.seen for clock in self.cache.clocks), default=0)
         assert plan.distance is not None
         clamps = not plan.distance.learned and seen + many - chunk >= plan.distance.reach
-        return chunk if clamps or plan.prefill == "full" else many
+        return chunk if clamps or plan.prefill == "full" or self.cache.shares_slots else many
 
     def has_room(self, row: int, tokens: int = 1) -> bool:
         """Whether a row can be fed so many more tokens: without a budget it ends with the model's window."""
@@ -216,6 +216,11 @@ class Runner:
                 f"The last step of row {min(torn)} ended in the middle.",
                 "Go back to a snapshot that was taken before it, or empty the row.",
             )
+        if self.cache.state_layers and len({len(pieces[row]) for row in fed_rows}) > 1:
+            raise UsageError(
+                "This model's layers keep a state, which padding would enter: pieces have one length.",
+                "Feed pieces of each length in a call of their own.",
+            )
         padding = [tokens - len(piece) for piece in pieces]
         real = None
         if any(padding):
@@ -234,6 +239,7 @@ class Runner:
             if self.native is not None:
                 return self.native.feed(self.cache, ids, all_columns=all_columns)
             logits = self._transformers_step(ids, real, all_columns)
+            self.cache.keep_states({*range(self.rows)} - fed_rows)
         except BaseException:
             self.torn |= undo(self.cache, step, before, fed, fed_rows)
             raise
@@ -242,7 +248,11 @@ class Runner:
     @torch.inference_mode()
     def _transformers_step(self, ids: Tensor, real: Tensor | None, all_columns: bool) -> Tensor:
         """Computes the prepared step with transformers: tokens [R, N] in, logits [R, N or fewer, V] out."""
-        inputs: dict[str, Any] = {"logits_to_keep": 1} if self._keeps_last and not all_columns else {}
+        inputs: dict[str, Any] = {}
+        if self._keeps_last and not all_columns:
+            # Layers that share slots leave out all other tokens where this is a number.
+            last = torch.tensor([ids.shape[1] - 1], device=self.device)
+            inputs["logits_to_keep"] = last if self.cache.shares_slots else 1
         if real is not None or self.trained.learned:
             # Without a mask OPT builds one over everything ever seen.
             inputs["attention_mask"] = torch.ones_like(ids) if real is None else real.long()
@@ -286,7 +296,11 @@ def _together(rows: list[Snapshot]) -> Snapshot:
         for n, part in enumerate(first.parts)
     ]
     clocks = [replace(row.clocks[0]) for row in rows]
-    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows))
+    states = [
+        {name: torch.cat([row.states[n][name] for row in rows]) for name in held}
+        for n, held in enumerate(first.states)
+    ]
+    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows), states=states)
 
 
 def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
@@ -360,7 +374,7 @@ def session_of(runner: Runner, seed: int) -> Session:
         threads=torch.get_num_threads(),
         seed=seed,
         layers=len(runner.trained.ropes),
-        kv_heads=loaded.sizes.kv_heads,
+        kv_heads=max((heads for heads, *_ in runner.trained.shapes), default=loaded.sizes.kv_heads),
         window=runner.trained.window,
         versions={
             "h2o-chat": h2o_chat.__version__,
@@ -371,5 +385,5 @@ def session_of(runner: Runner, seed: int) -> Session:
         },
         stride=plan.stride,
         engine_why=runner.native.said if runner.native else loaded.why_not_native,
-        slot_bytes=slot_bytes(loaded.sizes, loaded.precision.itemsize, kv),
+        slot_bytes=slot_bytes(loaded.sizes, loaded.precision.itemsize, kv, runner.trained.shapes),
     )

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,11 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.quantized import BITS, dequantise
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.state import STATES
+from h2o_chat.engine.saved_formats import MIGRATIONS, Wrong, count, seen
 from h2o_chat.events.events import Session
 from h2o_chat.models.sizes import Sizes
 from h2o_chat.policies.named import named
-from h2o_chat.policies.shares import BOUNDLESS, MOST_TOKENS, Shares
+from h2o_chat.policies.shares import BOUNDLESS, Shares
 from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot
 
 FORMAT = 7
@@ -93,6 +93,8 @@ def write(path: Path, snapshot: RowSnapshot, session: Session) -> None:
         for number, part in enumerate(cache.parts)
         for name, tensor in (part.states | {"lost": part.lost}).items()
     }
+    for number, held in enumerate(cache.states):
+        tensors |= {f"state.{number}.{name}": state.contiguous().cpu() for name, state in held.items()}
     tensors["random"] = snapshot.random
     tensors["pending"] = torch.tensor(snapshot.pending, dtype=torch.long)
     tensors["history"] = torch.tensor(snapshot.history, dtype=torch.long)
@@ -138,6 +140,15 @@ class CacheReader:
         """G, query heads per KV head."""
         return self.sizes.heads // self.session.kv_heads
 
+    def shape(self, layers: list[int]) -> tuple[int, int, int, int]:
+        """`Kind.shape` of the layers of one arena."""
+        if not self.trained.shapes:
+            return self.session.kv_heads, self.groups, self.sizes.head_size, self.sizes.head_size
+        first, *others = {self.trained.shapes[layer] for layer in layers}
+        if others:
+            raise Wrong(f"it holds the layers {layers} together, whose shapes differ")
+        return first
+
 
 def read(path: Path, by: CacheReader) -> RowSnapshot:
     """The snapshot in a file, on the reader's device.
@@ -151,21 +162,17 @@ def read(path: Path, by: CacheReader) -> RowSnapshot:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         damaged = [name for name, tensor in tensors.items() if _check(tensor) != about["checks"][name]]
         if damaged:
-            raise _Wrong(f"{damaged[0]} is damaged")
+            raise Wrong(f"{damaged[0]} is damaged")
         while about["format"] != FORMAT:
             about, tensors = MIGRATIONS[about["format"]](about, tensors, by.groups)
         return _snapshot(about, tensors, by)
     except FileNotFoundError as error:
         raise SavedCacheError("There is no saved memory.") from error
-    except (OSError, _Wrong) as error:
+    except (OSError, Wrong) as error:
         what = error.strerror or error if isinstance(error, OSError) else error
         raise SavedCacheError(f"The saved memory {path.name} cannot be used: {what}.") from error
     except (SafetensorError, RecursionError, LookupError, TypeError, ValueError) as error:
         raise SavedCacheError(f"The saved memory {path.name} is damaged.") from error
-
-
-class _Wrong(Exception):
-    """Something is wrong with a file."""
 
 
 def _check(tensor: Tensor) -> int:
@@ -177,16 +184,16 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
     """The description in a file's header, if this session can use it."""
     about = json.loads((metadata or {}).get("h2o-chat", "null"))
     if not isinstance(about, dict):
-        raise _Wrong("it is no saved memory of h2o-chat")
+        raise Wrong("it is no saved memory of h2o-chat")
     if type(about.get("format")) is not int or about["format"] not in (FORMAT, *MIGRATIONS):
         known = ", ".join(map(str, (*MIGRATIONS, FORMAT)))
-        raise _Wrong(f"its format is {_seen(about.get('format'))}, this version reads {known}")
+        raise Wrong(f"its format is {seen(about.get('format'))}, this version reads {known}")
     if not isinstance(about["session"], dict) or not isinstance(about["checks"], dict):
-        raise _Wrong("its description is damaged")
+        raise Wrong("its description is damaged")
     for name in IDENTITY:
         was, now = about["session"].get(name, BEFORE.get(name)), getattr(session, name)
         if was != now:
-            raise _Wrong(f"its {name} was {_seen(was)}, now it is {now}")
+            raise Wrong(f"its {name} was {seen(was)}, now it is {now}")
     return about
 
 
@@ -194,12 +201,12 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
     """The snapshot in the tensors of a file, checked.
 
     Raises:
-        _Wrong, LookupError, TypeError, ValueError: it is none.
+        Wrong, LookupError, TypeError, ValueError: it is none.
     """
-    fed, session = _count(about["fed"]), by.session
-    fresh = Clock(protect_below=_count(about["protect_below"]), pins=_pins(about["pins"]))
+    fed, session = count(about["fed"]), by.session
+    fresh = Clock(protect_below=count(about["protect_below"]), pins=_pins(about["pins"]))
     if fresh.pins and min(fresh.pins) < fed:
-        raise _Wrong(f"it pins token {min(fresh.pins)} as one to come, and {fed} were fed")
+        raise Wrong(f"it pins token {min(fresh.pins)} as one to come, and {fed} were fed")
     clocks = [_clock(about["clock"], fed, fresh, by.trained)] if fed else []
     parts = [
         _part(number, layers, tensors, by, clock)
@@ -208,17 +215,17 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
     ]
     held = max((int((part.states["positions"] >= 0).sum(-1).max()) for part in parts), default=0)
     if clocks and clocks[0].in_use != held:
-        raise _Wrong(f"it says that it holds {clocks[0].in_use} tokens, and holds {held}")
+        raise Wrong(f"it says that it holds {clocks[0].in_use} tokens, and holds {held}")
     ids = {name: tensors[name] for name in ("pending", "history", "texts")}
     for name, tensor in ids.items():
         if tensor.dtype != torch.long or tensor.shape[1:] != ((2,) if name == "texts" else ()):
-            raise _Wrong(f"{name} is not a list of tokens")
+            raise Wrong(f"{name} is not a list of tokens")
         tokens = tensor[:, 1] if name == "texts" else tensor
         if bool(((tokens < 0) | (tokens >= by.sizes.vocabulary)).any()):
-            raise _Wrong(f"{name} holds what is no token")
+            raise Wrong(f"{name} holds what is no token")
     lost_at, lost = about["lost"]
     if not isinstance(lost, float) or not math.isfinite(lost):
-        raise _Wrong("what it lost is no number")
+        raise Wrong("what it lost is no number")
     return RowSnapshot(
         cache=CacheSnapshot(
             policy=session.policy,
@@ -230,27 +237,22 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
             clocks=clocks,
             fresh=fresh,
             fed=fed,
+            states=_states(tensors, by) if fed else [],
         ),
         pending=tuple(ids["pending"].tolist()),
         random=_random(tensors["random"], by.device),
         history=tuple(ids["history"].tolist()),
         texts=dict(ids["texts"].tolist()),
-        lost=(_count(lost_at), lost),
+        lost=(count(lost_at), lost),
         about=about.get("about"),
     )
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < MOST_TOKENS:
-        raise _Wrong(f"{_seen(value)} is no count")
-    return value
 
 
 def _pins(value: Any) -> frozenset[int]:
     """The positions of pinned tokens."""
     if not isinstance(value, list):
-        raise _Wrong(f"{_seen(value)} are no pins")
-    return frozenset(_count(position) for position in value)
+        raise Wrong(f"{seen(value)} are no pins")
+    return frozenset(count(position) for position in value)
 
 
 def _random(state: Tensor, device: torch.device) -> Tensor:
@@ -258,125 +260,81 @@ def _random(state: Tensor, device: torch.device) -> Tensor:
     try:
         torch.Generator(device).set_state(state)
     except (RuntimeError, TypeError) as error:
-        raise _Wrong("its random state is none") from error
+        raise Wrong("its random state is none") from error
     return state
 
 
-def _seen(value: Any) -> str:
-    """A value of a header, which may be anything, for an error."""
-    return ascii(value)[:60]
-
-
 def _layers(value: Any, session: Session) -> list[list[int]]:
-    listed = sorted(_count(layer) for part in value for layer in part)
+    listed = sorted(count(layer) for part in value for layer in part)
     if listed != list(range(session.layers)) or any(part != sorted(part) for part in value):
-        raise _Wrong(f"it holds the layers {_seen(value)} of {session.layers}")
+        raise Wrong(f"it holds the layers {seen(value)} of {session.layers}")
     return list(value)
 
 
 def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
-    counts: dict[str, Any] = {name: _count(value[name]) for name in COUNTS}
+    counts: dict[str, Any] = {name: count(value[name]) for name in COUNTS}
     clock = replace(fresh, **counts)
     many = max(clock.in_use, clock.base, clock.near_from - trained.window) > fed
     few = not trained.learned and clock.base < fed - trained.window
     if clock.seen != fed or many or few:
-        raise _Wrong(f"its counts {_seen(value)} are not those of {fed} tokens")
+        raise Wrong(f"its counts {seen(value)} are not those of {fed} tokens")
     return clock
 
 
 def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheReader, clock: Clock) -> Part:
     """The states of one arena, checked: shapes, types, ranges; no value may index outside a tensor."""
-    session, size, fed = by.session, by.sizes.head_size, clock.seen
+    session, fed = by.session, clock.seen
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
-    of = Shape(1, session.kv_heads, by.groups, size, size, dtype, by.device)
-    width = named(session.policy).scores.width(by.groups)
+    heads, groups, key, value = by.shape(layers)
+    of = Shape(1, heads, groups, key, value, dtype, by.device)
+    width = named(session.policy).scores.width(groups)
     slots = tensors[f"{number}.positions"].shape[-1] if session.budget is None else session.budget + 1
     states = {}
     for state in STATES:
         more, kind = of.kind(state, width, bits)
-        shape = (len(layers), 1, session.kv_heads, slots, *more)
+        shape = (len(layers), 1, heads, slots, *more)
         tensor = tensors.get(f"{number}.{state.name}")
         if tensor is None:  # a state that came later than the file
             if state.name in FIRST_STATES:
-                raise _Wrong(f"it has no {state.name}")
+                raise Wrong(f"it has no {state.name}")
             tensor = torch.full(shape, state.empty, dtype=kind)
         states[state.name] = tensor
         _check_tensor(state.name, tensor, shape, kind)
         if kind == torch.uint8 and bits and not bool(dequantise(tensor, bits, dtype).isfinite().all()):
-            raise _Wrong(f"{state.name} holds what is no number")
+            raise Wrong(f"{state.name} holds what is no number")
     lost = tensors[f"{number}.lost"]
     _check_tensor("lost", lost, (1,), torch.float64)
     positions = states["positions"]
     if not bool(((positions >= -1) & (positions < fed)).all()):
-        raise _Wrong("its positions are not those of the tokens fed")
+        raise Wrong("its positions are not those of the tokens fed")
     window, turned = by.trained.window, [by.trained.ropes[layer] is not None for layer in layers]
     near = positions[turned][(positions[turned] >= 0) & ~states["clamped"][turned]]  # met where they stood
     if bool((((near - clock.base).abs() > window) | (near < clock.near_from - window)).any()):
-        raise _Wrong("a key stands outside of the model's window, and is not clamped")
+        raise Wrong("a key stands outside of the model's window, and is not clamped")
     held = (positions >= 0).sum(-1)
     if session.budget is not None and bool((held > session.budget).any()):
-        raise _Wrong(f"it holds {int(held.max())} tokens in {session.budget} slots")
+        raise Wrong(f"it holds {int(held.max())} tokens in {session.budget} slots")
     if clock.in_use == fed and bool((positions[..., fed:] >= 0).any()):
-        raise _Wrong("nothing was given up, and its tokens do not stand in its first slots")
+        raise Wrong("nothing was given up, and its tokens do not stand in its first slots")
     if session.budget is None and slots <= fed:
-        raise _Wrong(f"it has {slots} slots for {fed} tokens")
+        raise Wrong(f"it has {slots} slots for {fed} tokens")
     moved = {name: tensor.to(by.device) for name, tensor in states.items()}
     return Part(tuple(layers), of, moved, lost.to(by.device))
 
 
+def _states(tensors: dict[str, Tensor], by: CacheReader) -> list[dict[str, Tensor]]:
+    """The checked states of layers without keys: the shapes and types that the model was seen to have."""
+    found = []
+    for number, kind in enumerate(kind for kind in by.trained.layers if kind.keeps_state):
+        names = [f"state.{number}.{name}" for name in kind.held]
+        for name, (shape, dtype) in zip(names, kind.held.values(), strict=True):
+            _check_tensor(name, tensors[name], (1, *shape), dtype)
+        found.append({name: tensors[full].to(by.device) for full, name in zip(names, kind.held, strict=True)})
+    return found
+
+
 def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> None:
     if tuple(tensor.shape) != shape or tensor.dtype != kind:
-        raise _Wrong(f"{name} is {tuple(tensor.shape)} {tensor.dtype}, not {shape} {kind}")
+        raise Wrong(f"{name} is {tuple(tensor.shape)} {tensor.dtype}, not {shape} {kind}")
     if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-        raise _Wrong(f"{name} holds what is no number")
-
-
-Contents = tuple[dict[str, Any], dict[str, Tensor]]
-Migration = Callable[[dict[str, Any], dict[str, Tensor], int], Contents]
-
-
-def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
-    """Format 5 had tensors [R, H, S, ...] per layer, and the sum of the scores apart from those by head."""
-    renamed = {
-        "keys": "keys",
-        "values": "values",
-        "positions": "positions",
-        "recent": "receiving",
-        "prompt": "given",
-        "protected": "protected",
-        "clamped": "far",
-    }
-    layers = sum(name.endswith(".positions") for name in tensors)
-    new = {name: tensor for name, tensor in tensors.items() if "." not in name}
-    for layer in range(layers):
-        for name, old in renamed.items():
-            new[f"{layer}.{name}"] = tensors[f"{layer}.{old}"][None]
-        score, by_head = tensors[f"{layer}.score"], tensors[f"{layer}.by_head"]
-        if not by_head.shape[-1]:  # only their sum counted
-            width = named(about["session"]["policy"]).scores.width(groups)
-            by_head = score.new_zeros(*score.shape, width)
-            by_head[..., 0] = score
-        new[f"{layer}.score"] = by_head[None]
-        new[f"{layer}.lost"] = tensors[f"{layer}.lost"]
-    fed = _count(about["fed"])
-    clock = None
-    if layers:
-        if not all(tensors[f"{layer}.positions"].numel() for layer in range(layers)):
-            raise _Wrong("it has no slots")
-        held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
-        base = int(tensors["0.base"][0])
-        counts = fed, held, base, _count(about["near_from"])
-        clock = dict(zip(("seen", "held", "base", "near_from"), counts, strict=True))
-    about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
-    return about, new
-
-
-def _from_6(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
-    """Format 6 had other names for two things."""
-    new = {name.replace(".recent", ".lately"): tensor for name, tensor in tensors.items()}
-    clock = about["clock"] and about["clock"] | {"in_use": about["clock"]["held"]}
-    return about | {"format": 7, "clock": clock}, new
-
-
-MIGRATIONS: dict[int, Migration] = {5: _from_5, 6: _from_6}
-"""From the format that is read to the next one."""
+        raise Wrong(f"{name} holds what is no number")

@@ -46,8 +46,11 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: 
     for arena in cache.arenas_in_step:  # it may have raised when keys of some arenas were turned
         bases = zip(arena.base.tolist(), cache.clocks, strict=True)
         torn |= {row for row, (base, clock) in enumerate(bases) if base != clock.base}
-    for layer in cache.layers:
+    for layer in cache.attention_layers:
         layer.fed = fed
+    if prepared:
+        for state_layer, held in zip(cache.state_layers, cache.states_before, strict=True):
+            state_layer.put(held)
     step.begun = True  # nobody waits for it any more
     return torn
 

@@ -1,5 +1,6 @@
 """Decides whether a model fits into memory before any weight is read. No torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,10 +76,21 @@ def _quantising(parameters: int) -> int:
     return HEADROOM_BYTES + int(QUANTISING_SHARE * 2 * parameters)
 
 
-def slot_bytes(sizes: Sizes, itemsize: int, kv: str = "auto") -> int:
-    """Bytes of one slot in all layers and KV heads."""
-    state = state_bytes(sizes.heads // sizes.kv_heads)
-    return sizes.layers * sizes.kv_heads * (2 * _row_bytes(sizes, itemsize, kv) + state)
+def slot_bytes(
+    sizes: Sizes, itemsize: int, kv: str = "auto", shapes: Sequence[tuple[int, int, int, int]] = ()
+) -> int:
+    """Bytes of one slot in all layers and KV heads.
+
+    Args:
+        shapes: (KV heads, query heads of each, components of a key, of a value) of each layer that attends;
+            empty: as the configuration says.
+    """
+    size = sizes.head_size
+    shapes = shapes or [(sizes.kv_heads, sizes.heads // sizes.kv_heads, size, size)] * sizes.layers
+    return sum(
+        heads * (_row_bytes(key, itemsize, kv) + _row_bytes(value, itemsize, kv) + state_bytes(groups))
+        for heads, groups, key, value in shapes
+    )
 
 
 LEAST_AUTO, MOST_AUTO = 512, 2048
@@ -123,14 +135,14 @@ def equal_slots(sizes: Sizes, itemsize: int, kv: str, budget: int) -> int:
 
     Scales and the one empty slot are included, as in `H2OCache.bytes_held`; rounded down.
     """
-    plain, small = (_row_bytes(sizes, itemsize, how) for how in ("auto", kv))
+    plain, small = (_row_bytes(sizes.head_size, itemsize, how) for how in ("auto", kv))
     return (budget + 1) * plain // small - 1
 
 
-def _row_bytes(sizes: Sizes, itemsize: int, kv: str) -> int:
+def _row_bytes(size: int, itemsize: int, kv: str) -> int:
     """Bytes of one key, or value, of one KV head, with its scale."""
     component, scale = _KV_BYTES.get(kv, (itemsize, 0))
-    return int(sizes.head_size * component) + scale
+    return int(size * component) + scale
 
 
 def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need], budget: int) -> None:

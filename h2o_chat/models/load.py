@@ -1,7 +1,7 @@
 """Loads a model by name: finds it, checks it before any weight is read, and quantises it. Uses no network.
 
-Classes that route attention through transformers' `AttentionInterface` (`_supports_attention_backend`) are
-accepted. All others are refused, because their attention would bypass the cache, which would grow silently.
+Families of `families.json` are accepted. All others are refused, because their attention might bypass the
+cache, which would grow silently. Of a model that also reads pictures or sound only the text part is loaded.
 """
 
 import contextlib
@@ -23,17 +23,19 @@ from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.models import ollama
 from h2o_chat.models.choices import Choice, choose, default_threads
+from h2o_chat.models.families import refusal
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES
 from h2o_chat.models.gguf_tensors import GgufTensors
+from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
-from h2o_chat.models.resolve import check_weights, find, read_config
+from h2o_chat.models.model_class import class_of, classes_of
+from h2o_chat.models.resolve import find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 
 _NF4_BLOCK = 32
-_LAYERS = {"full_attention", "sliding_attention"}
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,16 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
     with quiet():
         config = config or check_family(folder)
         require_quantizable(found.name, folder, settings)
-        weights = check_weights(folder)
-        tokenizer = load_tokenizer(folder, config.vocab_size)
-        if _read_by_transformers(folder) and settings.quantize == "auto":
-            settings = replace(settings, quantize="none")  # transformers quantises no GGUF file
+        weights = held_weights(folder, config)
+        tokenizer = load_tokenizer(folder, config.get_text_config().vocab_size)
+        if settings.quantize == "auto" and not quantizable(folder, config):
+            settings = replace(settings, quantize="none")
+        if settings.quantize != "none" and (packing(config) in UNPACKED or has_experts(config)):
+            raise UsageError(
+                f"--quantize {settings.quantize}: {found.name} has experts, or weights that are packed,"
+                " which bitsandbytes does not quantise.",
+                "Leave --quantize out.",
+            )
         choice = choose(found.name, settings, config, weights)
         stage = "quantise" if choice.quantises else "load"
         progress(stage, 0.0)
@@ -154,44 +162,42 @@ def check_family(folder: Path) -> Any:
             config = transformers.AutoConfig.from_pretrained(
                 file.parent, local_files_only=True, trust_remote_code=False, **where
             )
-        cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-        reason = _why_not(config, cls, named)
+        reason = refusal(kind) or _why_not(config, named)
     if reason:
         raise ModelError(
-            f"{cls.__name__ if cls else named or kind} is not supported: {reason}.",
-            "Families that work: Llama, Mistral, Qwen2/3, Gemma 2/3 (text), Phi-3, OLMo2, SmolLM3, OPT,"
-            " GPT-NeoX, GPT-2 and others built like them.",
+            f"{named or kind} is not supported: {reason[0]}.",
+            f"{reason[1]}. All that open: h2o-chat models families",
         )
     return config
 
 
-def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
-    """Why this class cannot run with a bounded cache; None if it can."""
-    if config.is_encoder_decoder:
-        return "it is an encoder-decoder model, whose encoder sees all of the text at once"
-    if config.get_text_config() is not config:
-        return "it reads images or sound beside text, and only text models are supported"
-    if cls is None:
-        return "it does not generate text one token after another"
-    if not cls._supports_attention_backend:
+def _why_not(config: Any, named: str | None) -> tuple[str, str] | None:
+    """Why this model of a family that opens cannot run, and what to take instead; None if it can."""
+    names = {cls.__name__ for cls in classes_of(config)}
+    if named and named not in names:
         return (
-            "its attention does not go through transformers' AttentionInterface, so nothing would be evicted"
+            f"config.json names {named}, whose weights are not those of {' or '.join(sorted(names))}",
+            "Take the model that this one was made from, or one that answers",
         )
-    other = sorted(set(getattr(config, "layer_types", None) or ()) - _LAYERS)
-    if cls._is_stateful or other:
-        kinds = f" ({', '.join(other)})" if other else ""
-        return f"some of its layers{kinds} keep a state of their own instead of keys and values"
-    if hasattr(config, "output_router_logits"):
-        return "it is a mixture of experts, and of those no family was tested"
-    if getattr(config, "num_kv_shared_layers", None):
-        return "some of its layers use the keys of other layers, which may evict apart"
-    if named and named != cls.__name__:
-        return f"config.json names {named}, whose weights are not those of {cls.__name__}"
-    if getattr(config, "quantization_config", None):
-        method = dict(config.quantization_config).get("quant_method", "unknown method")
-        if method != "bitsandbytes":
-            return f"its weights are already quantised ({method}), and only bitsandbytes' can be read"
+    from h2o_chat.transformers_cache.layout import kinds_of  # slow, see `_load_model`
+
+    try:
+        kinds_of(config)
+    except ModelError as error:
+        return error.message.rstrip("."), error.hint.rstrip(".")
+    method = packing(config)
+    if method not in (None, "bitsandbytes", *UNPACKED):
+        return (
+            f"its weights are quantised already ({method}), which is not read here",
+            "Take the same model unquantised (--quantize packs it), or as a GGUF file",
+        )
     return None
+
+
+def quantizable(folder: Path, config: Any) -> bool:
+    """Whether something here quantises the weights."""
+    packed = packing(config) in UNPACKED or _read_by_transformers(folder)
+    return not packed and not has_experts(config)
 
 
 def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
@@ -200,7 +206,7 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
         registered,  # here, as it takes a second that the native step does not need
     )
 
-    cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    cls = class_of(config, (config.architectures or [None])[0])
     try:
         model, report = cls.from_pretrained(
             dtype=getattr(torch, choice.dtype),
@@ -233,7 +239,9 @@ def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
     """Keywords that name the weights. A GGUF file is given as tensors, since transformers quantises none."""
     where = "pretrained_model_name_or_path"
     if folder.is_dir():
-        return {where: folder, "use_safetensors": True}
+        if packing(config) in UNPACKED:
+            config.quantization_config = dict(config.quantization_config) | {"dequantize": True}
+        return {where: folder, "config": config, "use_safetensors": True}
     if _read_by_transformers(folder):
         return {where: folder.parent, "gguf_file": folder.name}
     return {where: None, "config": config, "state_dict": GgufTensors(folder).all()}
@@ -314,7 +322,10 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Suppresses warnings and logs of transformers and bitsandbytes inside."""
+    """Suppresses warnings and logs of transformers and bitsandbytes; afterwards only errors are logged.
+
+    While it computes, transformers would tell of kernels that are not installed and of parts left out.
+    """
     logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # for good: it logs at the first token, too
     level = hf_logging.get_verbosity()
     hf_logging.set_verbosity(hf_logging.CRITICAL)
@@ -323,7 +334,7 @@ def quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        hf_logging.set_verbosity(level)
+        hf_logging.set_verbosity(max(level, hf_logging.ERROR))
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """`H2OCache`: the bounded cache in transformers' interface, over the arenas that hold the slots."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from h2o_chat.transformers_cache import protection, ready
 from h2o_chat.transformers_cache import snapshot as snapshots
 from h2o_chat.transformers_cache.layer import H2OLayer
 from h2o_chat.transformers_cache.probe import probe
+from h2o_chat.transformers_cache.state_layer import StateLayer, layers_of
 
 
 class H2OCache(Cache):
@@ -100,16 +102,48 @@ class H2OCache(Cache):
         """The arenas; the last pass of a prompt may wait in them."""
         self.step: Step | None = None
         """The prepared step."""
+        self.states_before: list[dict[str, Tensor]] = []
+        """Copies of the states of `state_layers` before the prepared step."""
         super().__init__(layer_class_to_replicate=self.new_layer)
+        self.layers += layers_of(self, self.trained.layers if self.trained else ())
 
     def new_layer(self) -> H2OLayer:
         """Creates the next layer, when transformers asks for it."""
-        if self.trained is not None and len(self.layers) == len(self.trained.ropes):
+        if self.trained is not None and len(self.attention_layers) == len(self.trained.ropes):
             raise UsageError(
                 f"This H2OCache was made for a model of {len(self.layers)} layers, and is fed more.",
                 "Use one cache per model.",
             )
-        return H2OLayer(self, len(self.layers))
+        return H2OLayer(self, len(self.attention_layers))
+
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        """The state of a convolution, as transformers asks for it.
+
+        Raises:
+            UsageError: the cache was made without the model, and does not know its layers.
+        """
+        if layer_idx >= len(self.layers):
+            raise UsageError(
+                f"Layer {layer_idx} keeps a state, and this H2OCache was made without the model.",
+                "Make it with H2OCache(budget, model=model).",
+            )
+        state: Tensor | None = super().get_conv_state(layer_idx, state_idx)
+        return state
+
+    @property
+    def attention_layers(self) -> list[H2OLayer]:
+        """The layers with slots. All numbers of layers here count only these."""
+        return [layer for layer in self.layers if isinstance(layer, H2OLayer)]
+
+    @property
+    def state_layers(self) -> list[StateLayer]:
+        """The layers that keep a state of fixed size."""
+        return [layer for layer in self.layers if isinstance(layer, StateLayer)]
+
+    @property
+    def shares_slots(self) -> bool:
+        """Whether layers attend to the slots of others."""
+        return any(layer.kind.sharers for layer in self.attention_layers)
 
     def rope(self, layer: int) -> Rope | None:
         """The rotation of a layer's keys; None: none, or not known."""
@@ -145,7 +179,7 @@ class H2OCache(Cache):
         """
         if not self.arenas:
             raise UsageError("This H2OCache holds nothing yet.", "Feed it to a model first.")
-        return torch.as_tensor(self.layers[layer].slots.positions).clone()
+        return torch.as_tensor(self.attention_layers[layer].slots.positions).clone()
 
     @property
     def most_kept(self) -> int:
@@ -175,6 +209,14 @@ class H2OCache(Cache):
     snapshot, restore = snapshots.snapshot, snapshots.restore
     take_row, put_row = snapshots.take_row, snapshots.put_row
     select_rows = reorder_cache = batch_select_indices = snapshots.select_rows
+
+    def keep_states(self, rows: Iterable[int]) -> None:
+        """Puts back the states of rows that were fed nothing in the step, as padding has changed them."""
+        waited = list(rows)
+        for number, layer in enumerate(self.state_layers if waited else ()):
+            before = self.states_before[number]
+            for name, state in layer.held.items():
+                state[waited] = before[name][waited] if name in before else 0
 
     @torch.no_grad()
     def evict_generated(self, row: int) -> bool:

@@ -2,6 +2,8 @@
 
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.forward_call import Step
@@ -18,10 +20,17 @@ class CacheLike(Protocol):
     arenas_in_step: list[Arena]
     layers: list[Any]
     step: Step | None
+    states_before: list[dict[str, Tensor]]
     trained: Positions | None
 
     @property
     def arenas(self) -> list[Arena]: ...
+    @property
+    def attention_layers(self) -> list[Any]: ...
+    @property
+    def state_layers(self) -> list[Any]: ...
+    @property
+    def shares_slots(self) -> bool: ...
     @property
     def fed(self) -> int: ...
     def rope(self, layer: int) -> Rope | None: ...

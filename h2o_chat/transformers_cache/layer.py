@@ -1,5 +1,6 @@
 """One layer of the cache in transformers' interface: it passes keys and values on to `h2o_attention`."""
 
+import threading
 from typing import Any, NoReturn
 
 from torch import Tensor
@@ -9,14 +10,15 @@ from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.arena import Arena
 from h2o_chat.policies.policies import Slots
 from h2o_chat.transformers_cache.cache_like import CacheLike
+from h2o_chat.transformers_cache.layout import ORDINARY, Kind
 
 
 class H2OLayer(CacheLayerMixin):
-    """One layer of an `H2OCache`."""
+    """One layer of an `H2OCache` that attends; `number` counts only those."""
 
-    def __init__(self, cache: CacheLike, number: int) -> None:
+    def __init__(self, cache: CacheLike, number: int, kind: Kind = ORDINARY) -> None:
         super().__init__()
-        self.cache, self.number = cache, number
+        self.cache, self.number, self.kind = cache, number, kind
         self.arena: Arena | None = None
         """The arena of its slots; None before the first token."""
         self.at = 0
@@ -42,9 +44,14 @@ class H2OLayer(CacheLayerMixin):
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
         """Passes the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.
 
+        Latents are given back as they came: attention is given the keys and values that are made of them.
+
         Raises:
             UsageError: the batch has another number of rows than the cache, or comes from another model.
         """
+        if self.kind.latent:
+            expect_latent(self)
+            return key_states, value_states
         if self.arena is not None:
             of, (rows, heads, _tokens, size) = self.arena.layer_shape, key_states.shape
             held = of.rows, of.heads, of.key, of.dtype, of.device
@@ -93,6 +100,8 @@ class Handoff:
 
     def __init__(self, layer: H2OLayer, keys: Tensor, values: Tensor) -> None:
         self.layer, self.keys, self.values = layer, keys, values
+        self.attended = False
+        """A layer has attended; those that share its slots come after it."""
 
     def __getattr__(self, name: str) -> NoReturn:
         _wrong_attention()
@@ -108,3 +117,24 @@ def _wrong_attention() -> NoReturn:
         'Load it with from_pretrained(..., attn_implementation="h2o") after `from h2o_chat import H2OCache`,'
         ' or call model.set_attn_implementation("h2o").',
     )
+
+
+_latent = threading.local()
+"""Its `layer`: the one whose latents were read in this thread, and whose attention comes next."""
+
+
+def expect_latent(layer: H2OLayer) -> None:
+    """Notes whose attention comes next: it is given keys and values, without a `Handoff`.
+
+    Raises:
+        ModelError: the attention before went elsewhere.
+    """
+    if getattr(_latent, "layer", None) is not None and layer.number:
+        _wrong_attention()
+    _latent.layer = layer
+
+
+def expected_latent() -> H2OLayer | None:
+    """The layer whose attention is due, once."""
+    layer, _latent.layer = getattr(_latent, "layer", None), None
+    return layer

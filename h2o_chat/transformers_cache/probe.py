@@ -3,15 +3,21 @@
 Frequencies come from the model's buffers; one token fed at two positions shows which of them a layer uses.
 """
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import DynamicCache
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.policies.shares import MOST_TOKENS
+from h2o_chat.transformers_cache.layout import Kind, kinds_of
+from h2o_chat.transformers_cache.state_layer import held_of
+
+_NAME = "h2o-probe"
 
 
 def trained_window(config: Any) -> int:
@@ -58,23 +64,26 @@ def probe(model: Any, chats: bool = False) -> Positions:
     """
     window = trained_window(model.config)
     frequencies = _frequencies(model)
-    at_zero = _keys_at(model, 0)
+    kinds, at_zero = _keys_at(model, 0)
     if not frequencies:
-        return Positions(window, (None,) * len(at_zero), learned=True, chats=chats)
+        return Positions(window, (None,) * len(at_zero), learned=True, chats=chats, layers=kinds)
     steps = (1, max(1, min(window, 512) // 2 - 1))
-    moved = {step: _keys_at(model, step) for step in steps}
+    moved = {step: _keys_at(model, step)[1] for step in steps}
     # Layers with equal rotations share one object, and thereby an arena.
     shared: dict[Any, Rope] = {}
     found: list[Rope | None] = []
     for layer, key in enumerate(at_zero):
+        size = key.shape[-1]
         known = [
             shared.setdefault(
-                (number, interleaved, key.shape[-1], key.device),
-                Rope(frequency.to(key.device), interleaved, key.shape[-1]),
+                (number, interleaved, size, start, sign, key.device),
+                Rope(sign * frequency.to(key.device), interleaved, size, start),
             )
             for number, frequency in enumerate(frequencies)
+            for start in {0: 0, size - 2 * len(frequency): 0}
             for interleaved in (False, True)
-            if 2 * len(frequency) <= key.shape[-1]
+            for sign in (1, -1)  # nanochat turns the other way
+            if 2 * len(frequency) <= size
         ]
         there = {step: moved[step][layer] for step in steps}
         rope = next((rope for rope in (None, *known) if _explains(rope, key, there)), known)
@@ -85,22 +94,81 @@ def probe(model: Any, chats: bool = False) -> Positions:
                 "This family's positions are not supported yet.",
             )
         found.append(rope)
-    return Positions(window, tuple(found), learned=False, chats=chats)
+    return Positions(window, tuple(found), learned=False, chats=chats, layers=kinds)
 
 
-def _keys_at(model: Any, index: int) -> list[Tensor]:
-    """Keys [1, H, 1, D] per layer of one token fed at a position index."""
-    cache = Cache(layer_class_to_replicate=DynamicLayer)
+_probed = threading.local()
+"""Its `calls`: (module, query, key, value) of each layer that attended in this thread."""
+
+
+def _attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any
+) -> tuple[Tensor, None]:
+    """Attention of a single token, which is its value."""
+    _probed.calls.append((module, query, key, value))
+    return value.repeat_interleave(query.shape[1] // value.shape[1], 1).transpose(1, 2), None
+
+
+def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
+    """The layers, and keys [1, H, 1, D] of each that has some, of one token fed at a position index.
+
+    Raises:
+        ModelError: other layers attend than the configuration names, or none through transformers' interface.
+    """
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface
+
+    from h2o_chat.transformers_cache.registered import padding_mask  # slow, see there
+
+    AttentionInterface.register(_NAME, _attention)
+    AttentionMaskInterface.register(_NAME, padding_mask)
+    kinds = list(kinds_of(model.config))
+    cache = DynamicCache(config=model.config)
     device = model.get_input_embeddings().weight.device
     token = torch.ones(1, 1, dtype=torch.long, device=device)
-    at = torch.full_like(token, index)
-    implementation = model.config._attn_implementation
-    model.set_attn_implementation("eager")  # this is no H2OCache
+    implementation = model.config.get_text_config()._attn_implementation
+    _probed.calls = []
+    model.set_attn_implementation(_NAME)  # this is no H2OCache
     try:
-        model(input_ids=token, position_ids=at, past_key_values=cache, use_cache=True)
+        model(
+            input_ids=token, position_ids=torch.full_like(token, index), past_key_values=cache, use_cache=True
+        )
     finally:
         model.set_attn_implementation(implementation)
-    return [layer.keys for layer in cache.layers]
+    numbers = [number for number, kind in enumerate(kinds) if kind.attends]
+    keys: list[Tensor] = []
+    for module, query, key, value in _probed.calls:
+        before = next((at for at, other in enumerate(keys) if other is key), None)
+        if before is not None:
+            number = numbers[before]
+            kinds[number] = replace(kinds[number], sharers=kinds[number].sharers + 1)
+            continue
+        if len(keys) == len(numbers):
+            raise _unknown(model, f"more than {len(numbers)} layers attend")
+        number = numbers[len(keys)]
+        held = cache.layers[number].keys
+        if held is None:
+            raise _unknown(model, f"{type(module).__name__} keeps no keys in the cache")
+        shape = key.shape[1], query.shape[1] // key.shape[1], key.shape[-1], value.shape[-1]
+        latent = held.shape != key.shape
+        kinds[number] = replace(kinds[number], latent=latent, shape=shape)
+        keys.append(key)
+    for number, kind in enumerate(kinds):
+        if kind.keeps_state:
+            held = held_of(cache.layers[number]).items()
+            kinds[number] = replace(
+                kind, held={name: (tuple(one.shape[1:]), one.dtype) for name, one in held}
+            )
+    if len(keys) != len(numbers):
+        raise _unknown(model, f"{len(keys)} of {len(numbers)} layers attend through AttentionInterface")
+    return tuple(kinds), keys
+
+
+def _unknown(model: Any, why: str) -> ModelError:
+    return ModelError(
+        f"{type(model).__name__} cannot be bounded: {why}.",
+        "Choose a family that opens: h2o-chat models families",
+    )
 
 
 def _frequencies(model: Any) -> list[Tensor]:

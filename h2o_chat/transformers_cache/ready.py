@@ -1,6 +1,6 @@
 """Prepares a step before its tokens attend: passes, slots, rotation indices."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ def prepare(cache: CacheLike, step: Step) -> None:
         raise UsageError(
             f"A step of {cache.step.tokens} tokens was prepared, and not fed.", "Feed it to the model first."
         )
-    if len({layer.fed for layer in cache.layers}) > 1:
+    if len({layer.fed for layer in cache.attention_layers}) > 1:
         raise UsageError(
             "The last step ended in the middle: some layers have read it, others have not.",
             "Go back to a snapshot that was taken before it, or call cache.reset().",
@@ -40,9 +40,16 @@ def prepare(cache: CacheLike, step: Step) -> None:
             f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
         )
     step.passes, step.begun = [], False
+    with torch.inference_mode(False):  # models change convolution states in place
+        cache.states_before = changed([layer.held for layer in cache.state_layers], torch.clone)
     if cache.arenas:
         make_ready(cache, step)
     cache.step = step
+
+
+def changed(states: list[dict[str, Tensor]], change: Callable[[Tensor], Tensor]) -> list[dict[str, Tensor]]:
+    """The states with `change` applied to each tensor [R, ...]."""
+    return [{name: change(state) for name, state in one.items()} for one in states]
 
 
 @torch.no_grad()
@@ -74,7 +81,8 @@ def make_ready(cache: CacheLike, step: Step) -> None:
     if step.tokens == 1:
         step.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
     else:
-        chunk = plan.chunk if plan.prefill == "chunked" else step.tokens
+        in_chunks = plan.prefill == "chunked" and not cache.shares_slots
+        chunk = plan.chunk if in_chunks else step.tokens
         step.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
 
 
@@ -165,7 +173,7 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
             "Use kv='int8'.",
         )
     shape.require_room(len(layers), cache.plan.slots)
-    while len(cache.layers) <= max(layers):
+    while len(cache.attention_layers) <= max(layers):
         cache.layers.append(cache.new_layer())
     arena = Arena(cache.plan, layers, cache.rope(layers[0]), shape, cache.plan.slots)
     arena.grow(max(clock.in_use for clock in cache.clocks))
@@ -175,13 +183,15 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
 
 def join(cache: CacheLike) -> None:
     """Merges the arenas of single layers, which the first step created."""
-    if 1 < len(cache.arenas) == len(cache.layers):
+    if 1 < len(cache.arenas) == len(cache.attention_layers):
         cache.arenas_in_step = joined(cache.arenas)
         place_layers(cache)
 
 
 def place_layers(cache: CacheLike) -> None:
     """Sets the place of each layer's slots."""
+    layers = cache.attention_layers
     for arena in cache.arenas_in_step:
         for at, number in enumerate(arena.layers):
-            cache.layers[number].move_to(arena, at)
+            layers[number].move_to(arena, at)
+            arena.chunked[at], arena.sharers[at] = layers[number].kind.chunked, layers[number].kind.sharers

@@ -14,10 +14,10 @@ from h2o_chat.transformers_cache.attention_function import h2o_attention
 NAME = "h2o"
 
 
-def _padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
-    """Passes the 2-D padding mask through: causality follows from stored positions, not from columns."""
-    return attention_mask
+def padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
+    """The padding mask as [R, 1, 1, columns]: causality follows from stored positions, not from columns."""
+    return None if attention_mask is None else attention_mask[:, None, None]
 
 
 AttentionInterface.register(NAME, h2o_attention)
-AttentionMaskInterface.register(NAME, _padding_mask)
+AttentionMaskInterface.register(NAME, padding_mask)

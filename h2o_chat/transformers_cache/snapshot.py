@@ -3,7 +3,7 @@
 The functions without an underscore are methods of `H2OCache`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.policies.shares import Shares
 from h2o_chat.transformers_cache.cache_like import CacheLike
 from h2o_chat.transformers_cache.protection import clocks_of
-from h2o_chat.transformers_cache.ready import join, place_layers
+from h2o_chat.transformers_cache.ready import changed, join, place_layers
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,20 @@ class Snapshot:
     clocks: list[Clock]  # per row, see `H2OCache.clocks`
     fresh: Clock  # of rows without their own clock
     fed: int  # columns, padding included
+    states: list[dict[str, Tensor]] = field(default_factory=list)
+    """One dictionary for each of `H2OCache.state_layers`, of tensors [R, ...]."""
 
     def row(self, number: int) -> "Snapshot":
         """One row, as views; its `fed` counts no padding."""
         parts = [part.changed(1, lambda state: state[:, number : number + 1]) for part in self.parts]
         clock = replace(self.clocks[number])
-        return replace(self, parts=parts, clocks=[clock], fed=clock.seen)
+        states = changed(self.states, lambda state: state[number : number + 1])
+        return replace(self, parts=parts, clocks=[clock], fed=clock.seen, states=states)
 
     def copy(self) -> "Snapshot":
         """A deep copy."""
-        return replace(self, parts=[part.changed(part.shape.rows, torch.clone) for part in self.parts])
+        parts = [part.changed(part.shape.rows, torch.clone) for part in self.parts]
+        return replace(self, parts=parts, states=changed(self.states, torch.clone))
 
 
 def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
@@ -51,6 +55,7 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
         [replace(clock) for clock in cache.clocks],
         replace(cache.fresh),
         cache.fed,
+        [layer.held for layer in cache.state_layers],
     )
     return taken.copy() if copy else taken
 
@@ -73,11 +78,13 @@ def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) ->
         arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, part.states)
         arena.lost, arena.base = part.lost, arena.per_row([clock.base for clock in cache.clocks]).flatten()
         cache.arenas_in_step.append(arena)
-    while len(cache.layers) < sum(len(part.layers) for part in snapshot.parts):
+    while len(cache.attention_layers) < sum(len(part.layers) for part in snapshot.parts):
         cache.layers.append(cache.new_layer())
     place_layers(cache)
-    for layer in cache.layers:
+    for layer in cache.attention_layers:
         layer.fed = snapshot.fed
+    for state_layer, held in zip(cache.state_layers, snapshot.states, strict=True):
+        state_layer.put(held)
 
 
 def take_row(cache: CacheLike, row: int, *, copy: bool = True) -> Snapshot:
@@ -124,8 +131,12 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
         arena.lost[row] += part.lost[0]
     for arena in cache.arenas:
         arena.order[:, row] = in_use_first(arena.slots.positions[:, row])
-    for layer in cache.layers:  # a step of this row may have ended in the middle
+    for layer in cache.attention_layers:  # a step of this row may have ended in the middle
         layer.fed = cache.fed
+    for number, state_layer in enumerate(cache.state_layers):
+        given = snapshot.states[number] if snapshot else {}
+        for name, held in state_layer.held.items():
+            held[row] = given[name][0] if name in given else 0
 
 
 @torch.inference_mode(False)
@@ -137,7 +148,8 @@ def select_rows(cache: CacheLike, rows: Tensor) -> None:
         for part in taken.parts
     ]
     clocks = [taken.clocks[row] for row in chosen] if taken.clocks else []
-    restore(cache, replace(taken, parts=parts, clocks=clocks), hand_over=True)
+    states = changed(taken.states, lambda state: state.index_select(0, rows.to(state.device)))
+    restore(cache, replace(taken, parts=parts, clocks=clocks, states=states), hand_over=True)
 
 
 def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:

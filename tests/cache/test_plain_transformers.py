@@ -228,10 +228,10 @@ def test_an_unknown_attention_keyword_raises(model: Any) -> None:
     """None says nothing and passes; anything else might change what attention computes."""
     ids = prompt(4)
     plain = model(ids, past_key_values=H2OCache(BUDGET)).logits
-    with_none = model(ids, past_key_values=H2OCache(BUDGET), s_aux=None).logits
+    with_none = model(ids, past_key_values=H2OCache(BUDGET), position_bias=None).logits
     assert torch.equal(plain, with_none)
-    with pytest.raises(ModelError, match=r"LlamaAttention.*s_aux"):
-        model(ids, past_key_values=H2OCache(BUDGET), s_aux=torch.zeros(4))
+    with pytest.raises(ModelError, match=r"LlamaAttention.*position_bias"):
+        model(ids, past_key_values=H2OCache(BUDGET), position_bias=torch.zeros(4))
 
 
 def test_a_four_dimensional_mask_is_refused(model: Any) -> None:

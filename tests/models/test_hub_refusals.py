@@ -73,7 +73,7 @@ def test_unsupported_family_before_any_weight(hub: Hub, here: Call) -> None:
     model = repository(weights())
     model.files["config.json"] = json.dumps({"model_type": "falcon"}).encode()
     hub.repositories["some/falcon"] = model
-    refused(here("models", "pull", "some/falcon"), "FalconForCausalLM is not supported")
+    refused(here("models", "pull", "some/falcon"), "falcon is not supported")
     assert not hub.downloads("model.safetensors")
 
 

@@ -178,7 +178,7 @@ def run_speed(wanted: Wanted, others: Others = lambda stack, progress: ([], []))
     Raises:
         H2OChatError: what `open_model` raises. Another program that does not run is named in the report.
     """
-    vocabulary = check_family(find(wanted.settings.model).folder).vocab_size
+    vocabulary = check_family(find(wanted.settings.model).folder).get_text_config().vocab_size
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar())
         found, absent = others(stack, progress)

@@ -1,0 +1,200 @@
+"""Every family that the table opens, as a tiny random model: stock transformers, literal H2O, saved files.
+
+A few run always, one of each kind; all of them with `make test-all`. What opens is tried, not looked up.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from any_family import names, ours, prompt, stock, tiny, two_turns, verdict
+from any_oracle import ATTENTION, LiteralCache
+from oracle import feed
+from sweep import sweep
+from transformers import AutoTokenizer, DynamicCache
+
+from h2o_chat import H2OCache
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import SavedCacheError, UsageError
+from h2o_chat.engine.row import Row
+from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.models.families import OPENS, REFUSED, families
+from h2o_chat.models.load import Loaded
+from h2o_chat.models.resolve import POCKET, find
+from h2o_chat.transformers_cache import registered
+from h2o_chat.transformers_cache.probe import probe
+
+ALWAYS = [
+    "deepseek_v3",  # latent attention, experts
+    "falcon_h1",  # attention and state in one layer
+    "gemma4_text",  # shared slots, layers of several shapes
+    "gpt_oss",  # sinks in the softmax, experts
+    "lfm2",  # convolutions
+    "llama4_text",  # chunks
+    "mistral3",  # the text part of a model that sees
+    "qwen3_next",  # recurrent layers, experts
+]
+OPEN = [name for name, said in families().items() if said == OPENS]
+CASES = [*ALWAYS, *sweep(*(name for name in OPEN if name not in ALWAYS))]
+BUDGET = 24
+NEAR = 1e-5
+GENTLE = 0.12
+"""Scale of the random weights at which stock fp32 itself stays well within 1e-5."""
+
+
+def test_every_family_is_in_the_table() -> None:
+    """One that transformers adds has to be tried: tools/make/make_families.py."""
+    assert list(families()) == names()
+    assert set(families().values()) <= {OPENS, *REFUSED}
+    assert len(OPEN) >= 95
+
+
+@pytest.mark.parametrize("family", sweep(*(name for name in families() if name not in OPEN)))
+def test_what_is_refused_fails_when_it_is_tried(family: str) -> None:
+    assert verdict(family) == families()[family]
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_with_room_for_everything_it_is_stock(family: str) -> None:
+    """Logits of two turns and of 40 generated tokens, of two rows, in fp32."""
+    model, parts = tiny(family, torch.float32, GENTLE), two_turns()
+    expected = stock(model, parts)
+    assert expected.isfinite().all()
+    cache = H2OCache(85, policy="h2o-paper", chunk=16, positions=probe(model))
+    torch.testing.assert_close(ours(model, parts, cache), expected, atol=NEAR, rtol=0)
+    held = {int((cache.kept(layer) >= 0).sum(-1).min()) for layer in range(len(cache.attention_layers))}
+    assert held == {85}
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_padded_rows_are_stock(family: str) -> None:
+    model = tiny(family, torch.float32, GENTLE)
+    ids, mask = prompt(20, rows=3), torch.ones(3, 20, dtype=torch.long)
+    for row, pads in enumerate((0, 4, 13)):
+        ids[row, :pads] = mask[row, :pads] = 0
+    inputs = {"input_ids": ids, "attention_mask": mask, "max_new_tokens": 12, "do_sample": False}
+    found = []
+    for name in ("eager", registered.NAME):
+        model.set_attn_implementation(name)
+        mine = name == registered.NAME
+        cache: Any = H2OCache(32, chunk=8, model=model) if mine else DynamicCache(config=model.config)
+        out = model.generate(
+            **inputs, past_key_values=cache, output_logits=True, return_dict_in_generate=True
+        )
+        found.append((out.sequences, torch.stack(out.logits, 1)))
+    assert torch.equal(found[0][0], found[1][0])
+    torch.testing.assert_close(found[1][1], found[0][1], atol=NEAR, rtol=0)
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_in_few_slots_it_keeps_what_the_literal_h2o_keeps(family: str) -> None:
+    """One token at a time, in float64."""
+    model, ids = tiny(family), prompt(48)[0].tolist()
+    literal, cache = LiteralCache(model, BUDGET), H2OCache(BUDGET, policy="h2o-paper", model=model)
+    for step, token in enumerate(ids):
+        model.set_attn_implementation(ATTENTION)
+        expected = feed(model, literal, token)
+        model.set_attn_implementation(registered.NAME)
+        actual = feed(model, cache, token)
+        torch.testing.assert_close(actual, expected, atol=NEAR, rtol=0, msg=f"{family}, step {step}")
+        assert kept(cache) == literal.kept(), f"{family}, step {step}"
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_a_saved_conversation_goes_on_token_for_token(family: str, tmp_path: Path) -> None:
+    """Another engine reads the file; a row that waits beside one that answers stays what it is."""
+    loaded = opened(family)
+    settings = Settings(budget=BUDGET, policy="h2o", seed=1, sinks=2, recent=8)
+    one = Row(Runner(loaded, cache_for(loaded, settings)), settings)
+    first, second = prompt(40)[0].tolist(), prompt(9, seed=6)[0].tolist()
+    answer(one, first, 10)
+    one.save(tmp_path / "memory")
+    before = one.snapshot()
+    goes_on = answer(one, second, 10)
+
+    other = Row(Runner(loaded, cache_for(loaded, settings)), settings)
+    other.load(tmp_path / "memory")
+    assert answer(other, second, 10) == goes_on
+    one.restore(before)
+    assert answer(one, second, 10) == goes_on
+
+    runner = Runner(loaded, cache_for(loaded, settings), rows=2)
+    runner.put(0, before.cache)
+    runner.put(1, before.cache)
+    for token in second:  # row 1 waits
+        runner.feed([[token], []], prompt=True)
+    late = Row(runner, settings, 1)
+    late.pending = before.pending
+    assert answer(late, second, 10) == goes_on
+
+
+def opened(family: str) -> Loaded:
+    tokenizer = AutoTokenizer.from_pretrained(find(POCKET).folder)
+    model = tiny(family, torch.float32)
+    model.set_attn_implementation(registered.NAME)
+    return Loaded(model, tokenizer, family, None, "none", "float32", "cpu")
+
+
+def answer(row: Row, ids: list[int], tokens: int) -> list[int]:
+    """Greedy tokens after a prompt; the last one waits."""
+    logits = row.feed(ids)
+    found: list[int] = []
+    while logits is not None and len(found) < tokens:
+        found.append(int(logits.argmax()))
+        row.pending = (found[-1],)
+        logits = row.feed([]) if len(found) < tokens else None
+    return found
+
+
+def kept(cache: H2OCache) -> list[list[list[list[int]]]]:
+    """`OracleCache.kept` for our cache."""
+    return [
+        [[sorted(p for p in head if p >= 0) for head in row] for row in cache.kept(layer).tolist()]
+        for layer in range(len(cache.attention_layers))
+    ]
+
+
+@pytest.mark.parametrize("family", ["falcon_h1", "qwen3_next", "lfm2", "gemma4_text", "deepseek_v3"])
+@pytest.mark.parametrize("prompt_tokens", [1, 20])
+def test_a_step_that_raises_changes_nothing(family: str, prompt_tokens: int) -> None:
+    """The last layer raises, in a step of two rows beside one that waits; then the step is made again."""
+    loaded, settings = opened(family), Settings(budget=64, seed=1)
+    ids = prompt(60)[0].tolist()
+    runners = [Runner(loaded, cache_for(loaded, settings), rows=3) for _ in range(2)]
+    for runner in runners:
+        runner.feed([ids[:30], ids[10:40], ids[5:35]], prompt=True)
+    pieces = [ids[30 : 30 + prompt_tokens], ids[:prompt_tokens], []]
+
+    def fails(*_: Any) -> None:
+        raise MemoryError("there is no more")
+
+    hook = loaded.model.model.layers[-1].register_forward_hook(fails)
+    with pytest.raises(MemoryError):
+        runners[0].feed(pieces, prompt=True)
+    hook.remove()
+    waits = [[], [], ids[40:41]]
+    found, expected = (runner.feed(waits, prompt=False)[2] for runner in runners)
+    torch.testing.assert_close(found, expected, atol=NEAR, rtol=0)
+    if not runners[0].torn:
+        found, expected = (runner.feed(pieces, prompt=True) for runner in runners)
+        torch.testing.assert_close(found[:2], expected[:2], atol=NEAR, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["falcon_h1", "lfm2", "llama4_text", "gemma4_text"])
+def test_a_cache_that_has_to_know_its_model_says_so(family: str) -> None:
+    model = tiny(family)
+    model.set_attn_implementation(registered.NAME)
+    with pytest.raises(UsageError, match="model=model"):
+        model(prompt(4), past_key_values=H2OCache(BUDGET))
+
+
+def test_a_saved_state_that_holds_no_numbers_is_refused(tmp_path: Path) -> None:
+    loaded = opened("falcon_h1")
+    settings = Settings(budget=BUDGET, seed=1)
+    row = Row(Runner(loaded, cache_for(loaded, settings)), settings)
+    answer(row, prompt(30)[0].tolist(), 4)
+    row.runner.cache.state_layers[0].held["conv0"].fill_(torch.inf)
+    row.save(tmp_path / "memory")
+    with pytest.raises(SavedCacheError, match="no number"):
+        row.load(tmp_path / "memory")

@@ -1,0 +1,136 @@
+"""Models as they are published in 2026: with a part that sees, with experts, with packed weights."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from opened_models import copy_tokenizer
+from safetensors.torch import load_file, save_file
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import UsageError
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Token
+from h2o_chat.models.load import Loaded, load
+
+_TEXT = {
+    "vocab_size": 4096,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+}
+_SEES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 32,
+    "patch_size": 16,
+}
+
+
+def saved(config: Any, folder: Path, tokenizer_of: Path) -> Any:
+    """A random model of a configuration in a folder; returns it."""
+    torch.manual_seed(0)
+    sees = config.get_text_config() is not config
+    auto = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
+    model = auto.from_config(config).eval()
+    model.save_pretrained(folder)
+    copy_tokenizer(tokenizer_of, folder)
+    return model
+
+
+def opened(folder: Path, **settings: Any) -> Loaded:
+    return load(Settings(model=str(folder), budget=64, **settings), lambda *_: None)
+
+
+def test_of_a_model_that_sees_only_the_text_part_is_loaded(shared_models: Path, tmp_path: Path) -> None:
+    config = transformers.Gemma3Config(
+        text_config=_TEXT | {"query_pre_attn_scalar": 16},
+        vision_config=_SEES | {"model_type": "siglip_vision_model"},
+        mm_tokens_per_image=4,
+        **{f"{name}_token_index": 4000 for name in ("image", "boi", "eoi")},
+    )
+    whole = saved(config, tmp_path, shared_models / "pilot-chat")
+    loaded = opened(tmp_path)
+    assert loaded.parameters == whole.get_decoder().num_parameters() < whole.num_parameters()
+    assert not any("vision" in name or "projector" in name for name, _ in loaded.model.named_parameters())
+    ids = torch.randint(3, 4096, (1, 30), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = whole(input_ids=ids).logits[0, -1]
+    engine = Engine(loaded, Settings(budget=64))
+    logits = engine.feed(ids[0].tolist())
+    assert logits is not None
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+
+
+def gpt_oss(folder: Path, tokenizer_of: Path) -> Any:
+    sizes = {"num_local_experts": 4, "num_experts_per_tok": 2, "eos_token_id": 2, "pad_token_id": 0}
+    turns = {"rope_type": "default", "rope_theta": 1e4}
+    config = transformers.GptOssConfig(**_TEXT | sizes, sliding_window=16, rope_parameters=turns)
+    return saved(config, folder, tokenizer_of)
+
+
+def test_packed_experts_are_unpacked(shared_models: Path, tmp_path: Path) -> None:
+    """MXFP4: two numbers of four bits in a byte, a power of two for each block of 32 (OCP MX v1.0)."""
+    gpt_oss(tmp_path, shared_models / "pilot-chat")
+    weights, noise = load_file(tmp_path / "model.safetensors"), torch.Generator().manual_seed(3)
+    grid = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    grid = torch.cat((grid, -grid))
+    expected = {}
+    for layer in range(2):
+        for name in ("gate_up_proj", "down_proj"):
+            full = f"model.layers.{layer}.mlp.experts.{name}"
+            experts, columns, rows = weights.pop(full).shape
+            blocks = torch.randint(0, 256, (experts, rows, columns // 32, 16), generator=noise)
+            scales = torch.randint(118, 124, (experts, rows, columns // 32), generator=noise)
+            weights[f"{full}_blocks"] = blocks.to(torch.uint8)
+            weights[f"{full}_scales"] = scales.to(torch.uint8)
+            pairs = torch.stack((grid[blocks & 15], grid[blocks >> 4]), -1).flatten(-2)
+            numbers = pairs * 2.0 ** (scales - 127).unsqueeze(-1)
+            expected[full] = numbers.flatten(-2).transpose(1, 2)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    config.quantization_config = {"quant_method": "mxfp4"}
+    config.save_pretrained(tmp_path)
+
+    loaded = opened(tmp_path)
+    found = dict(loaded.model.named_parameters())
+    for name, numbers in expected.items():
+        assert torch.equal(found[name].float(), numbers.float()), name
+    events = list(Engine(loaded, Settings(budget=64)).generate([5, 6, 7], Sampling(max_tokens=5)))
+    assert any(isinstance(event, Token) for event in events)
+
+
+@pytest.mark.parametrize("how", ["nf4", "int8"])
+def test_experts_are_not_quantised_here(how: str, shared_models: Path, tmp_path: Path) -> None:
+    gpt_oss(tmp_path, shared_models / "pilot-chat")
+    with pytest.raises(UsageError, match="experts"):
+        opened(tmp_path, quantize=how)
+    assert opened(tmp_path).quantization == "none"
+
+
+def test_eight_bit_weights_are_unpacked(shared_models: Path, tmp_path: Path) -> None:
+    """FP8: numbers of eight bits, a factor for each block of 32 x 32."""
+    saved(transformers.LlamaConfig(**_TEXT), tmp_path, shared_models / "pilot-chat")
+    weights, expected = load_file(tmp_path / "model.safetensors"), {}
+    for name in [name for name in weights if "_proj" in name]:
+        blocks = weights[name].unflatten(0, (-1, 32)).unflatten(2, (-1, 32))
+        scales = blocks.abs().amax((1, 3)) / 448
+        packed = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
+        weights[name] = packed.flatten(2).flatten(0, 1).contiguous()
+        weights[f"{name}_scale_inv"] = scales
+        expected[name] = (packed.float() * scales[:, None, :, None]).flatten(2).flatten(0, 1)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    config.quantization_config = {"quant_method": "fp8", "weight_block_size": [32, 32]}
+    config.save_pretrained(tmp_path)
+    found = dict(opened(tmp_path).model.named_parameters())
+    for name, numbers in expected.items():
+        torch.testing.assert_close(found[name].float(), numbers, rtol=2**-8, atol=0)

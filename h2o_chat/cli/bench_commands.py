@@ -31,7 +31,6 @@ from h2o_chat.lab.shared.report_output import print_tables, tell
 if TYPE_CHECKING:
     from h2o_chat.lab.bench.bounded import Bounded
     from h2o_chat.lab.bench.rows_bench import RowsSpeed
-    from h2o_chat.lab.bench.ui_bench import Times
 
 bench = PlainTyper(no_args_is_help=True)
 
@@ -66,31 +65,6 @@ def bounded(
         from h2o_chat.lab.bench.bounded import run_bounded
 
         return tell(run_bounded(settings, tokens), as_json, _showing(_bounded_verdict))
-
-    ends(work)
-
-
-@bench.command()
-def ui(
-    model: Model = None,
-    budget: OneBudget = 512,
-    turns: Annotated[int, typer.Option(help="Of the conversation on the screen.", min=1)] = 500,
-    tokens: Annotated[int, typer.Option(help="Of an answer, streamed and generated.", min=32)] = 1000,
-    rounds: Annotated[
-        int, typer.Option(help="Answers generated with the screen, and as many without.", min=0)
-    ] = 5,
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
-    as_json: Json = False,
-) -> None:
-    """How soon the screen answers beside a long conversation, and what it takes from the engine."""
-
-    def work() -> ExitCode:
-        settings = checked(model=model, budget=budget, dtype=dtype, threads=threads)
-        from h2o_chat.lab.bench.ui_bench import run_ui
-
-        return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _showing(_ui_verdict))
 
     ends(work)
 
@@ -242,18 +216,3 @@ def _rows_verdict(found: "Sequence[RowsSpeed]", threads_asked: bool) -> str:
     return told + (
         f"; something else ran in {disturbed} samples: measure again when it is idle." if disturbed else "."
     )
-
-
-def _ui_verdict(found: "Sequence[Times]") -> str:
-    aimed = [one for one in found if one.target]
-    missed = [one for one in aimed if not _met(one)]
-    if not missed:
-        return f"Verdict: the screen is quick enough: all {len(aimed)} aims are met."
-    told = "; ".join(f"{one.what} {one.median:.3g} {one.unit} (aim {one.target})" for one in missed)
-    return f"Verdict: {len(missed)} of {len(aimed)} aims are missed: {told}."
-
-
-def _met(one: "Times") -> bool:
-    """Whether the median is on the right side of its aim, such as `< 20`."""
-    sign, aim = one.target.split()
-    return one.median >= float(aim) if sign.startswith(">") else one.median < float(aim)

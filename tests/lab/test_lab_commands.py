@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,26 @@ def test_impossible_lengths_are_usage_errors() -> None:
         assert CliRunner().invoke(app, command).exit_code == 2
 
 
+Measured = Callable[..., Any]
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Measured:
+    """`tools/stress/measure_screen.py`, which prints JSON."""
+    monkeypatch.syspath_prepend(str(POCKET.parents[1] / "tools" / "stress"))
+    import measure_screen
+
+    def run(*arguments: str) -> Any:
+        capsys.readouterr()
+        assert measure_screen.main([*arguments, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
 @pytest.mark.sweep
-def test_the_screen_is_measured() -> None:
-    found = printed("bench", "ui", "--turns", "4", "--tokens", "400", "--rounds", "1", "--json")
+def test_the_screen_is_measured(measured: Measured) -> None:
+    found = measured("--turns", "4", "--tokens", "400", "--rounds", "1")
     by_name = {row["what"]: row for row in found}
     assert len(by_name) == len(found) == 9
     assert 0 < by_name["append a token: work"]["times"] <= 400  # tokens that are no text are none of them
@@ -85,7 +103,7 @@ _SPEECHLESS = {
 
 
 @pytest.mark.usefixtures("forked")
-def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> None:
+def test_the_screen_is_measured_though_a_model_says_no_text(measured: Measured, tmp_path: Path) -> None:
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **_SPEECHLESS))
     for parameter in model.parameters():
         parameter.data.zero_()
@@ -95,9 +113,7 @@ def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> N
     model.save_pretrained(tmp_path)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(POCKET / name, tmp_path)
-    found = printed(
-        "bench", "ui", "-m", str(tmp_path), "--turns", "2", "--tokens", "90", "--rounds", "0", "--json"
-    )
+    found = measured("-m", str(tmp_path), "--turns", "2", "--tokens", "90", "--rounds", "0")
     by_name = {row["what"]: row for row in found}
     assert len(by_name) == 6
     assert 0 < by_name["key press to screen"]["median"] <= by_name["key press to screen"]["worst"]

@@ -1,19 +1,27 @@
-"""`h2o-chat lab bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
+"""How soon does the screen answer beside a long conversation, and what does the engine lose?
 
-The real app draws for a terminal that only notes when something is written (`tui/headless_driver.py`). The
-conversation is read from a real store.
+    tools/stress/measure_screen.py [--model NAME] [--turns 500] [--tokens 1000] [--rounds 5] [--json]
+
+The real app draws for a terminal that only notes when something is written (`screen_driver.py`). The
+conversation is read from a real store. `h2o-chat lab bench ui` up to 2026-11-26.
 """
 
+import argparse
 import asyncio
+import json
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+
+from screen_driver import Terminal, drawn, press, settled, shown, until, written
+from screen_share import SPOKEN, record, share
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import progress_bar
@@ -21,9 +29,8 @@ from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import read
-from h2o_chat.lab.bench.ui_share import SPOKEN, record, share
+from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.store import Conversation, Store, StoredMessage
-from h2o_chat.tui.headless_driver import Terminal, drawn, press, settled, shown, until, written
 from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.replay import Pace, Player, RecordedChat, ReplayPane
 
@@ -226,3 +233,52 @@ def _times(what: str, values: Sequence[float], target: str, unit: str = "ms") ->
     worst = ordered[0] if target.startswith(">") else ordered[-1]
     middle, low, high = statistics.median(ordered), ordered[round(last / 10)], ordered[round(0.9 * last)]
     return Times(what, unit, middle, low, high, worst, target, len(ordered))
+
+
+def verdict(found: Sequence[Times]) -> str:
+    aimed = [one for one in found if one.target]
+    missed = [one for one in aimed if not _met(one)]
+    if not missed:
+        return f"Verdict: the screen is quick enough: all {len(aimed)} aims are met."
+    told = "; ".join(f"{one.what} {one.median:.3g} {one.unit} (aim {one.target})" for one in missed)
+    return f"Verdict: {len(missed)} of {len(aimed)} aims are missed: {told}."
+
+
+def _met(one: Times) -> bool:
+    """Whether the median is on the right side of its aim, such as `< 20`."""
+    sign, aim = one.target.split()
+    return one.median >= float(aim) if sign.startswith(">") else one.median < float(aim)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", "-m", default="pocket")
+    parser.add_argument("--budget", type=int, default=512)
+    parser.add_argument("--turns", type=int, default=500, help="of the conversation on the screen")
+    parser.add_argument("--tokens", type=int, default=1000, help="of an answer, streamed and generated")
+    parser.add_argument("--rounds", type=int, default=5, help="answers with the screen, and as many without")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--seed", type=int, default=0, help="of the words")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args(arguments)
+    settings = Settings(model=asked.model, budget=asked.budget, dtype=asked.dtype, threads=asked.threads)
+    found = run_ui(settings, asked.turns, asked.tokens, asked.rounds, asked.seed)
+    if asked.json:
+        print(json.dumps([asdict(one) for one in found]))
+        return 0
+    columns = [one.name for one in fields(Times)]
+    print_table(columns, [[shown_value(one, name) for name in columns] for one in found])
+    print(verdict(found))
+    return 0
+
+
+def shown_value(one: Times, name: str) -> str:
+    value = getattr(one, name)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Drives the screen key by key on a terminal that only notes what is written to it and when (`bench ui`).
+"""Drives the screen key by key on a terminal that only notes what is written to it and when.
 
 It does not wait for idle widgets, as Textual's Pilot would, because that would be measured too.
 """

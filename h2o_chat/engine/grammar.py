@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from h2o_chat.base.errors import GenerationError, UsageError
+from h2o_chat.base.errors import UsageError
 from h2o_chat.native.threads import one_torch_thread
 
 NEEDS = "Schemas, grammars and forced tools need llguidance: pip install 'h2o-chat[serve]'."
+LONGEST_CHARACTERS = 1 << 17
+"""Most of a grammar: compiling takes up to 1 s for so many (half a second per 100,000 on one core)."""
 
 
 class Grammar:
@@ -32,17 +34,25 @@ class Grammar:
         """Logits [V], -inf where a token is not allowed.
 
         Raises:
-            GenerationError: the grammar has become too complex.
+            UsageError: the grammar has become too complex, or allows nothing more.
         """
-        self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
-        if self._matcher.is_error():
-            raise GenerationError(f"The grammar cannot be followed: {_one_line(self._matcher.get_error())}.")
+        self.look()
         allowed = np.zeros(len(logits), bool)
         bits = np.unpackbits(self._bits.view(np.uint8), bitorder="little")[: len(logits)]
         allowed[: len(bits)] = bits
         refused = torch.from_numpy(~allowed).to(logits.device)
         with one_torch_thread():
             return logits.masked_fill(refused, -torch.inf)
+
+    def look(self) -> None:
+        """Finds out which tokens are allowed now.
+
+        Raises:
+            UsageError: as `masked`.
+        """
+        self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
+        if self._matcher.is_error():
+            raise UsageError(f"The grammar cannot be followed: {_one_line(self._matcher.get_error())}")
 
     def took(self, token: int) -> None:
         """Notes the token that was chosen."""
@@ -61,8 +71,10 @@ class Grammars:
         """A grammar in llguidance's form of Lark, ready for one answer.
 
         Raises:
-            UsageError: llguidance is not installed, or it cannot compile this.
+            UsageError: llguidance is not installed, this is too long, allows nothing or cannot be compiled.
         """
+        if len(lark) > LONGEST_CHARACTERS:
+            raise UsageError(f"The grammar has {len(lark):,} characters: {LONGEST_CHARACTERS:,} is the most.")
         try:
             import llguidance
             import llguidance.hf
@@ -73,8 +85,11 @@ class Grammars:
         matcher = llguidance.LLMatcher(self._known, lark, log_level=0)
         if matcher.is_error():
             raise UsageError(f"The grammar cannot be compiled: {_one_line(matcher.get_error())}")
-        return Grammar(matcher, self._known.vocab_size)
+        grammar = Grammar(matcher, self._known.vocab_size)
+        grammar.look()
+        return grammar
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
+    """What llguidance says, without the state of its parser, which it adds."""
+    return " ".join(text.partition("<state>")[0].split())[:300]

@@ -21,7 +21,7 @@ class Wished:
         """Logits [V] with all that is wished.
 
         Raises:
-            GenerationError: the grammar has become too complex.
+            UsageError: the grammar has become too complex.
         """
         wishes = self._wishes
         added = dict(wishes.bias)

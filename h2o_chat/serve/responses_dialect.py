@@ -17,6 +17,7 @@ from h2o_chat.serve.stream import Ended
 HELD = 256
 """Conversations that `previous_response_id` can name, of all keys together."""
 _SAME = ("model", "stream", "temperature", "top_p", "tool_choice", "top_logprobs", "seed")
+_TOLD_AGAIN = ("instructions", "previous_response_id", "max_output_tokens", "temperature", "top_p")
 Body = Mapping[str, Any]
 Messages = list[dict[str, Any]]
 
@@ -176,9 +177,7 @@ class ResponsesDialect:
         return self._about(_status(ended), [*items, *map(_function_call, parts.calls)], ended)
 
     def _about(self, status: str, items: list[dict[str, Any]], ended: Ended | None) -> dict[str, Any]:
-        told = {
-            key: self.body.get(key) for key in ("instructions", "previous_response_id", "max_output_tokens")
-        }
+        told = {key: self.body.get(key) for key in _TOLD_AGAIN}
         cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
         return {
             "id": self.id,
@@ -192,11 +191,9 @@ class ResponsesDialect:
             "parallel_tool_calls": True,
             "tool_choice": self.body.get("tool_choice") or "auto",
             "tools": self.body.get("tools") or [],
-            "temperature": self.body.get("temperature"),
-            "top_p": self.body.get("top_p"),
-            "metadata": {},
+            "metadata": self.body.get("metadata") or {},
             **told,
-            "usage": None if ended is None else _usage(ended),
+            **({} if ended is None else {"usage": _usage(ended)}),
         }
 
     def _opened(self, kind: str) -> bytes:

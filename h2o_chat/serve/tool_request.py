@@ -1,7 +1,7 @@
 """Tools, schemas, penalties and log-probabilities in the body of a request."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from h2o_chat.serve.api_errors import wrong
 
 TOOLS = 128
 """Most tools of a request."""
+PROPERTIES = 500
+"""Most keys of an object in a schema: the time to compile them grows with their square (30 ms)."""
 BIASES = 1024
 """Most tokens with a bias."""
 ANY_OBJECT = {"type": "object"}
@@ -40,8 +42,10 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
     tools = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(_list(body, "tools")))
     if len(tools) > TOOLS:
         raise wrong("tools", f"There are {len(tools):,} tools: {TOOLS} is the most.")
+    _check_size(tools, "tools")
     names = [one["function"]["name"] for one in tools]
-    if found := next((mark for mark in marks if any(mark in text for text in _texts(tools))), None):
+    texts = [one for one in _nodes(tools) if isinstance(one, str)]
+    if found := next((mark for mark in marks if any(mark in text for text in texts)), None):
         raise wrong("tools", f"A tool contains {found!r}, with which the model's template marks turns.")
     if isinstance(choice, dict):
         named = choice.get("function", choice).get("name")
@@ -80,7 +84,10 @@ def _tool(one: Any, where: str) -> Any:
             raise wrong(where, f"{where} is no function with a name.")
     if not isinstance(described or "", str) or not isinstance(parameters or {}, dict):
         raise wrong(where, f"{where} has a description that is no text, or parameters that are no schema.")
-    function = {"name": name, "description": described or "", "parameters": parameters or ANY_OBJECT}
+    parameters = ANY_OBJECT | (parameters or {})
+    if parameters["type"] != "object":
+        raise wrong(where, f"{where} has parameters of a type that is not object.")
+    function = {"name": name, "description": described or "", "parameters": parameters}
     return {"type": "function", "function": function}
 
 
@@ -104,7 +111,13 @@ def _schema(body: Body) -> dict[str, Any] | str | None:
             raise wrong("response_format", "response_format is not text, json_object or json_schema.")
     if schema is not None and not isinstance(schema, dict):
         raise wrong("json_schema", "json_schema is no object.")
+    _check_size(schema, "response_format")
     return schema
+
+
+def _check_size(value: Any, where: str) -> None:
+    if (most := max(len(one) for one in _nodes([value, {}]) if isinstance(one, dict))) > PROPERTIES:
+        raise wrong(where, f"{where} has an object with {most:,} keys: {PROPERTIES} is the most.")
 
 
 def _from_gbnf(grammar: str) -> str:
@@ -193,15 +206,12 @@ def _list(body: Body, key: str) -> Sequence[Any]:
     return value
 
 
-def _texts(value: Any) -> list[str]:
-    """All texts inside a JSON value."""
-    found, left = list[str](), [value]
+def _nodes(value: Any) -> Iterator[Any]:
+    """All values inside a JSON value, names of keys too."""
+    left = [value]
     while left:
-        one = left.pop()
-        if isinstance(one, str):
-            found.append(one)
-        elif isinstance(one, dict):
+        yield (one := left.pop())
+        if isinstance(one, dict):
             left += [*one, *one.values()]
         elif isinstance(one, list | tuple):
             left += one
-    return found

@@ -108,10 +108,11 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
             if "tool" in key or "function" in key:
                 what = "Write tools and tool_choice."
             raise wrong(key, f"{key} is {_seen(body[key])}. {what}")
-    if served.names and body.get("model") is not None and body["model"] not in served.names:
+    model = body.get("model")
+    if served.names and model is not None and (not isinstance(model, str) or model not in served.names):
         raise ApiError(
             404,
-            f"The model {_seen(body['model'])} is not served here: {min(served.names, key=len)!r} is.",
+            f"The model {_seen(model)} is not served here: {min(served.names, key=len)!r} is.",
             "model_not_found",
             "model",
         )

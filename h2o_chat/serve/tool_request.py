@@ -116,8 +116,11 @@ def _schema(body: Body) -> dict[str, Any] | str | None:
 
 
 def _check_size(value: Any, where: str) -> None:
-    if (most := max(len(one) for one in _nodes([value, {}]) if isinstance(one, dict))) > PROPERTIES:
-        raise wrong(where, f"{where} has an object with {most:,} keys: {PROPERTIES} is the most.")
+    for one in _nodes(value):
+        if isinstance(one, dict) and len(one) > PROPERTIES:
+            raise wrong(where, f"{where} has an object with {len(one):,} keys: {PROPERTIES} is the most.")
+        if isinstance(one, int) and abs(one) > 2**53:
+            raise wrong(where, f"{where} has a whole number beyond 2^53, which schemas would round.")
 
 
 def _from_gbnf(grammar: str) -> str:

@@ -2,8 +2,8 @@
 
     tools/peers/clients.py -m MODEL [--folder FOLDER] [--openapi openapi.json] [--only NAME]
 
-The clients are installed into environments of their own in FOLDER (else a temporary one; minutes, 1.5 GB),
-never beside this program. `--openapi`: also compares every reply with the OpenAPI document of OpenAI's API,
+Each client is installed into an environment of its own in FOLDER (else a temporary one; minutes, 2 GB), never
+beside this program. `--openapi`: also compares every reply with the OpenAPI document of OpenAI's API,
 from github.com/openai/openai-openapi. Ends with exit code 1 if a client failed.
 """
 
@@ -20,39 +20,44 @@ from served import Server
 
 HERE = Path(__file__).parent
 LONGEST_S = 3600
-"""For one client: a model of 1.5 billion numbers reads aider's prompt for minutes where two cores are busy."""
-ENVIRONMENTS = {
-    "clients": (
-        *("openai==3.57.0", "anthropic==2.14.0", "llm", "litellm", "langchain-openai"),
-        *("langchain", "pydantic-ai-slim[openai]", "instructor", "jsonschema==4.26.0"),
-    ),
-    "aider": ("aider-chat",),
-}
-"""aider wants certain versions of what the others use too."""
+"""For one client: on two busy cores a model of 1.5 billion numbers reads the prompt of aider for minutes."""
+OPENAI, CHECK = ("openai==3.57.0",), ("jsonschema==4.26.0",)
 CLIENTS = {
-    "openai_chat": ("openai-python: chat and completions, whole, streamed, logprobs", "openai"),
-    "openai_tools": ("openai-python: a forced tool, whole and streamed, and its result", "openai"),
-    "openai_parse": ("openai-python: `parse` with a schema", "openai"),
-    "openai_responses": ("openai-python: responses, streamed, continued, parsed, with a tool", "openai"),
-    "anthropic": ("anthropic: messages, streamed, with a tool", "anthropic"),
-    "llm": ("llm: a schema, a tool", "llm"),
-    "litellm": ("litellm: a forced tool, its result streamed", "litellm"),
-    "langchain": ("langchain-openai: a schema, an agent with a tool", "langchain-openai"),
-    "pydantic_ai": ("pydantic-ai: a typed answer, an agent with a tool", "pydantic-ai-slim"),
-    "instructor": ("instructor: `TOOLS` and `JSON_SCHEMA`", "instructor"),
-    "aider": ("aider: one edit of a whole file", "aider-chat"),
+    "openai_chat": ("openai-python: chat and completions, whole, streamed, logprobs", OPENAI),
+    "openai_tools": ("openai-python: a forced tool, whole and streamed, and its result", OPENAI),
+    "openai_parse": ("openai-python: `parse` with a schema", OPENAI),
+    "openai_responses": ("openai-python: responses, streamed, continued, parsed, with a tool", OPENAI),
+    "anthropic": ("anthropic: messages, streamed, with a tool", ("anthropic==2.14.0",)),
+    "llm": ("llm: a schema, a tool", ("llm==0.36",)),
+    "litellm": ("litellm: a forced tool, its result streamed", ("litellm==1.110.2",)),
+    "langchain": (
+        "langchain-openai: a schema, an agent with a tool",
+        ("langchain-openai==1.7.4", "langchain==1.5.2"),
+    ),
+    "pydantic_ai": (
+        "pydantic-ai: a typed answer, an agent with a tool",
+        ("pydantic-ai-slim[openai]==2.68.0",),
+    ),
+    "instructor": ("instructor: `TOOLS` and `JSON_SCHEMA`", ("instructor==1.17.0",)),
+    "aider": ("aider: one edit of a whole file", ("aider-chat==0.86.2",)),
 }
-"""Functions of client_calls.py: what they try, and the package whose version is told."""
+"""Functions of client_calls.py: what they try, and what is installed for it, the client first."""
 
 
-def made(folder: Path, name: str) -> Path:
-    """The Python of an environment, made where it is not there; what cannot be installed is left out."""
-    python = folder / name / "bin" / "python"
-    if not python.exists():
-        venv.create(folder / name, with_pip=True)
-        for package in ENVIRONMENTS[name]:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", package])
-    return python
+def made(folder: Path, packages: tuple[str, ...]) -> tuple[Path, str]:
+    """The Python of an environment with these packages, and why it could not be made; empty: it is there.
+
+    Each client has its own: they want different versions of the same libraries.
+    """
+    place = folder / packages[0].partition("=")[0].partition("[")[0]
+    python = place / "bin" / "python"
+    if (place / "ready").exists():
+        return python, ""
+    venv.create(place, with_pip=True)
+    done = subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], stderr=-1, text=True)
+    if done.returncode == 0:
+        (place / "ready").touch()
+    return python, done.stderr.strip()[-200:] if done.returncode else ""
 
 
 def output(command: list[str | Path]) -> str:
@@ -63,13 +68,6 @@ def output(command: list[str | Path]) -> str:
         return f"fails: no end within {LONGEST_S:,} s"
     lines = (done.stderr if done.returncode and not done.stdout else done.stdout).strip().splitlines()
     return f"{'fails: ' if done.returncode else ''}{lines[-1][:300] if lines else ''}"
-
-
-def version(python: Path, package: str) -> str:
-    """The version that is installed; empty: none is."""
-    code = f"import importlib.metadata as m; print(m.version({package!r}))"
-    found = output([python, "-c", code])
-    return "" if found.startswith("fails") else found
 
 
 def main() -> int:
@@ -85,8 +83,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = (asked.folder or Path(name)).resolve()
         server = Server(
-            ["-m", asked.model, "-b", asked.budget, "--rows", "2", "--any-model", "--no-store"]
-            + ["--timeout", str(LONGEST_S)],
+            [
+                "-m",
+                asked.model,
+                "--timeout",
+                str(LONGEST_S),
+                "-b",
+                asked.budget,
+                "--rows",
+                "2",
+                "--any-model",
+                "--no-store",
+            ],
             Path(name) / "data",
         )
         try:
@@ -101,21 +109,20 @@ def tried(server: Server, folder: Path, openapi: Path | None, names: list[str]) 
     url, failed = f"http://127.0.0.1:{server.port}", False
     print("| client | version | | seconds |\n|---|---|---|---|")
     for name in names:
+        if name == "openapi" and openapi is None:
+            continue
+        what, packages = CLIENTS.get(name, ("the OpenAPI document of OpenAI's API", CHECK))
+        python, reason = made(folder, packages)
         begun = time.monotonic()
-        python = made(folder, "aider" if name == "aider" else "clients")
-        if name == "openapi":
-            if openapi is None:
-                continue
-            what, of = "OpenAPI document of OpenAI's API", "2.3.0"
-            found = output([python, HERE / "openapi_check.py", openapi, url, "served"])
+        if reason:
+            found = f"not tried, it could not be installed: {' '.join(reason.split())}"
+        elif name == "openapi":
+            found = output([python, HERE / "openapi_check.py", str(openapi), url, "served"])
         else:
-            what, package = CLIENTS[name]
-            of = version(python, package)
-            found = "not tried: it could not be installed"
-            if of:
-                found = output([python, HERE / "client_calls.py", name, url, "served"])
+            found = output([python, HERE / "client_calls.py", name, url, "served"])
         failed |= found.startswith("fails")
-        print(f"| {what} | {of} | {found} | {time.monotonic() - begun:.0f} |", flush=True)
+        version = packages[0].partition("==")[2]
+        print(f"| {what} | {version} | {found} | {time.monotonic() - begun:.0f} |", flush=True)
     said = server.said()
     if "Traceback" in said:
         print(said)

@@ -31,9 +31,21 @@ KEYS = (
     *("messages", "stream", "stream_options", "temperature", "top_p", "top_k", "min_p", "stop", "seed", "n"),
     *("max_tokens", "max_completion_tokens", "tools", "tool_choice", "model", "response_format", "logprobs"),
     *("cache_prompt", "id_slot", "repetition_penalty", "ignore_eos", "logit_bias", "user", "filename"),
+    *("grammar", "json_schema", "top_logprobs", "presence_penalty", "frequency_penalty", "system", "prompt"),
+    *(
+        "input",
+        "instructions",
+        "previous_response_id",
+        "max_output_tokens",
+        "text",
+        "stop_sequences",
+        "store",
+    ),
+    *("include", "metadata", "suffix", "echo"),
 )
+POSTS = ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/completions")
 PATHS = (
-    *("/v1/chat/completions",) * 8,
+    *POSTS * 4,
     *("/v1/models", "/v1/models/pocket", "/health", "/metrics", "/props", "/slots"),
     *("/", "/slots/../../etc/passwd", "/v1/models/%2e%2e/%00", "//", "/v1/chat/completions/"),
 )
@@ -63,6 +75,25 @@ def value(rng: random.Random, depth: int = 0) -> Any:
     ][kind]  # fmt: skip
 
 
+def called(rng: random.Random) -> list[Any]:
+    """Mostly a call and its result, in one of the three dialects."""
+    given = rng.choice(['{"city": "Oslo"}', "{", "[]", "", {"city": "Oslo"}, value(rng)])
+    function = {"name": rng.choice(TEXTS), "arguments": given}
+    result, use = value(rng), {"type": "tool_use", "id": "c", "name": "w", "input": given}
+    chat = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": function}]}
+    blocks = {"type": "tool_result", "tool_use_id": "c", "content": result}
+    return rng.choice(
+        [
+            [chat, {"role": "tool", "tool_call_id": "c", "content": result}],
+            [{"role": "assistant", "content": [use]}, {"role": "user", "content": [blocks]}],
+            [
+                {"type": "function_call", "call_id": "c", **function},
+                {"type": "function_call_output", "call_id": "c", "output": result},
+            ],
+        ]
+    )
+
+
 def messages(rng: random.Random) -> Any:
     """Mostly a conversation."""
     if rng.random() < 0.2:
@@ -72,21 +103,59 @@ def messages(rng: random.Random) -> Any:
         role = ("user", "assistant")[place % 2] if rng.random() < 0.95 else rng.choice(["tool", 5, None])
         content = rng.choice(TEXTS) if rng.random() < 0.9 else value(rng)
         said.append({"role": role, "content": content})
+        if rng.random() < 0.1:
+            said += called(rng)
     return said
+
+
+def schema(rng: random.Random) -> Any:
+    """Mostly a schema."""
+    kind = rng.choice(["object", "string", "integer", "array", "boolean"])
+    of = value(rng) if rng.random() < 0.2 else {"type": kind, "properties": {rng.choice(TEXTS): {}}}
+    return rng.choice([of, {"enum": [value(rng)]}, {"anyOf": [of, {"$ref": "#"}]}, value(rng)])
+
+
+def tool(rng: random.Random) -> Any:
+    """Mostly a tool, in one of the three dialects."""
+    name = {"name": rng.choice(["weather", "w", *TEXTS]), "description": rng.choice(TEXTS)}
+    flat = {"type": "function", **name, "parameters": schema(rng)}
+    nested = {"type": "function", "function": {**name, "parameters": schema(rng)}}
+    return rng.choice([flat, nested, nested, {**name, "input_schema": schema(rng)}, value(rng)])
+
+
+def asks(rng: random.Random) -> dict[str, Any]:
+    """Tools, formats and grammars, mostly as one of the dialects has them."""
+    wanted = {"type": rng.choice(["json_schema", "json_object", "text"]), "schema": schema(rng)}
+    made = {
+        "tools": [tool(rng) for _ in range(rng.randrange(3))],
+        "tool_choice": rng.choice(
+            ["auto", "required", "none", {"type": "any"}, {"type": "tool", "name": "w"}, value(rng)]
+        ),
+        "response_format": rng.choice([wanted, {"type": "json_schema", "json_schema": wanted}]),
+        "text": {"format": rng.choice([wanted, value(rng)])},
+        "grammar": rng.choice(["root ::= [a-z]+", "start: /a+/", "root ::= root", *TEXTS]),
+        "json_schema": schema(rng),
+        "input": rng.choice([rng.choice(TEXTS), messages(rng)]),
+        "prompt": rng.choice([*TEXTS, ["Hello"]]),
+        "logprobs": rng.choice([True, False, 3]),
+        "logit_bias": {rng.choice(["5", "99999999", "x"]): rng.choice([-100, 3.5, 1e9])},
+        "previous_response_id": rng.choice(["resp_1", value(rng)]),
+    }
+    return {key: made[key] for key in rng.sample(sorted(made), rng.randrange(4))}
 
 
 def body(rng: random.Random) -> bytes:
     """Mostly JSON, mostly with messages."""
     if rng.random() < 0.1:
         return rng.randbytes(rng.randrange(300))
-    made = {rng.choice(KEYS): value(rng) for _ in range(rng.randrange(4))}
+    made = {rng.choice(KEYS): value(rng) for _ in range(rng.randrange(4))} | asks(rng)
     if rng.random() < 0.9:
         made["messages"] = messages(rng)
     if rng.random() < 0.5:
         made["stream"] = rng.random() < 0.7
     if rng.random() < 0.2:
         made["filename"] = rng.choice(TEXTS)
-    made["max_tokens"] = rng.choice([1, 3, 8])  # what is allowed may be long
+    made["max_tokens"] = made["max_output_tokens"] = rng.choice([1, 3, 8])  # what is allowed may be long
     made.pop("max_completion_tokens", None)
     raw = json.dumps(made).encode()
     return raw[: rng.randrange(len(raw))] if rng.random() < 0.05 else raw
@@ -122,7 +191,7 @@ def request(port: int, rng: random.Random) -> int:
         AssertionError: the server has not answered as it should.
     """
     path, sent, raw = rng.choice(PATHS), headers(rng), body(rng)
-    method = "POST" if "completions" in path or "action" in path else "GET"
+    method = "POST" if path in POSTS else "GET"
     if rng.random() < 0.1:
         method = rng.choice(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONGEST_S)

@@ -8,6 +8,7 @@ from typing import Any
 from h2o_chat.chat.templates.tool_form import Call, ToolForm
 from h2o_chat.engine.lark import json_rule, text_rule
 from h2o_chat.serve.api_errors import wrong
+from h2o_chat.store import clean
 
 TOOLS = 128
 """Most tools of a request."""
@@ -15,7 +16,7 @@ PROPERTIES = 500
 """Most keys of an object in a schema: the time to compile them grows with their square (30 ms)."""
 BIASES = 1024
 """Most tokens with a bias."""
-ANY_OBJECT = {"type": "object"}
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
 Body = Mapping[str, Any]
 
 
@@ -82,7 +83,7 @@ def _tool(one: Any, where: str) -> Any:
             described, parameters = rest.get("description"), rest.get("parameters")
         case _:
             raise wrong(where, f"{where} is no function with a name.")
-    if not isinstance(described or "", str) or not isinstance(parameters or {}, dict):
+    if not isinstance(described or "", str) or not isinstance(parameters, dict | None):
         raise wrong(where, f"{where} has a description that is no text, or parameters that are no schema.")
     parameters = ANY_OBJECT | (parameters or {})
     if parameters["type"] != "object":
@@ -96,7 +97,7 @@ def _schema(body: Body) -> dict[str, Any] | str | None:
     if grammar := body.get("grammar"):
         if not isinstance(grammar, str):
             raise wrong("grammar", "grammar is no text.")
-        return _from_gbnf(grammar)
+        return _from_gbnf(clean(grammar))
     wanted = body.get("response_format") or {"type": "text"}
     match wanted:
         case {"type": "text"}:
@@ -119,6 +120,8 @@ def _check_size(value: Any, where: str) -> None:
     for one in _nodes(value):
         if isinstance(one, dict) and len(one) > PROPERTIES:
             raise wrong(where, f"{where} has an object with {len(one):,} keys: {PROPERTIES} is the most.")
+        if isinstance(one, str) and clean(one) != one:
+            raise wrong(where, f"{where} has a text that is no Unicode.")
         if isinstance(one, int) and abs(one) > 2**53:
             raise wrong(where, f"{where} has a whole number beyond 2^53, which schemas would round.")
 

@@ -96,6 +96,12 @@ def test_what_is_written_is_read_back_and_streams(
     assert streamed.strip() == found.content.strip()
 
 
+@pytest.mark.parametrize("around", ["{}", "```json\n{}\n```", "<tool_call>\n{}\n</tool_call>"])
+def test_doubled_braces_are_a_call(around: str) -> None:
+    text = around.replace("{}", '{{"name": "f", "arguments": {"a": {}}}}')
+    assert ToolForm().read(text, tools=True) == Parts("", (Call("f", {"a": {}}),))
+
+
 def test_plain_text_is_left_alone() -> None:
     text = ' <tool_call>{"name": "f"} <think>'
     assert ToolForm().read(text, tools=False) == Parts(text)

@@ -108,6 +108,8 @@ def test_any_object_may_be_wanted(client: Client) -> None:
         {"type": "nothing"},
         {"$ref": "https://example.com/schema.json"},
         {"allOf": [{"enum": [1]}, {"enum": [2]}]},
+        {"$ref": "#"},
+        {"enum": [f"value {number}" for number in range(20_000)]},
     ],
 )
 def test_a_schema_that_cannot_be_compiled_is_refused(client: Client, schema: Any) -> None:
@@ -115,6 +117,21 @@ def test_a_schema_that_cannot_be_compiled_is_refused(client: Client, schema: Any
     assert found.status == 400, found.raw
     assert "grammar" in found.error["message"]
     assert client.complete("Hi", max_tokens=2).status == 200
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {f"p{number}": {} for number in range(501)}},
+        {"type": "object", "properties": {"large": {"const": 2**53 + 1}}},
+        {"type": "array"},
+        {"enum": ["\ud800"]},
+    ],
+)
+def test_a_tool_takes_an_object_that_is_no_trap(client: Client, schema: Any) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    assert client.complete("Hi", tools=[tool]).status == 400
+    assert client.complete("Hi", model=["pocket"]).status == 404
 
 
 def test_chances_penalties_and_biases(client: Client) -> None:

@@ -26,6 +26,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "require
 TOLD = "Tells the weather of a city"
 FUNCTION = {"name": "get_weather", "description": TOLD, "parameters": SCHEMA}
 MOST_TOKENS = 200
+AGAIN = "works; the model calls the tool again and again"
 
 
 class Person(pydantic.BaseModel):
@@ -173,7 +174,7 @@ def llm(url: str, model: str) -> str:
         program = [str(Path(sys.executable).with_name("llm")), "-m", "served", "--key", "none", "-n"]
         about = ["-o", "temperature", "0", "-o", "max_tokens", str(MOST_TOKENS)]
         person = said_by([*program, *about, "--schema", "name, age int", SENTENCE], name)
-        assert set(json.loads(person)) == {"name", "age"}, person
+        assert set(json.loads(person)) >= {"name", "age"}, person
         told = said_by([*program, *about, "--td", "--functions", f"{name}/tools.py", ASKED], name)
     return used(told) if "Tool call:" in told else f"works; the model called no tool: {told[:60]!r}"
 
@@ -208,13 +209,17 @@ def litellm(url: str, model: str) -> str:
 def langchain(url: str, model: str) -> str:
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
+    from langgraph.errors import GraphRecursionError
 
     chat = ChatOpenAI(
         model=model, base_url=f"{url}/v1", api_key="none", temperature=0, max_tokens=MOST_TOKENS
     )
     assert isinstance(chat.with_structured_output(Person).invoke(SENTENCE), Person)
     agent = create_agent(chat, [get_weather])
-    found = agent.invoke({"messages": [("user", ASKED)]}, {"recursion_limit": 8})["messages"]
+    try:
+        found = agent.invoke({"messages": [("user", ASKED)]}, {"recursion_limit": 8})["messages"]
+    except GraphRecursionError:
+        return AGAIN
     called = any(one.type == "tool" for one in found)
     return (
         used(found[-1].content) if called else f"works; the model called no tool: {found[-1].content[:60]!r}"
@@ -225,13 +230,17 @@ def pydantic_ai(url: str, model: str) -> str:
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.exceptions import UsageLimitExceeded
     from pydantic_ai.usage import UsageLimits
 
     chat = OpenAIChatModel(model, provider=OpenAIProvider(base_url=f"{url}/v1", api_key="none"))
     settings: Any = {"temperature": 0, "max_tokens": MOST_TOKENS}
     person = Agent(chat, output_type=Person, model_settings=settings).run_sync(SENTENCE).output
     agent = Agent(chat, tools=[get_weather], model_settings=settings)
-    found = agent.run_sync(ASKED, usage_limits=UsageLimits(request_limit=6))
+    try:
+        found = agent.run_sync(ASKED, usage_limits=UsageLimits(request_limit=6))
+    except UsageLimitExceeded:
+        return AGAIN
     if '"tool-return"' not in found.all_messages_json().decode():
         return f"works; the model called no tool: {found.output[:60]!r}"
     return checked(person) if (told := used(found.output)) == "works" else told

@@ -142,8 +142,9 @@ class ToolForm:
     def _call_at(self, text: str, at: int) -> tuple[list[Call] | None, int]:
         """The calls that stand there as JSON, and where it ends; None: there is none."""
         at += len(text[at:]) - len(text[at:].lstrip())
+        doubled = text.startswith("{{", at)  # as the templates of some models show a call
         try:
-            found, end = json.JSONDecoder().raw_decode(text, at)
+            found, end = json.JSONDecoder().raw_decode(text, at + doubled)
         except (ValueError, RecursionError):
             return None, at
         made = []
@@ -153,7 +154,7 @@ class ToolForm:
                     made.append(Call(name, arguments))
                 case _:
                     return None, at
-        return made or None, end
+        return made or None, end + (doubled and text.startswith("}", end))
 
 
 def _json_begins(text: str, at: int) -> int:

@@ -91,5 +91,5 @@ class Grammars:
 
 
 def _one_line(text: str) -> str:
-    """What llguidance says, without the state of its parser, which it adds."""
+    """An error of llguidance on one line, without the state of its parser."""
     return " ".join(text.partition("<state>")[0].split())[:300]

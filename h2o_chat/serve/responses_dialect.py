@@ -3,6 +3,7 @@
 import itertools
 import json
 import secrets
+import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from h2o_chat.serve.stream import Ended
 
 HELD = 256
 """Conversations that `previous_response_id` can name, of all keys together."""
+HELD_CHARACTERS = 64 << 20
+"""Most characters of them all; what two conversations share counts twice."""
 _SAME = ("model", "stream", "temperature", "top_p", "tool_choice", "top_logprobs", "seed")
 _TOLD_AGAIN = ("instructions", "previous_response_id", "max_output_tokens", "temperature", "top_p")
 Body = Mapping[str, Any]
@@ -23,18 +26,23 @@ Messages = list[dict[str, Any]]
 
 
 class Conversations:
-    """The messages up to each answer, by its id; each key finds its own only. Used in one thread."""
+    """The messages up to each answer, by its id; each key finds its own only. Thread-safe."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[tuple[bytes, str], Messages] = OrderedDict()
+        self._held: OrderedDict[tuple[bytes, str], tuple[Messages, int]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def add(self, owner: bytes, id_: str, messages: Messages) -> None:
-        """Holds one more; the key with most of them loses its oldest."""
-        self._held[owner, id_] = messages
-        if len(self._held) > HELD:
-            of = Counter(key for key, _ in self._held)
-            most = max(of.values())
-            del self._held[next(one for one in self._held if of[one[0]] == most)]
+        """Holds one more; the key with most characters loses its oldest where there are too many."""
+        size = sum(len(json.dumps(one)) for one in messages)
+        with self._lock:
+            self._held[owner, id_] = messages, size
+            while len(self._held) > HELD or sum(each for _, each in self._held.values()) > HELD_CHARACTERS:
+                of = Counter[bytes]()
+                for (key, _), (_, each) in self._held.items():
+                    of[key] += each
+                most = max(of.values())
+                del self._held[next(one for one in self._held if of[one[0]] == most)]
 
     def find(self, owner: bytes, id_: Any) -> Messages:
         """The messages up to an answer.
@@ -42,11 +50,13 @@ class Conversations:
         Raises:
             ApiError: none is held by that id.
         """
-        if (found := self._held.get((owner, str(id_)))) is None:
+        with self._lock:
+            found = self._held.get((owner, str(id_)))
+        if found is None:
             raise ApiError(
                 404, f"No conversation {str(id_)[:60]!a} is held.", "not_found", "previous_response_id"
             )
-        return found
+        return found[0]
 
 
 def chat_body(body: Body, before: Messages) -> dict[str, Any]:

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from serving import Answer, Client, Server
 
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.responses_dialect import Conversations
+
 pytestmark = pytest.mark.loopback
 
 WEATHER = {
@@ -195,3 +198,16 @@ def test_a_text_goes_on(client: Client) -> None:
 def test_an_unknown_key_is_noted(client: Client) -> None:
     found = client.complete("Hello", max_tokes=5, max_tokens=2)
     assert [one["code"] for one in found.body["notes"]] == ["ignored"]
+
+
+def test_what_one_key_has_held_makes_no_other_lose_its_own() -> None:
+    held, messages = Conversations(), [{"role": "user", "content": "a" * (9 << 20)}]
+    held.add(b"good", "first", [{"role": "user", "content": "Hello"}])
+    for number in range(300):
+        held.add(b"hostile", str(number), messages)
+    assert held.find(b"good", "first")
+    assert held.find(b"hostile", "299")
+    with pytest.raises(ApiError, match="No conversation"):
+        held.find(b"hostile", "0")
+    with pytest.raises(ApiError, match="No conversation"):
+        held.find(b"good", "299")

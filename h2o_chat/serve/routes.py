@@ -25,7 +25,9 @@ from h2o_chat.serve.metrics import metrics
 from h2o_chat.serve.reply import Dialect, Reply
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.request_queue import Ticket
+from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
+from h2o_chat.serve.slot_routes import SlotRoutes
 
 Body = dict[str, Any]
 Asked = tuple[ChatRequest, Dialect]
@@ -33,10 +35,15 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Routes:
-    """The application behind the guard."""
+    """The application behind the guard.
 
-    def __init__(self, service: Service, bodies: Bodies) -> None:
+    Args:
+        saved: None: nothing is saved on disk.
+    """
+
+    def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self.service, self.bodies = service, bodies
+        self.slots = SlotRoutes(service, saved, self.bodies)
         self.model = service.session.model
         self.began = int(time.time())
         self.checking = ThreadPoolExecutor(2, "check")
@@ -50,7 +57,7 @@ class Routes:
             "/props": self.props,
             "/v1/models": self.models,
             "/v1/models/{name:path}": self.one_model,
-            "/slots": self.slots,
+            "/slots": self.slots.all,
         }
         routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
         post = {
@@ -58,6 +65,7 @@ class Routes:
             "/v1/completions": self.completions,
             "/v1/messages": self.messages,
             "/v1/responses": self.responses,
+            "/slots/{id}": self.slots.act,
         }
         routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in post.items()]
         self._router = Router(routes, redirect_slashes=False)
@@ -180,19 +188,6 @@ class Routes:
                 "build_info": f"h2o-chat {h2o_chat.__version__}",
             }
         )
-
-    async def slots(self, request: Request) -> Response:
-        """GET /slots: the rows, which llama-server calls slots."""
-        service = self.service
-        alike = {
-            "budget": service.session.budget,
-            "row_bytes": service.row_bytes,
-            "snapshot_bytes": service.snapshot_bytes,
-            "snapshots": len(service.prefixes),
-            "snapshots_limit": service.prefixes.most,
-        }
-        rows = enumerate(service.seated)
-        return _json([{"id": row, "is_processing": seated is not None} | alike for row, seated in rows])
 
 
 class _Releasing(Response):

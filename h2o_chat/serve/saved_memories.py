@@ -1,8 +1,11 @@
-"""Memories on disk: all of them when the server ends.
+"""Memories on disk: all of them when the server ends, and those that clients save by a name.
 
-There is a folder for each model with its settings. Names of files are hashes of the conversation and its key.
+There is a folder for each model with its settings. Names of files are hashes: of the conversation and, if a
+client gave a name, of its key and that name. A name therefore is never a path, and never finds another key's
+file.
 """
 
+import hmac
 import os
 import time
 from collections.abc import Iterable
@@ -12,12 +15,16 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.errors import BusyError
 from h2o_chat.base.private_files import no_link, open_own, own_folder
 from h2o_chat.base.system import lock
-from h2o_chat.serve.prefixes import Memory
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.prefixes import Memory, tag_of
 
 if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
     from h2o_chat.engine.saved_cache import RowSnapshot
 
+SESSIONS = 256
+"""Most files that a key can save by a name."""
+NAME_CHARACTERS = 255
 _END = ".safetensors"
 
 
@@ -86,6 +93,41 @@ class Saved:
             if file.name not in names:
                 file.unlink(missing_ok=True)
 
+    def write_session(self, owner: bytes, name: str, kept: Memory) -> int:
+        """Saves a memory by a client's name, replacing an earlier one; returns its bytes.
+
+        Raises:
+            ApiError: there are too many, or the name is invalid.
+            OSError: no room, no right to write there.
+        """
+        assert kept.state is not None
+        begin = _of_client(owner, name)
+        before = list(self.folder.glob(f"{begin}-*{_END}"))
+        if not before and len(list(self.folder.glob(f"session-{tag_of(owner)}-*{_END}"))) >= SESSIONS:
+            raise ApiError(507, f"{SESSIONS} sessions are saved already: save over one.", "too_many_sessions")
+        file = self.folder / _name(begin, kept)
+        self._write(file, kept.state)
+        for old in before:
+            if old != file:
+                old.unlink(missing_ok=True)
+        return file.stat().st_size
+
+    def session(self, owner: bytes, name: str) -> tuple[Memory, int]:
+        """The memory that a client saved by this name, and its bytes.
+
+        Raises:
+            ApiError: there is none, or the name is invalid.
+            SavedCacheError: the file cannot be used.
+        """
+        begin = _of_client(owner, name)
+        files = sorted(self.folder.glob(f"{begin}-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
+        kept = _named(files[-1]) if files else None
+        if kept is None or kept.file is None:
+            raise ApiError(404, "Nothing was saved by this name, model and key.", "no_session", "filename")
+        self.read(kept)
+        file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # `write_rows` writes another file
+        return kept, file.stat().st_size
+
     def _read(self, file: Path) -> "RowSnapshot":
         from h2o_chat.engine.row import read_for
 
@@ -96,6 +138,16 @@ class Saved:
         from h2o_chat.engine.saved_cache import write
 
         write(file, state, self._session)
+
+
+def _of_client(owner: bytes, name: str) -> str:
+    """The beginning of the file's name for a client's name."""
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARACTERS:
+        raise ApiError(
+            400, f"filename is no text of 1 to {NAME_CHARACTERS} characters.", "invalid_request", "filename"
+        )
+    named = hmac.digest(owner, name.encode("utf-8", "surrogatepass"), "sha256").hex()[:32]
+    return f"session-{tag_of(owner)}-{named}"
 
 
 def _name(begin: str, kept: Memory) -> str:

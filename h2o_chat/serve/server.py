@@ -60,6 +60,7 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         service: Service,
+        saved: Saved | None,
         keys: Keys,
         loopback: bool,
         scheme: str,
@@ -68,7 +69,7 @@ class Server(uvicorn.Server):
         most, bodies = _connections(), Bodies(len(keys))
         # The other connections are for /health, for refusals, and for incomplete requests.
         requests = FairShare(most // 2, len(keys))
-        app = Routes(service, bodies)
+        app = Routes(service, saved, bodies)
         guard = Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
         config = uvicorn.Config(
             guard,
@@ -175,5 +176,5 @@ async def serve(
     gc.freeze()  # excludes loaded objects from garbage collection, for which all threads wait
     sys.setswitchinterval(SWITCH_S)
     service, saved = service_of()
-    await Server(service, keys, loopback, scheme, ready).serve([at])
+    await Server(service, saved, keys, loopback, scheme, ready).serve([at])
     return service, saved

@@ -83,6 +83,8 @@ class Service:
         self.row_bytes, self.snapshot_bytes = bytes_of(batch)
         """Computed bytes of one row, and of one snapshot."""
         self.counts = Counts()
+        self.slots: list[tuple[bytes, bytes] | None] = [None] * batch.runner.rows
+        """Per row: (key, hash) of the last answer or restored memory, which may not be kept any more."""
         self.seated: tuple[Request | None, ...] = (None,) * batch.runner.rows
         """Per row: the request that is answered."""
         self.read: Callable[[Memory], None] = lambda kept: None
@@ -273,17 +275,19 @@ class Service:
     def _ended(self, ticket: Ticket, turn: Turn, told: BatchReport) -> Item:
         self.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
         if told.state is not None and not ticket.left:
-            self._keep(ticket, turn, told.state)
+            self._keep(ticket, turn, told.row, told.state)
         early = _ended_early(told, turn)
         return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
 
-    def _keep(self, ticket: Ticket, turn: Turn, state: Any) -> None:
+    def _keep(self, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
         """Keeps the memory after an answer for the next request."""
         marked = bool(self.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
         said = self.form.written(self.form.read(turn.text, bool(ticket.asked.tools.tools)))
         hashed = after(ticket.chain[-1], ("assistant", clean(said)))
         state = with_positions(state, ticket.places)
         self.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
+        if row is not None:
+            self.slots[row] = ticket.owner, hashed
 
     def _break(self, error: Exception) -> None:
         sys.stderr.write("h2o-chat: the engine has failed; the server ends\n")

@@ -47,6 +47,7 @@ POSTS = ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/completio
 PATHS = (
     *POSTS * 4,
     *("/v1/models", "/v1/models/pocket", "/health", "/metrics", "/props", "/slots"),
+    *("/slots/0?action=save", "/slots/1?action=restore", "/slots/0?action=erase", "/slots/99?action=save"),
     *("/", "/slots/../../etc/passwd", "/v1/models/%2e%2e/%00", "//", "/v1/chat/completions/"),
 )
 TEXTS = (

@@ -1,0 +1,130 @@
+"""GET /slots and POST /slots/{id}?action=save|restore|erase, compatible with llama-server."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from h2o_chat.base.errors import SavedCacheError, StoreError
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_request import object_of
+from h2o_chat.serve.chat_response import to_json
+from h2o_chat.serve.prefixes import Memory
+from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.saved_memories import Saved
+from h2o_chat.serve.service import Service
+
+NAME_BYTES = 64 << 10
+"""Largest body of these requests."""
+
+
+class SlotRoutes:
+    """The endpoints for rows, which llama-server calls slots.
+
+    Args:
+        saved: None: nothing is saved on disk.
+    """
+
+    def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
+        self._service, self._saved, self._bodies = service, saved, bodies
+        self._disk = ThreadPoolExecutor(1, "disk")
+        """Writes memories of many MB outside of the event loop."""
+
+    async def all(self, request: Request) -> Response:
+        """GET /slots; memories of other keys are not shown."""
+        service = self._service
+        found = [
+            {
+                "id": number,
+                "is_processing": seated is not None,
+                "tokens": kept.tokens if (kept := self._held(number, request.scope["owner"])) else 0,
+                "budget": service.session.budget,
+                "row_bytes": service.row_bytes,
+                "snapshot_bytes": service.snapshot_bytes,
+                "snapshots": len(service.prefixes),
+                "snapshots_limit": service.prefixes.most,
+            }
+            for number, seated in enumerate(service.seated)
+        ]
+        return Response(to_json(found), media_type="application/json")
+
+    async def act(self, request: Request) -> Response:
+        """POST /slots/{id}: saves, restores or erases the memory of a row."""
+        number, owner = self._number(request), request.scope["owner"]
+        action = request.query_params.get("action")
+        raw = await self._bodies.read(request, NAME_BYTES)  # small enough to parse in the event loop
+        self._bodies.free(owner, len(raw))
+        began = time.perf_counter()
+        match action:
+            case "save":
+                name, (kept, size) = await self._save(number, owner, raw)
+                told: dict[str, Any] = {"filename": name, "n_saved": kept.tokens, "n_written": size}
+            case "restore":
+                name, (kept, size) = await self._restore(number, owner, raw)
+                told = {"filename": name, "n_restored": kept.tokens, "n_read": size}
+            case "erase":
+                kept = self._own(number, owner)
+                self._service.prefixes.drop(kept)
+                told = {"n_erased": kept.tokens}
+            case _:
+                raise ApiError(
+                    400, f"action is {ascii(action)[:40]}. One of: save, restore, erase.", param="action"
+                )
+        if action != "erase":
+            told["timings"] = {f"{action}_ms": round(1000 * (time.perf_counter() - began), 3)}
+        return Response(to_json({"id_slot": number, **told}), media_type="application/json")
+
+    async def _save(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Memory, int]]:
+        name, saved, kept = object_of(raw).get("filename"), self._folder(), self._own(number, owner)
+        written = await self._on_disk(saved.write_session, owner, name, kept)
+        return str(name), (kept, written)
+
+    async def _restore(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Memory, int]]:
+        name, saved = object_of(raw).get("filename"), self._folder()
+        if not self._service.prefixes.most:
+            raise ApiError(501, "This server keeps no snapshots: --snapshots 0.", "no_snapshots")
+        kept, size = await self._on_disk(saved.session, owner, name)
+        self._service.prefixes.add(kept)
+        self._service.slots[number] = owner, kept.chain
+        return str(name), (kept, size)
+
+    async def _on_disk(self, work: Any, *arguments: Any) -> Any:
+        """Runs a function in the disk's thread."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
+        except (SavedCacheError, StoreError) as error:
+            raise ApiError(409, error.message, error.code, "filename") from error
+        except OSError as error:
+            raise ApiError(
+                507, f"It cannot be written or read: {error.strerror or error}.", "disk"
+            ) from error
+
+    def _folder(self) -> Saved:
+        if self._saved is None:
+            raise ApiError(501, "This server keeps nothing on disk: --no-store.", "no_store")
+        return self._saved
+
+    def _number(self, request: Request) -> int:
+        """The number of the row in the path."""
+        text, rows = request.path_params["id"], len(self._service.seated)
+        if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) < rows):
+            raise ApiError(
+                404, f"There is no slot {ascii(text)[:40]}: they go from 0 to {rows - 1}.", "no_slot"
+            )
+        if self._service.seated[int(text)] is not None:
+            raise ApiError(409, f"Slot {int(text)} is in use. Try again after its answer.", "slot_busy")
+        return int(text)
+
+    def _held(self, number: int, owner: bytes) -> Memory | None:
+        """The memory of a row, if it is kept and belongs to this key."""
+        of, hashed = self._service.slots[number] or (None, None)
+        return self._service.prefixes.get(hashed) if of == owner else None
+
+    def _own(self, number: int, owner: bytes) -> Memory:
+        kept = self._held(number, owner)
+        if kept is None or kept.state is None:
+            raise ApiError(404, f"Slot {number} holds nothing of this key.", "slot_empty")
+        return kept

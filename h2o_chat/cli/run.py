@@ -220,7 +220,10 @@ def _store(tally: _RunCounts, code: ExitCode, out: Output) -> ExitCode:
     """Waits until everything is on disk; says what is not, and fails then."""
     unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
     if keeper := tally.keeper:
-        unstored = release(keeper) or unstored
+        try:
+            unstored = release(keeper) or unstored
+        except MemoryError:  # what came to stdout was stored before
+            unstored = "There was no memory to store the end of this conversation."
         while keeper.notes:
             _tell(keeper.notes.pop(0), out)
     if not unstored:

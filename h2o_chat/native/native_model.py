@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -79,15 +80,19 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
             return replace(load(settings, progress, config), why_not_native=why)
         torch.set_num_threads(settings.threads or default_threads())
         sizes = _sizes(frame) if frame else sizes_of(config)
-        tokenizer = load_tokenizer(found.folder, sizes.vocabulary)
         require_room(found.name, settings, sizes, weights)
         ends = _ends(found.folder)
         if found.folder.is_dir():
+            tokenizer = load_tokenizer(found.folder, sizes.vocabulary)
             packed: Packed | GgufWeights = packed_for(
                 found.folder, int(quantization.removeprefix("int")), progress
             )
         else:
-            packed = _in_memory(found.folder, frame or _frame_of(config.to_json_string()), settings, progress)
+            known = frame or _frame_of(config.to_json_string())
+            with ThreadPoolExecutor(1) as beside:  # the tokenizer takes as long as the weights
+                reading = beside.submit(load_tokenizer, found.folder, sizes.vocabulary)
+                packed = _in_memory(found.folder, known, settings, progress)
+                tokenizer = reading.result()
         return LoadedNative(
             model=None,
             tokenizer=tokenizer,

@@ -47,5 +47,5 @@ def sizes_of(config: Any) -> Sizes:
         kv_heads=kv_heads,
         head_size=head_size,
         vocabulary=config.vocab_size,
-        tied=getattr(config, "tie_word_embeddings", whole.tie_word_embeddings),
+        tied=getattr(config, "tie_word_embeddings", getattr(whole, "tie_word_embeddings", False)),
     )

@@ -275,19 +275,9 @@ class Service:
     def _ended(self, ticket: Ticket, turn: Turn, told: BatchReport) -> Item:
         self.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
         if told.state is not None and not ticket.left:
-            self._keep(ticket, turn, told.row, told.state)
+            _keep(self, ticket, turn, told.row, told.state)
         early = _ended_early(told, turn)
         return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
-
-    def _keep(self, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
-        """Keeps the memory after an answer for the next request."""
-        marked = bool(self.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
-        said = self.form.written(self.form.read(turn.text, bool(ticket.asked.tools.tools)))
-        hashed = after(ticket.chain[-1], ("assistant", clean(said)))
-        state = with_positions(state, ticket.places)
-        self.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
-        if row is not None:
-            self.slots[row] = ticket.owner, hashed
 
     def _break(self, error: Exception) -> None:
         sys.stderr.write("h2o-chat: the engine has failed; the server ends\n")
@@ -312,6 +302,17 @@ class Service:
             if not ticket.stream.put(item):
                 self.counts.slow += 1
                 self.leave(ticket)
+
+
+def _keep(service: Service, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
+    """Keeps the memory after an answer for the next request."""
+    marked = bool(service.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
+    said = service.form.written(service.form.read(turn.text, bool(ticket.asked.tools.tools)))
+    hashed = after(ticket.chain[-1], ("assistant", clean(said)))
+    state = with_positions(state, ticket.places)
+    service.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
+    if row is not None:
+        service.slots[row] = ticket.owner, hashed
 
 
 def _next_of(service: Service) -> Ticket | None:

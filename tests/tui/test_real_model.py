@@ -31,10 +31,10 @@ def here(tmp_path: Path, real_smollm2: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_answers_where_no_model_is_named(tmp_path: Path) -> None:
-    asked = ["run", "What is the capital of France?", "--temperature", "0", "--data", str(tmp_path / "data")]
+    asked = ["run", "What is the capital of Germany?", "--temperature", "0", "--data", str(tmp_path / "data")]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.stderr
-    assert "Paris" in done.stdout
+    assert "Berlin" in done.stdout
     assert "no model was named: smollm2" in done.stderr
 
 

@@ -86,7 +86,7 @@ ODD: dict[str, dict[str, Any]] = {
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zaya": {"num_experts_per_tok": 1},
 }
-"""What the names do not say, by type of the text configuration."""
+"""Values that the names do not say, by type of the text configuration."""
 for _one in ("glm4v", "paddleocr_vl", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni"):
     ODD[f"{_one}_text"] = {"rope_parameters": _SECTIONS}
 for _one in ("glm4v_moe", "glm_ocr", "glmga"):
@@ -204,7 +204,7 @@ def two_turns(rows: int = 2) -> list[Tensor]:
 
 
 def verdict(family: str) -> str:
-    """What the table says of a family: `opens`, or why not, see `families.REFUSED`."""
+    """The verdict of the table on a family: `opens`, or why not, see `families.REFUSED`."""
     try:
         default = CONFIG_MAPPING[family]()
         if default.is_encoder_decoder or not classes_of(default) or family in ENCODERS:

@@ -167,7 +167,7 @@ def test_every_number_is_that_of_the_file(
 
 @pytest.mark.parametrize("kind", ["F16", "F32", "BF16", "IQ4_NL", "Q2_K"])
 def test_other_types_are_rounded_to_eight_bits(kind: str, folders: Any, tmp_path: Path) -> None:
-    """As a folder's weights are."""
+    """They are rounded as the weights of a folder are."""
     folder = folders("llama")
     file = write(folder, tmp_path / "model.gguf", "F32" if kind in ("IQ4_NL", "Q2_K") else kind)
     if kind in ("IQ4_NL", "Q2_K"):
@@ -205,7 +205,7 @@ def put_blocks(file: Path, kind: str) -> None:
     ("kind", "mixed"), [*((kind, {}) for kind in EXACT), ("Q4_K", MIXED), ("Q4_1", {"attn_q": "Q8_0"})]
 )
 def test_a_token_is_the_formula(kind: str, mixed: dict[str, str], folders: Any, tmp_path: Path) -> None:
-    """Of every type: bit for bit, keys and values and scores too."""
+    """A token of every type of weights agrees bit for bit, with its keys, values and scores."""
     file = write(folders("llama"), tmp_path / "model.gguf", kind, mixed=mixed)
     compare(opened(file), budget=40, before=12, count=8)
 

@@ -1,4 +1,4 @@
-"""What one client does with a server; `clients.py` runs it in the clients' own environment.
+"""The calls of one client to a server; `clients.py` runs it in the clients' own environment.
 
     python client_calls.py NAME URL MODEL       # prints how it went, in one line
 
@@ -30,7 +30,7 @@ AGAIN = "works; the model calls the tool again and again"
 
 
 class Person(pydantic.BaseModel):
-    """What is read out of a sentence."""
+    """The fields that are read out of a sentence."""
 
     name: str
     age: int
@@ -180,7 +180,7 @@ def llm(url: str, model: str) -> str:
 
 
 def said_by(command: list[str], folder: str) -> str:
-    """What a program of the environment says on stdout and stderr."""
+    """The stdout and stderr of a program of the environment."""
     env = os.environ | {"LLM_USER_PATH": folder, "HOME": folder, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     done = subprocess.run(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -24,7 +24,7 @@ h2o-chat itself is under the [MIT licence](LICENSE). Written by `tools/make/make
 
 The weights and the tokenizer in `assets/pocket` (`h2o_chat/assets` once installed) are under CC BY-SA 4.0
 (https://creativecommons.org/licenses/by-sa/4.0/). They were trained on these texts, which are not part of
-h2o-chat, and on dialogues that the recipe in `tools/train/pocket` generates:
+h2o-chat, and on dialogues that a recipe generated (`tools/train/pocket` in commit 015d088):
 
 """
 

@@ -18,10 +18,12 @@ READ_S = 30.0
 """A client that reads nothing for this time is cut off."""
 CONNECTIONS = 512
 """Most connections."""
-ACCEPTED_AT_ONCE = 4
-"""Connections accepted between two checks of their number."""
+ACCEPT_S = 0.001
+"""Pause after each connection while there are as many as may be: who is refused comes again at once, and
+refusals take the interpreter from those who are answered.
+"""
 SPARE_DESCRIPTORS = 24
-"""Descriptors left for files, the process of templates, and connections accepted together."""
+"""Descriptors left for files, and the process of templates."""
 
 
 def connections_at_most() -> int:

@@ -20,7 +20,7 @@ from h2o_chat.serve.api_keys import Keys
 from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.guard import Guard
 from h2o_chat.serve.malloc import trim
-from h2o_chat.serve.protocol import ACCEPTED_AT_ONCE, CONNECTIONS, Connection, connections_at_most
+from h2o_chat.serve.protocol import ACCEPT_S, CONNECTIONS, Connection, connections_at_most
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.routes import Routes
 from h2o_chat.serve.saved_memories import Saved
@@ -74,7 +74,6 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             guard,
             http=partial(Connection, most=most),  # type: ignore[arg-type]
-            backlog=ACCEPTED_AT_ONCE,  # asyncio accepts this many at a time
             ws="none",
             lifespan="off",
             log_config=None,
@@ -87,16 +86,37 @@ class Server(uvicorn.Server):
         super().__init__(config)
         # Warnings about requests are off: clients could fill a disk with them.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        self._service, self._ready = service, ready
+        self._service, self._ready, self._most = service, ready, most
         self._leaves_at: float | None = None
         """End of the grace time, by `time.monotonic`; None: not ending."""
         self._cut = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for at in sockets or ():
-            at.listen(BACKLOG)
+        await super().startup([])
+        self._accepting = [asyncio.create_task(self._accept(at)) for at in sockets or ()]
         self._ready()
+
+    async def _accept(self, at: socket.socket) -> None:
+        """Accepts connections until it is cancelled."""
+        loop, make = asyncio.get_running_loop(), self.config.http_protocol_class
+        at.setblocking(False)
+        while True:
+            try:
+                client, _ = await loop.sock_accept(at)
+            except OSError:  # it has gone already, or there are no descriptors left for it
+                await asyncio.sleep(ACCEPT_S)
+                continue
+            await loop.connect_accepted_socket(
+                lambda: make(self.config, self.server_state, {}),  # type: ignore[call-arg]
+                client,
+            )
+            if len(self.server_state.connections) >= self._most:
+                await asyncio.sleep(ACCEPT_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in self._accepting:
+            task.cancel()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """The requests of a batch, its reports, and answers that must not be continued. No torch."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,23 +18,35 @@ class EarlierAnswer:
     """Number of its first tokens that may be repeated."""
 
 
+OWN_TOKENS = 5
+"""An answer that must not continue others may repeat this many consecutive tokens of itself."""
+
+
 class Diversion:
     """Follows the tokens of an answer, and knows which may not come next."""
 
     def __init__(self, others: Sequence[EarlierAnswer]) -> None:
         self._followed = list(others)
         """Those that begin as the answer does."""
-        self._said = 0
+        self._repeats_itself = not any(one.free for one in others)
+        """Whether it may; where others bar only its first word, it may contain code or a table."""
+        self._said: list[int] = []
+        self._own = defaultdict[tuple[int, ...], list[int]](list)
+        """The tokens that came after each OWN_TOKENS of the answer."""
 
     def refused(self) -> list[int]:
-        """Tokens that would continue as one of the others did, beyond what may be repeated."""
-        at = self._said
-        return [one.ids[at] for one in self._followed if one.free <= at < len(one.ids)]
+        """Tokens that would continue as one of the others, or the answer itself, did before."""
+        at, newest = len(self._said), tuple(self._said[-OWN_TOKENS:])
+        others = [one.ids[at] for one in self._followed if one.free <= at < len(one.ids)]
+        return others + self._own.get(newest, [])
 
     def hear(self, token: int) -> None:
-        at, self._said = self._said, self._said + 1
+        at = len(self._said)
         if self._followed:
             self._followed = [one for one in self._followed if at < len(one.ids) and one.ids[at] == token]
+        if not self._repeats_itself and at >= OWN_TOKENS:
+            self._own[tuple(self._said[-OWN_TOKENS:])].append(token)
+        self._said.append(token)
 
 
 @dataclass(frozen=True)

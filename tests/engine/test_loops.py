@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opened_models import loaded
 
 from h2o_chat.base.config import EngineName, Sampling, Settings
@@ -12,7 +14,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.loops import BEGIN
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.request import EarlierAnswer, Request, RequestPiece
+from h2o_chat.engine.request import OWN_TOKENS, Diversion, EarlierAnswer, Request, RequestPiece
 from h2o_chat.events.events import Event, Note, Token, Turn
 
 SETTINGS = Settings(budget=64, seed=7, threads=1)
@@ -114,6 +116,23 @@ def test_an_answer_leaves_the_way_of_others(make: Callable[..., Engine]) -> None
     engine.restore(state)
     elsewhere = [EarlierAnswer((greedy[0] + 1, *greedy[1:]), 0), EarlierAnswer(tuple(greedy[:5]), 5)]
     assert ids(list(engine.generate(asked, LONG, others=elsewhere))) == greedy, "they begin otherwise, or end"
+
+
+@given(st.lists(st.integers(0, 2), max_size=60), st.sampled_from([0, 2]))
+def test_in_a_loop_an_answer_does_not_repeat_itself(wanted: list[int], free: int) -> None:
+    """Whatever the model wants: another token comes where OWN_TOKENS and the next one stood before."""
+    diversion, said = Diversion([EarlierAnswer((9, 9, 9), free)]), list[int]()
+    for token in wanted:
+        if token in diversion.refused():
+            token = 3 + len(said)
+        diversion.hear(token)
+        said.append(token)
+    size = OWN_TOKENS + 1
+    runs = [tuple(said[at : at + size]) for at in range(len(said) - size + 1)]
+    if free:
+        assert len(set(runs)) == len(runs)
+    else:
+        assert said == wanted, "only its first word is barred: code and tables repeat themselves"
 
 
 def test_many_at_once_are_each_as_alone(make: Callable[..., Engine], shared_models: Path) -> None:

@@ -102,6 +102,8 @@ class Request:
     """Further wishes about the answer's tokens."""
     gives_up: bool = False
     """The model's earlier tokens are evicted once all but the last piece is read."""
+    openings: Sequence[int] = ()
+    """Positions of prompt tokens that are evicted with them."""
     begin: Any = None
     """A `Row.snapshot` of a conversation that goes on: that part was read before. The batch lets it go once
     it has a copy.

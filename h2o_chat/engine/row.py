@@ -151,10 +151,10 @@ class Row:
         """Lets them be evicted again; None: all pinned tokens but `keep`."""
         self.cache.unpin(positions, keep, self.number)
 
-    def evict_generated(self) -> None:
+    def evict_generated(self, openings: Sequence[int] = ()) -> None:
         """Evicts all that the model said itself, see `H2OCache.evict_generated`."""
         if self.seen:
-            self.cache.evict_generated(self.number)
+            self.cache.evict_generated(self.number, openings)
 
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget that can protect so many slots; None where no budget does."""

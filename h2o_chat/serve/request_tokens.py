@@ -139,13 +139,20 @@ class Reader:
             sampling,
             asked.seed,
             system_tokens,
-            others=loops.tokenized(self.tokenizer, loop.others) if loop and text == last else (),
+            others=loops.tokenized(self.tokenizer, self.eos, loop.others) if loop and text == last else (),
             wishes=Wishes(**asked.wishes, grammar=grammar),
             gives_up=loop is not None,
+            openings=self._openings(asked, places) if loop else (),
             begin=state,
             keep=True,
         )
         return Prepared(request, places, [*asked.notes, *notes])
+
+    def _openings(self, asked: ChatRequest, places: MessagePositions | None) -> list[int]:
+        """Positions of the tokens by which the template opened the answers."""
+        ends = places.ends if places is not None else []
+        at = [end for end, (role, _) in zip(ends, asked.messages[1:], strict=False) if role == "assistant"]
+        return loops.openings(self.template, [Message("assistant", "", first=end) for end in at])
 
     def _later(self, role: str, text: str, marked: bool = False) -> Fed:
         """The tokens of a user's message, or of results, that follows an answer."""

@@ -1,6 +1,6 @@
 """`H2OCache`: the bounded cache in transformers' interface, over the arenas that hold the slots."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -219,11 +219,14 @@ class H2OCache(Cache):
                 state[waited] = before[name][waited] if name in before else 0
 
     @torch.no_grad()
-    def evict_generated(self, row: int) -> bool:
+    def evict_generated(self, row: int, openings: Sequence[int] = ()) -> bool:
         """Evicts generated tokens of a row that are not protected; does nothing if the policy never evicts.
 
         KV heads then hold unequal numbers of tokens: `Clock.in_use` counts the fullest, and some empty slots
         of the others stay unused until the next eviction.
+
+        Args:
+            openings: positions of prompt tokens that go with them.
 
         Returns:
             Whether anything was evicted.
@@ -233,7 +236,9 @@ class H2OCache(Cache):
         clock, most, some = protection.clocks_of(self, row)[row], 0, False
         for arena in self.arenas:
             mine = arena.slots.cut(rows=slice(row, row + 1))
-            goes = (mine.positions >= 0) & ~mine.prompt & ~mine.protected  # [L, 1, H, S]
+            opens = torch.tensor(openings, dtype=torch.long, device=mine.positions.device)
+            said = ~mine.prompt | torch.isin(mine.positions, opens)
+            goes = (mine.positions >= 0) & said & ~mine.protected  # [L, 1, H, S]
             for state in STATES:
                 if state.dtype != "kv":  # keys and values of empty slots are masked, and overwritten later
                     held = mine.states[state.name]

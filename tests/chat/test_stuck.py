@@ -143,6 +143,12 @@ def test_a_model_that_says_what_it_is_asked_is_in_a_loop() -> None:
     assert loops(said)[-1]
 
 
+def test_a_conversation_that_falls_silent_is_in_a_loop() -> None:
+    said = [(f"Tell me of {thing}s.", "" if at else "They are old.") for at, thing in enumerate(THINGS[:7])]
+    assert loops(said)[: BEGIN + 2] == [False] * (BEGIN + 2)
+    assert loops(said)[BEGIN + 2]
+
+
 def test_it_ends_after_so_many_answers_that_do_not_repeat_and_begins_again_with_one_that_does() -> None:
     def fresh(count: int) -> Said:
         return [

@@ -121,6 +121,19 @@ def test_who_counts_pieces_can_end_the_work() -> None:
     assert counted[-1] < 10_000 + 4 * PIECE_CHARACTERS
 
 
+PLAIN = {"add_special_tokens": False}
+
+
+def test_the_tokens_that_open_an_answer(tokenizer: Any) -> None:
+    template = ModelTemplate(tokenizer)
+    said = [{"role": "user", "content": "How far is it?"}]
+    opened, closed = template.rendered(said), template.rendered(said, opens=False)
+    ids = template.first(None, "How far is it?").ids
+    cut = len(ids) - template.opening_tokens
+    assert tokenizer.decode(ids[:cut]).split() == tokenizer.decode(tokenizer.encode(closed, **PLAIN)).split()
+    assert tokenizer.decode(ids[cut:]).strip() == opened.removeprefix(closed).strip()
+
+
 def test_text_that_contains_the_word_we_look_for(tokenizer: Any) -> None:
     text = "Theuserword Theassistantword Thesystemword"
     assert ModelTemplate(tokenizer).first(None, text).ids == whole(tokenizer, text)

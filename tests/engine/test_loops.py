@@ -11,10 +11,10 @@ from opened_models import loaded
 
 from h2o_chat.base.config import EngineName, Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.loops import BEGIN
+from h2o_chat.chat.conversation.loops import BEGIN, tokenized
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.request import OWN_TOKENS, Diversion, EarlierAnswer, Request, RequestPiece
+from h2o_chat.engine.request import OWN_TOKENS, Diversion, EarlierAnswer, Request, RequestPiece, Wishes
 from h2o_chat.events.events import Event, Note, Token, Turn
 
 SETTINGS = Settings(budget=64, seed=7, threads=1)
@@ -173,13 +173,19 @@ def test_a_chat_gives_up_its_answers_and_says_so_once(make: Callable[..., Engine
     chat = Chat(engine, engine.settings)
     notes, told = [], [*ASKED, "And now?", "And then?"]
     for number, text in enumerate(told):
-        mine = [at for one in chat.messages if one.role == "assistant" for at in range(one.first, one.last)]
+        mine = [
+            at
+            for one in chat.messages
+            if one.role == "assistant"
+            for at in range(one.first - chat.template.opening_tokens, one.last)
+        ]
         for event in chat.send(text, SHORT):
             if isinstance(event, Note) and event.code == "stuck":
                 notes.append(number)
             if isinstance(event, Turn) and number > BEGIN:
                 assert not any(head & set(mine) for layer in held(engine) for head in layer)
         chat.messages[-1].text = LOOP
+    assert chat.template.opening_tokens > 0
     assert notes == [BEGIN + 1]
     assert chat.messages[1].text == LOOP, "the transcript keeps it"
 
@@ -201,6 +207,25 @@ def test_a_chat_in_a_loop_does_not_say_it_again(make: Callable[..., Engine]) -> 
     again, before = (prompt(engine, text) for text in (chat.messages[-1].text, greedy))
     assert again[:3] == before[:3]
     assert again[: len(before)] != before
+
+
+def test_after_silence_an_answer_does_not_end_at_once(shared_models: Path) -> None:
+    """The end is by far the likeliest token here."""
+    settings = replace(SETTINGS, model=str(shared_models / "pilot-chat"))
+    batch = Batch(loaded(settings), settings, 2)
+    tokenizer, eos = batch.runner.loaded.tokenizer, batch.runner.eos
+    ends = Wishes(bias=dict.fromkeys(eos, 1e6))
+    first = {}
+    for answers in (("Good.",), ("\n", "Good.")):
+        asked = RequestPiece(tokenizer.encode(ASKED[0], add_special_tokens=False))
+        others = tokenized(tokenizer, eos, answers)
+        batch.add(Request([asked], SHORT, 7, others=others, wishes=ends))
+        told = [one.event for _ in range(9) if batch.busy for one in batch.step()]
+        first[answers] = next(event.id for event in told if isinstance(event, Token))
+    assert {answers: token in eos for answers, token in first.items()} == {
+        ("Good.",): True,
+        ("\n", "Good."): False,
+    }
 
 
 def test_the_lab_can_switch_it_off(make: Callable[..., Engine]) -> None:

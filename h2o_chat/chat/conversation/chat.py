@@ -86,9 +86,11 @@ class Chat:
         place = coming_span(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
-        others = loops.tokenized(self.engine.tokenizer, avoid, 0)
+        others = loops.tokenized(self.engine.tokenizer, self.engine.eos, avoid, 0)
         if self.breaks_loops:
-            others += loops.break_loop(self.engine, self.messages, text, self.notes, bool(recalled))
+            others += loops.break_loop(
+                self.engine, self.template, self.messages, text, self.notes, bool(recalled)
+            )
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled)
         self.messages += [exchange.user, exchange.answer]
         exchange.write_down(ids)

@@ -5,7 +5,8 @@ is left. Three repeating answers of four begin a loop, so that a refrain, a tabl
 changes nothing. 32 answers in a row that do not repeat end it; from then on one that does begins another.
 In a loop two things are done before a message is read (docs/STUCK.md has the evidence):
 
-- The memory evicts all that the model itself said. What people said stays.
+- The memory evicts all that the model itself said, with the tokens by which the template opens each answer:
+  else larger models read that they said nothing, and say nothing. What people said stays.
 - The answer may begin as an earlier one did, but not go on so (`engine/request.py`).
 
 The words alone decide, so a conversation that is resumed, or that a client sends anew, is treated alike; the
@@ -14,12 +15,13 @@ transcript keeps everything.
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from h2o_chat.chat.templates.chat_template import literal
+from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import Note
 
@@ -63,6 +65,13 @@ class Spoken(Protocol):
     def text(self) -> str: ...
 
 
+class Answered(Spoken, Protocol):
+    """A message with its position."""
+
+    @property
+    def first(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Loop:
     """A loop: the memory evicts what the model said before the next message is read."""
@@ -103,7 +112,12 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
 
 
 def break_loop(
-    engine: "Row", messages: Sequence[Spoken], asked: str, notes: list[Note], recalls: bool
+    engine: "Row",
+    template: Template,
+    messages: Sequence[Answered],
+    asked: str,
+    notes: list[Note],
+    recalls: bool,
 ) -> list[EarlierAnswer]:
     """Has the engine evict what the model said, where that is due; returns answers that the next must not
     continue.
@@ -117,14 +131,29 @@ def break_loop(
         return []
     if loop.begins:
         notes.append(BROKEN)
-    engine.evict_generated()
-    return [] if recalls else tokenized(engine.tokenizer, loop.others)
+    engine.evict_generated(openings(template, messages))
+    # An answer to what is recalled may have been given before, but it has words.
+    others = [answer for answer in loop.others if not (recalls and answer.strip())]
+    return tokenized(engine.tokenizer, engine.eos, others)
 
 
-def tokenized(tokenizer: Any, answers: Sequence[str], free: int = FREE_TOKENS) -> list[EarlierAnswer]:
-    """Answers that the next one must not continue beyond `free` tokens, or half of it."""
+def openings(template: Template, messages: Sequence[Answered]) -> list[int]:
+    """Positions of the tokens by which the template opened the answers."""
+    first = [one.first for one in messages if one.role == "assistant" and one.first >= 0]
+    return [at for begin in first for at in range(max(0, begin - template.opening_tokens), begin)]
+
+
+def tokenized(
+    tokenizer: Any, eos: AbstractSet[int], answers: Sequence[str], free: int = FREE_TOKENS
+) -> list[EarlierAnswer]:
+    """Answers that the next one must not continue beyond `free` tokens, or half of it.
+
+    Where one of them is empty the next one must not end at once.
+    """
     ids = [tuple(literal(tokenizer, answer)) for answer in answers]
-    return [EarlierAnswer(one, min(free, len(one) // 2)) for one in ids]
+    found = [EarlierAnswer(one, min(free, len(one) // 2)) for one in ids if one]
+    silent = any(not answer.strip() for answer in answers)
+    return found + [EarlierAnswer((end,), 0) for end in sorted(eos) if silent]
 
 
 def same_question(message: str, other: str) -> bool:
@@ -146,6 +175,8 @@ def _goes_on(flags: Sequence[bool]) -> bool:
 def _repeats(said: tuple[tuple[str, str], ...]) -> bool:
     """Whether the last answer repeats those before it to other messages, or only its own message."""
     *before, (message, answer) = said
+    if not answer.strip():
+        return any(not one.strip() for _, one in before)
     found = _prose(answer)
     if len(found) < LEAST_GRAMS:
         return False

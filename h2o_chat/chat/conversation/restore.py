@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from h2o_chat.base.errors import BudgetError, SavedCacheError
 from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.chat.conversation.keeper import Keeper
-from h2o_chat.chat.conversation.loops import loop_in
+from h2o_chat.chat.conversation.loops import loop_in, openings
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
 from h2o_chat.chat.templates.chat_template import Template, literal
@@ -167,7 +167,8 @@ def read_again(
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
             read = not ids or was_read(message)
             if read and loop_in(path[:index], message.text):
-                engine.evict_generated()  # it was done before this message, too
+                # It was done before this message, too.
+                engine.evict_generated(openings(template, path[:index]))
             if not ids:
                 ids = prompt_tokens(engine, template, path[:index], system, message.text)
         elif not ids:

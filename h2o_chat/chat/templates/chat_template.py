@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -38,6 +39,10 @@ class Template(Protocol):
     """Its name in the session: "model" for the model's own, or the name of a fallback."""
     marker: str | None
     """Ends an answer, beside the model's own end."""
+
+    @property
+    def opening_tokens(self) -> int:
+        """Number of tokens at the end of each turn that open the answer."""
 
     def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
         """The tokens of the first turn; `tools` only where the template renders them (`ToolForm.native`)."""
@@ -67,6 +72,7 @@ class PlainTemplate:
 
     name = "plain"
     marker: str | None = None
+    opening_tokens = 0
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -96,6 +102,12 @@ class ModelTemplate:
         self._tokenizer = tokenizer
         self._jinja: str | None = None
         """None: the tokenizer's own."""
+
+    @cached_property
+    def opening_tokens(self) -> int:
+        user = [{"role": "user", "content": "Hello"}]
+        opened, closed = (self._tokenize(self.rendered(user, opens=opens)) for opens in (True, False))
+        return len(opened) - _agree(opened, closed)
 
     def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
         words = [] if system is None else [("system", system)]

@@ -22,7 +22,7 @@ for code in json.loads(sys.argv[1]):
         exec(code)
     except SystemExit:
         pass
-    print("imported", json.dumps(sorted({"torch", "transformers", "textual"} & set(sys.modules))))
+    print("imported", json.dumps(sorted({"torch", "transformers", "textual", "mcp"} & set(sys.modules))))
 """
 WITHOUT_A_SCREEN = "import h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.conversation.chat"
 
@@ -54,7 +54,7 @@ def test_no_torch() -> None:
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("imported ")]
     found = dict(zip(codes, lines, strict=True))
-    assert not {code: names for code, names in found.items() if {"torch", "transformers"} & {*names}}
+    assert not {code: names for code, names in found.items() if {"torch", "transformers", "mcp"} & {*names}}
     assert found[WITHOUT_A_SCREEN] == [], "no textual either"
     assert found["import h2o_chat.tui.chat_app"] == ["textual"], "it is seen"
 

@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from h2o_chat.base.config import BY_THE_MAKERS, Disk, Look, Sampling, Settings, config_file, read_tables
 from h2o_chat.base.errors import UsageError
+from h2o_chat.base.tool_servers import servers_in
 
-TABLES = ("aliases", "defaults")
+TABLES = ("aliases", "defaults", "mcp")
 """Tables that a configuration file may have."""
 
 Source = Literal["default", "config.toml", "environment"]
@@ -135,6 +136,10 @@ def check_file(path: Path) -> tuple[dict[str, Any], list[UsageError]]:
     for key, value in aliases.items():
         if not isinstance(value, str):
             wrong.append(UsageError(f"{path}: [aliases] {key!r} is {_seen(value)}.", 'Write "org/name".'))
+    try:
+        servers_in(tables, str(path))
+    except UsageError as error:
+        wrong.append(error)
     return values, wrong
 
 

@@ -18,6 +18,7 @@ import h2o_chat
 from h2o_chat.base import precedence
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings, data_folder
 from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.tool_servers import tool_servers
 from h2o_chat.cli import config_command, models_command, sessions_command
 from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.commands import FetchYes, asking, with_model
@@ -194,14 +195,16 @@ def screen(
         from h2o_chat.base.system import PASSES_SOCKETS
         from h2o_chat.chat.conversation.chat import Chat
         from h2o_chat.chat.conversation.greeting import first_budget
-        from h2o_chat.chat.conversation.opening import opener, opener_of
+        from h2o_chat.chat.conversation.opening import opener, opener_of, with_tools
         from h2o_chat.chat.conversation.release import release_chat
+        from h2o_chat.chat.tools.mcp_servers import McpServers
         from h2o_chat.events.recording import Recorder
         from h2o_chat.remote.engine_apart import engine_apart
         from h2o_chat.remote.engine_here import engine_here
         from h2o_chat.tui import leaving
         from h2o_chat.tui.chat_app import ChatApp
         from h2o_chat.tui.leaving import leave_with_the_terminal
+        from h2o_chat.tui.prompt.tool_question import ask_on_screen
 
         recorder = Recorder(record) if record else None
         if recorder:
@@ -209,16 +212,18 @@ def screen(
         first = first_budget(settings, named)
         engine = engine_apart if PASSES_SOCKETS else engine_here
         others = opener_of(settings, kept, engine, lambda one: first_budget(one, named), named)
+        servers = McpServers(tool_servers())
         screen = ChatApp(
-            opener(first, kept, engine, named=named),
+            with_tools(opener(first, kept, engine, named=named), servers),
             first,
             sampling,
             recorder,
             folder=kept.folder,
-            opener_of=others,
+            opener_of=lambda name: with_tools(others(name), servers),
             theme=precedence.theme(),
             keep_theme=partial(config_command.change, "theme"),
         )
+        servers.ask = partial(ask_on_screen, screen)
         leave_with_the_terminal(in_browser)
         leaving.run(screen)
         if recorder:
@@ -235,7 +240,8 @@ def screen(
 def _plain(
     settings: Settings, sampling: Sampling, named: set[str], kept: "ConversationPlace", record: Path | None
 ) -> ExitCode:
-    from h2o_chat.chat.conversation.opening import opener, opener_of
+    from h2o_chat.chat.conversation.opening import opener, opener_of, with_tools
+    from h2o_chat.chat.tools.mcp_servers import McpServers
     from h2o_chat.cli import plain
     from h2o_chat.events.recording import Recorder
 
@@ -243,8 +249,11 @@ def _plain(
     if recorder:
         recorder.open()
     name = settings.model or find(None).name
-    open_first, open_other = opener(settings, kept, named=named), opener_of(settings, kept, named=named)
-    return plain.run(open_first, open_other, name, sampling, recorder)
+    servers, others = McpServers(tool_servers()), opener_of(settings, kept, named=named)
+    open_first = with_tools(opener(settings, kept, named=named), servers)
+    return plain.run(
+        open_first, lambda name: with_tools(others(name), servers), name, sampling, servers, recorder
+    )
 
 
 def _no_flags_before(context: typer.Context) -> ExitCode:
@@ -298,13 +307,19 @@ def run(
     schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Answers are JSON of this JSON schema.")
     ] = None,
+    allow_tools: Annotated[
+        bool,
+        typer.Option("--allow-tools", help="It may call tools (--allow-tool NAME: this one)."),
+    ] = False,
+    allow_tool: Annotated[list[str], typer.Option(metavar="NAME", hidden=True)] = [],  # noqa: B006
     yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
 ) -> None:
     """Ask once, play a script, or answer a file of prompts, without a screen; answers go to stdout."""
     from h2o_chat.chat.conversation.greeting import fitted_budget
-    from h2o_chat.chat.conversation.opening import opener
+    from h2o_chat.chat.conversation.opening import opener, with_tools
+    from h2o_chat.chat.tools.mcp_servers import McpServers, allow, refuse
     from h2o_chat.cli import run as running
     from h2o_chat.cli import run_batch as batches
     from h2o_chat.events.recording import Recorder
@@ -336,7 +351,10 @@ def run(
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named)
         grammar = running.grammar_of(schema) if schema else ""
-        opened = opener(fitted_budget(settings, named), kept)
+        servers = McpServers(tool_servers())
+        servers.allowed |= {*allow_tool}
+        servers.ask = allow if allow_tools else refuse
+        opened = with_tools(opener(fitted_budget(settings, named), kept), servers)
         return running.RunTask(opened, turns, makers.complete(sampling), grammar)
 
     raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))

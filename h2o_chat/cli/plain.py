@@ -5,6 +5,8 @@ The same conversation as on the screen, kept in the same place, with the same co
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError
@@ -16,9 +18,12 @@ from h2o_chat.chat.conversation.greeting import greeting
 from h2o_chat.chat.conversation.message import numbered, progress_words
 from h2o_chat.chat.conversation.opening import Opener
 from h2o_chat.chat.conversation.release import release_chat
+from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import names_files, with_files
 from h2o_chat.chat.files.export import MARKS, one_line, when
 from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.chat.templates.tool_form import Call
+from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.cli.plain_lines import HOW, Lines, SignalEnd, Signals
 from h2o_chat.cli.run import discard_stdout
 from h2o_chat.events.events import Error, Event, Note, ReadSoFar, Said, Token, Turn
@@ -148,7 +153,7 @@ class PlainChat:
             text = with_files(text)
         if index is None:
             pin, self.pins_next = self.pins_next, False
-            self.hear(self.chat.send(text, self.sampling, self.signals.stops, pin=pin))
+            self.hear(send_and_call(self.chat, text, self.sampling, self.signals.stops, pin=pin))
         else:
             stops = self.signals.stops
             self.hear(going_back.edit(self.chat, index, text, self.sampling, stops, self.reading))
@@ -215,7 +220,9 @@ class PlainChat:
                 self.lines.note(note.message, note.hint)
             match event:
                 case Said():
-                    number = event.index + 2
+                    answer, number = "", event.index + 2
+                    if event.role == "tool":
+                        self._say_message(event.index)
                 case ReadSoFar():
                     self.reading(event)
                 case Note():
@@ -245,8 +252,7 @@ class PlainChat:
 
     def opened(self, chat: Chat, rebuilt: bool = False) -> None:
         """Go on with another conversation, or with another cache for this one."""
-        self.chat = chat
-        self.sampling = chat.makers.complete(self.sampling)
+        self.chat, self.sampling = chat, chat.makers.complete(self.sampling)
         if rebuilt:
             self.memory.begin(chat.session, chat.state, chat.messages)
             return
@@ -281,6 +287,20 @@ class PlainChat:
         return {"user": "you", "assistant": model}.get(role, role)
 
 
+def _ask(
+    lines: Lines, signals: Signals, call: Call, cancel: Callable[[], bool]
+) -> Literal["once", "always", "no"]:
+    """Asks whether a tool may be called."""
+    lines.say(f"May it call {call.name}? y: yes, a: always until you leave, anything else: no")
+    try:
+        with signals.waiting():
+            said = (lines.read() or "").strip().lower()
+    except (KeyboardInterrupt, SignalEnd):
+        signals.stopped = True
+        return "no"
+    return "once" if said == "y" else "always" if said == "a" else "no"
+
+
 def _mark(turn: Turn) -> str:
     """Why an answer has ended, where something ended it."""
     if turn.finish == "stopped" and not turn.prompt_tokens:
@@ -293,17 +313,20 @@ def run(
     opener_of: Callable[[str], Opener],
     name: str,
     sampling: Sampling,
+    servers: McpServers,
     recorder: Recorder | None = None,
 ) -> ExitCode:
     """Holds a conversation from the opening to its end.
 
     Args:
         name: of the model that is opened.
+        servers: of the tools, if there are any.
 
     Raises:
         H2OChatError: it cannot be opened, or not all of it is stored.
     """
     lines, signals = Lines(), Signals()
+    servers.ask = partial(_ask, lines, signals)
     lines.note(f"opening {name}")
     chat = open_chat(progress_in(lines))
     talk = PlainChat(chat, sampling, lines, signals, opener_of, recorder)

@@ -32,6 +32,7 @@ from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.release import release, stored_as
 from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE
+from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.cli.interruptible import interruptible, with_progress
 from h2o_chat.engine.lark import json_rule
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
@@ -250,7 +251,7 @@ def _converse(job: RunTask, out: Output, tally: _RunCounts, plain: bool) -> Exit
     with interruptible(lambda: _say_how_it_ended(keeper)) as interrupted:
         for text in job.turns:
             try:
-                code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
+                code = _turn(send_and_call(chat, text, job.sampling, lambda: bool(interrupted())), out, tally)
             except H2OChatError as error:
                 if not interrupted():
                     raise

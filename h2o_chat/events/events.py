@@ -17,7 +17,9 @@ from h2o_chat.events import typed
 SCHEMA = 1
 
 Finish = Literal["eos", "length", "stop", "stopped", "error", "interrupted"]
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+ASKS = ("user", "tool")
+"""Roles of messages that the model answers."""
 
 
 @dataclass(frozen=True)

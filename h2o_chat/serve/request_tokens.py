@@ -159,10 +159,7 @@ class Reader:
         if role == "user":
             return self.template.later(text, marked)
         told, _, then = text.partition(THEN)
-        results = told.split(RESULTS)
-        if self.form.native:
-            return self.template.results(results, then, marked)
-        return self.template.later(self.form.results(results, then), marked)
+        return self.form.fed(told.split(RESULTS), then, self.template, marked)
 
     def _going_on(self, role: str, text: str, begin: Memory) -> list[int]:
         """Ids of a message that follows the answer of a memory."""

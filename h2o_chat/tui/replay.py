@@ -169,13 +169,15 @@ class Player:
 
     def _asks(self, said: Said) -> bool:
         """Whether this was said while it was recorded, and not before."""
-        return said.role == "user" and not isinstance(self._peek(1), Said | CacheState | Session | End | None)
+        return said.role in ("user", "tool") and not isinstance(
+            self._peek(1), Said | CacheState | Session | End | None
+        )
 
     def _note(self, event: Event) -> Event:
         """Keep count of the messages."""
         match event:
             case Said(index, role):
-                self._answering = role == "user"
+                self._answering = role in ("user", "tool")
                 self._next_index = index + (2 if self._answering else 1)
             case Turn():
                 self._answering, self._waited_ms = False, 0.0

@@ -11,11 +11,19 @@ from h2o_chat.chat.conversation import advice, loops
 from h2o_chat.chat.conversation.exchange import Exchange, pin_before, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
-from h2o_chat.chat.conversation.message import Message, from_stored, give_texts, not_too_long, to_event
+from h2o_chat.chat.conversation.message import (
+    Message,
+    Recalled,
+    from_stored,
+    give_texts,
+    not_too_long,
+    to_event,
+)
 from h2o_chat.chat.conversation.restore import ended_in_marker, restore_cache
 from h2o_chat.chat.conversation.spans import coming_span, was_read
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
+from h2o_chat.chat.tools.tool_calls import ToolCalls
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
 from h2o_chat.models.makers import Makers
 
@@ -45,6 +53,7 @@ class Chat:
         self.state: CacheState | None = None
         """The newest state of the cache."""
         self.settings = settings
+        self.tools: ToolCalls | None = None  # see tool_rounds.py
         self.system = settings.system
         """The system prompt of the conversation; it may differ from that of the settings."""
         self.template = choose(engine.tokenizer, settings.template)
@@ -63,6 +72,7 @@ class Chat:
         *,
         pin: bool = False,
         avoid: Sequence[str] = (),
+        role: str = "user",
     ) -> Iterator[Event]:
         """Says something and streams the answer: `Said`, the engine's events, `Turn` with what is held.
 
@@ -72,6 +82,7 @@ class Chat:
         Args:
             pin: protect all its tokens, as they are fed.
             avoid: answers given to it before: this one begins with another word.
+            role: user, or tool: the text has results of tools.
 
         Raises:
             UsageError: nothing to say, too much, or the model's template does not take the system prompt.
@@ -79,19 +90,20 @@ class Chat:
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
         not_too_long(text)
-        recalled, fed = self.recall.before(
-            text, self.messages, self.engine, self.settings, self.session.budget
-        )
-        ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marker_fed)
+        fed, recalled, budget = text, tuple[Recalled, ...](), self.session.budget
+        if role == "user":
+            recalled, fed = self.recall.before(text, self.messages, self.engine, self.settings, budget)
+        begin = self.engine, self.template, self.system
+        ids, system_tokens = turn_tokens(*begin, fed, self._marker_fed, self.tools, role)
         place = coming_span(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
         others = loops.tokenized(self.engine.tokenizer, self.engine.eos, avoid, 0)
-        if self.breaks_loops:
+        if self.breaks_loops and role == "user":
             others += loops.break_loop(
                 self.engine, self.template, self.messages, text, self.notes, bool(recalled)
             )
-        exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled)
+        exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled, role)
         self.messages += [exchange.user, exchange.answer]
         exchange.write_down(ids)
         stop = sampling.stop
@@ -249,7 +261,11 @@ class Chat:
         self.holds.forget()
         self.state = None
         self._marker_fed = False
-        self.system = self.settings.system
+        self.begin_blank()
+
+    def begin_blank(self) -> None:
+        """Goes back to the system prompt alone."""
+        self.system = self.tools.system(self.settings.system) if self.tools else self.settings.system
         self.messages = self._blank()
 
     def watch(self, on: bool) -> None:

@@ -10,6 +10,7 @@ from h2o_chat.chat.conversation.loops import Repeating
 from h2o_chat.chat.conversation.message import Message, Recalled
 from h2o_chat.chat.conversation.spans import prompt_spans, was_read
 from h2o_chat.chat.templates.chat_template import Template
+from h2o_chat.chat.tools.tool_calls import ToolCalls
 from h2o_chat.events.events import Prompt, Token, Turn
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -26,6 +27,7 @@ class Exchange:
         before: the messages so far.
         keeper: writes it to disk; None keeps nothing.
         recalled: what the model reads once more with it.
+        role: user, or tool: the text has results of tools.
     """
 
     def __init__(
@@ -35,8 +37,9 @@ class Exchange:
         before: Sequence[Message],
         keeper: Keeper | None,
         recalled: tuple[Recalled, ...] = (),
+        role: str = "user",
     ) -> None:
-        self.user, self.answer = Message("user", text, recalled=recalled), Message("assistant", "")
+        self.user, self.answer = Message(role, text, recalled=recalled), Message("assistant", "")
         self._recalled = tuple(
             (before[one.index].id if one.index < len(before) else None, one.words) for one in recalled
         )
@@ -71,7 +74,7 @@ class Exchange:
             return
         if self._system and self._system.id is None:  # once
             self._system.id = self._keeper.said(self._system.role, self._system.text)
-        self.user.id = self._keeper.said("user", self.user.text, ids, self._recalled)
+        self.user.id = self._keeper.said(self.user.role, self.user.text, ids, self._recalled)
         self.answer.id = self._keeper.answering()
 
     def read(self, prompt: Prompt) -> None:
@@ -115,20 +118,27 @@ class Exchange:
 
 
 def turn_tokens(
-    engine: "Engine", template: Template, system: str | None, text: str, marked: bool
+    engine: "Engine",
+    template: Template,
+    system: str | None,
+    text: str,
+    marked: bool,
+    tools: ToolCalls | None = None,
+    role: str = "user",
 ) -> tuple[list[int], int]:
     """The tokens of a turn, and how many of them are the protected system prompt.
 
     Args:
         marked: the last answer ended in the marker that the next turn begins with: it was fed already.
+        role: user, or tool: the text has results of tools.
     """
     pending = engine.pending
     if not engine.seen and not pending:
-        fed = template.first(system, text)
+        fed = tools.first(system, text) if tools else template.first(system, text)
         system_tokens = fed.tokens_before_text if system else 0
         engine.protect(system_tokens)
         return fed.ids, system_tokens
-    fed = template.later(text, marked)
+    fed = tools.results(text, marked) if tools and role == "tool" else template.later(text, marked)
     if pending and pending[-1] in engine.eos and pending[-1] in fed.ids[: fed.tokens_before_text]:
         # The model has closed its answer itself: the template's own closing would say so twice.
         return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0

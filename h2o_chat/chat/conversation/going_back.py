@@ -12,6 +12,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import mark_branches
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.restore import build_anew
+from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.events.events import Event, Note, ReadSoFar
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -74,7 +75,7 @@ def edit(
     said_here = children(before)
     chat.engine.reseed(chat.session.seed + len(said_here))
     avoid = [answer.text for one in said_here if one.text == text for answer in children(one.id)]
-    yield from chat.send(text, sampling, cancel, pin=pinned, avoid=avoid)
+    yield from send_and_call(chat, text, sampling, cancel, pin=pinned, avoid=avoid)
     mark_branches(chat.keeper, chat.messages)
     if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
         chat.go_to(leaf, progress)

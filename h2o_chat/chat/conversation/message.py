@@ -49,7 +49,7 @@ class Recalled:
     """Index of the message they come from; -1 where that is not known."""
     words: str
     by_user: bool = True
-    """The user said them, not the model."""
+    """The user said them, or a tool, not the model."""
 
 
 def fed_text(text: str, recalled: Sequence[Recalled]) -> str:
@@ -69,7 +69,7 @@ class Message:
     """A message, and where its tokens lie."""
 
     role: str
-    """system | user | assistant"""
+    """system | user | assistant | tool"""
     text: str
     first: int = -1
     """Position of its first token; -1 while none was fed."""
@@ -108,7 +108,7 @@ def _of_stored(
         stored.finish,
         id=stored.id,
         pinned=stored.pinned,
-        recalled=tuple(Recalled(at, words, at < 0 or path[at].role == "user") for at, words in found),
+        recalled=tuple(Recalled(at, words, at < 0 or path[at].role != "assistant") for at, words in found),
     )
 
 

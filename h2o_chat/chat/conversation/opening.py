@@ -14,6 +14,8 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.greeting import fitted_budget
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import progress_words
+from h2o_chat.chat.conversation.tool_rounds import take_tools
+from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models import smollm2
 from h2o_chat.models.gguf import is_gguf
@@ -197,6 +199,18 @@ def opener_of(
         return lambda progress: opener(fitted(asked), folder, open_engine, agree, named)(progress)
 
     return of
+
+
+def with_tools(open_chat: Opener, servers: McpServers) -> Opener:
+    """Returns what opens the conversation and gives it tools."""
+
+    def opened(progress: Progress) -> Chat:
+        chat = open_chat(progress)
+        progress("tools", None)
+        take_tools(chat, servers)
+        return chat
+
+    return opened if servers.configured else open_chat
 
 
 YES = " --yes"

@@ -12,7 +12,7 @@ from h2o_chat.chat.conversation.loops import loop_in, openings
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
 from h2o_chat.chat.templates.chat_template import Template, literal
-from h2o_chat.events.events import Note, ReadSoFar
+from h2o_chat.events.events import ASKS, Note, ReadSoFar
 from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.store import StoredMessage
 
@@ -163,10 +163,10 @@ def read_again(
             engine.protect(len(tokens_of(message)))
             continue
         ids: Sequence[int] = message.ids
-        if message.role == "user":
+        if message.role in ASKS:
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
             read = not ids or was_read(message)
-            if read and loop_in(path[:index], message.text):
+            if read and message.role == "user" and loop_in(path[:index], message.text):
                 # It was done before this message, too.
                 engine.evict_generated(openings(template, path[:index]))
             if not ids:

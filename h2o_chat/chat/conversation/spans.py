@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from h2o_chat.events.events import Event, Prompt, Said, Token, Turn
+from h2o_chat.events.events import ASKS, Event, Prompt, Said, Token, Turn
 
 
 class Placed(Protocol):
@@ -71,13 +71,13 @@ def texts_of(prompt: Prompt, tokens: range) -> Sequence[str]:
 def own_ids(message: Placed, stored: int) -> slice:
     """The slice of the ids stored with a message that are its own.
 
-    A user's message is stored with all ids that were read with it; its own are the last ones.
+    A message that is answered is stored with all ids that were read with it; its own are the last ones.
 
     Args:
         stored: how many ids there are.
     """
     count = min(len(tokens_of(message)), stored)
-    return slice(stored - count, stored) if message.role == "user" else slice(0, count)
+    return slice(stored - count, stored) if message.role in ASKS else slice(0, count)
 
 
 @dataclass
@@ -97,8 +97,8 @@ class Spans:
 
     def __init__(self) -> None:
         self.all: list[Span] = []
-        self._asked = 0
-        """Index of the message that the model answers, or is about to."""
+        self._asked, self._role = 0, "user"
+        """Index and role of the message that the model answers, or is about to."""
 
     def add(self, event: Event) -> None:
         """Take in one event; most events move no message."""
@@ -106,12 +106,12 @@ class Spans:
             case Said():
                 self._cut(event.index)
                 self.place(event.index, event.role, event.first, event.last)
-                self._asked = event.index
+                self._asked, self._role = event.index, event.role
             case Prompt():
                 system, user = prompt_spans(event, self._end)
                 if not self.all:
                     self.place(0, "system", system.start, system.stop - 1)
-                self.place(self._asked, "user", user.start, user.stop - 1)
+                self.place(self._asked, self._role, user.start, user.stop - 1)
             case Token():
                 self._answer(event.position)
             case Turn(finish="error"):  # the model has not seen this turn, nor a system prompt read with it

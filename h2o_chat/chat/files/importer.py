@@ -27,7 +27,7 @@ MAX_CHARACTERS = LONGEST_CHARACTERS
 MAX_NAME_CHARACTERS = 1_000
 
 _FINISHES = get_args(Finish)
-_ROLES = ("system", "user", "assistant")
+_ROLES = ("system", "user", "assistant", "tool")
 _YEAR_9999 = 253_402_300_799.0
 _KINDS: dict[type[Any], str] = {str: "a text", dict: "an object", list: "a list", bool: "true or false"}
 

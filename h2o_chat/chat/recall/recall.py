@@ -108,7 +108,7 @@ class Recall:
             self._index, self._read, self._places, known = Index(), [], {}, 0  # another branch
         for index, message in enumerate(messages[known:], known):
             if message.role != "system" and was_read(message):  # a system prompt is always held
-                self._index.add(index, message.text, message.role == "user")
+                self._index.add(index, message.text, message.role != "assistant")
             self._read.append(message)
 
     def _needed(

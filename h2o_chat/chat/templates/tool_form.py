@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from h2o_chat.base.errors import H2OChatError
-from h2o_chat.chat.templates.chat_template import ModelTemplate, Template
+from h2o_chat.chat.templates.chat_template import Fed, ModelTemplate, Template
 
 RESULTS, THEN = "\x1e", "\x1f"
 """They stand between the results of calls made at the same time, and before what is said behind them."""
@@ -87,6 +87,12 @@ class ToolForm:
         """Results of calls as a user's message, for a template that renders none."""
         responses = (f"<tool_response>\n{one}\n</tool_response>" for one in texts)
         return "\n".join(filter(None, (*responses, then)))
+
+    def fed(self, results: Sequence[str], then: str, template: Template, marked: bool) -> Fed:
+        """The tokens of a turn that gives results; see `Template.results`."""
+        if self.native:
+            return template.results(results, then, marked)
+        return template.later(self.results(results, then), marked)
 
     def written(self, parts: Parts) -> str:
         """An earlier answer as the model would have written it, without its thoughts."""

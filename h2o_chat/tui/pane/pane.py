@@ -14,7 +14,7 @@ from h2o_chat.chat.commands.surface import ChatLike, Job
 from h2o_chat.chat.conversation.greeting import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.events.events import Note, Prompt, Said, Turn
+from h2o_chat.events.events import ASKS, Note, Prompt, Said, Turn
 from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Text
 from h2o_chat.tui.pane.loading_stages import Loading
 from h2o_chat.tui.transcript import markdown
@@ -215,7 +215,7 @@ class Pane(Vertical):
             said.role, name, said.text, said.index, said.finish, said.hold, tokens
         )
         self.transcript.messages.show_pin(said.index, said.pinned)
-        if said.role == "user":
+        if said.role in ASKS:
             self.transcript.messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
             self.divider.doing(self.READING)

@@ -13,6 +13,7 @@ from h2o_chat.chat.commands import table
 from h2o_chat.chat.commands.surface import ChatLike
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Said, Turn
@@ -276,7 +277,7 @@ class TalkPane(Pane):
             super().said(Said(index, "user", text))
             message.drawn = index
         self.write_hint()
-        self.begin(lambda cancel, _: talk.send(text, self.sampling, cancel, pin=pin), self.READING)
+        self.begin(lambda cancel, _: send_and_call(talk, text, self.sampling, cancel, pin=pin), self.READING)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "give_up":

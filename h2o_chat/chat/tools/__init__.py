@@ -1,0 +1,1 @@
+"""Tools that a chat may call."""

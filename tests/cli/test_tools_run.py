@@ -1,0 +1,98 @@
+"""`run` and the plain chat call tools of a real MCP server; the bundled model's answers are forced calls."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import Ended, Program
+
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.events.events import Note, Said
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+SERVER = Path(__file__).parents[1] / "mcp_server.py"
+CALL = {"name": "escapes", "arguments": {}}
+PLAIN = """
+import sys
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.tool_servers import tool_servers
+from h2o_chat.chat.conversation.opening import opener, with_tools
+from h2o_chat.chat.tools.mcp_servers import McpServers
+from h2o_chat.cli import plain
+from h2o_chat.engine.lark import json_rule
+
+servers = McpServers(tool_servers())
+opened = with_tools(opener(Settings(model=sys.argv[1], budget=1024, threads=1, seed=1), None), servers)
+
+def forced(progress):
+    chat = opened(progress)
+    chat.engine.grammar = f"start: {json_rule({'const': {'name': 'escapes', 'arguments': {}}})}"
+    return chat
+
+sys.exit(plain.run(forced, lambda name: forced, "pocket", Sampling(max_tokens=60), servers))
+"""
+
+
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which a server of tools is configured."""
+    folder = tmp_path_factory.mktemp("configuration")
+    (folder / "h2o-chat").mkdir()
+    command = json.dumps([sys.executable, str(SERVER)])
+    (folder / "h2o-chat" / "config.toml").write_text(f"[mcp.tests]\ncommand = {command}\ntimeout_s = 60\n")
+    (folder / "call.json").write_text(json.dumps({"const": CALL}))
+    return {**os.environ, "XDG_CONFIG_HOME": str(folder)}
+
+
+def asked(h2o: Program, environment: dict[str, str], *flags: object) -> Ended:
+    schema = Path(environment["XDG_CONFIG_HOME"]) / "call.json"
+    flags = ("--json", "--events", 0, "-m", POCKET, "-b", 1024, "--temperature", 0, *flags)
+    return h2o("run", "Hello!", "--schema", schema, *flags, env=environment)
+
+
+@pytest.mark.parametrize("flag", [["--allow-tools"], ["--allow-tool", "escapes"]])
+def test_run_makes_allowed_calls(h2o: Program, configured: dict[str, str], flag: list[str]) -> None:
+    done = asked(h2o, configured, *flag)
+    assert done.code == ExitCode.OK, done.err
+    results = [one.text for one in done.events if isinstance(one, Said) and one.role == "tool"]
+    assert len(results) == 8
+    assert all("red" in text for text in results)
+    assert "\x1b" not in done.out + done.err, "JSON escapes it"
+
+
+@pytest.mark.parametrize("flag", [[], ["--allow-tool", "echo"]])
+def test_run_makes_no_other_calls_and_says_so(
+    h2o: Program, configured: dict[str, str], flag: list[str]
+) -> None:
+    done = asked(h2o, configured, *flag)
+    assert done.code == ExitCode.OK, done.err
+    codes = [one.code for one in done.events if isinstance(one, Note)]
+    assert codes.count("tool-refused") == 8
+    assert "--allow-tool escapes" in done.err
+    assert not any("red" in one.text for one in done.events if isinstance(one, Said) and one.role == "tool")
+
+
+def test_the_plain_chat_asks_by_lines(configured: dict[str, str]) -> None:
+    typed = "Hello!\nn\ny\na\n/quit\n"
+    command = [sys.executable, "-c", PLAIN, str(POCKET)]
+    done = subprocess.run(
+        command, input=typed, capture_output=True, text=True, env=configured, timeout=200, check=False
+    )
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert done.stdout.count("May it call escapes?") == 3, "the third answer allows the others"
+    assert done.stdout.count(" red ") == 7
+    assert "\x1b" not in done.stdout
+    assert "#4 tool: escapes (untrusted):" in done.stdout
+
+
+def test_a_server_needs_a_command(h2o: Program, tmp_path: Path) -> None:
+    (tmp_path / "h2o-chat").mkdir()
+    for wrong in ("command = []", 'command = "x"', 'command = ["x"]\ntimeout_s = 0', 'comand = ["x"]'):
+        (tmp_path / "h2o-chat" / "config.toml").write_text(f"[mcp.mine]\n{wrong}\n")
+        environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+        done = h2o("run", "Hello!", "-m", POCKET, env=environment)
+        assert done.code == ExitCode.USAGE
+        assert "[mcp.mine]" in done.err

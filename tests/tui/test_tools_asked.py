@@ -1,0 +1,125 @@
+"""The screen asks before the model calls a tool of a real MCP server."""
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from screens import POCKET, WIDE, Screen, opener
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.progress import Progress
+from h2o_chat.base.tool_servers import ToolServer
+from h2o_chat.chat.conversation.opening import with_tools
+from h2o_chat.chat.tools.mcp_servers import McpServers
+from h2o_chat.engine.lark import json_rule
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.prompt.tool_question import ToolQuestion, ask_on_screen
+
+SETTINGS = Settings(model=str(POCKET), budget=1024, threads=1, seed=7)
+CALL = {"name": "escapes", "arguments": {}}
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[McpServers]:
+    server = Path(__file__).parents[1] / "mcp_server.py"
+    found = McpServers([ToolServer("tests", (sys.executable, str(server)), {}, 60.0)])
+    yield found
+    found.close()
+
+
+def app_of(servers: McpServers, call: Any = CALL) -> ChatApp:
+    """The app; every second answer is the call."""
+
+    def forced(progress: Progress) -> Any:
+        chat: Any = opener(SETTINGS)(progress)
+        real, rules = chat.engine.generate, [f"start: {json_rule({'const': call})}", ""]
+
+        def generate(*asked: Any) -> Iterator[Any]:
+            chat.engine.grammar = rules[0]
+            rules.reverse()
+            yield from real(*asked)
+
+        chat.engine.generate = generate
+        return chat
+
+    servers.allowed.clear()
+    app = ChatApp(with_tools(forced, servers), SETTINGS, Sampling(max_tokens=40))
+    servers.ask = partial(ask_on_screen, app)
+    return app
+
+
+async def asked(screen: Screen) -> str:
+    """What the question shows, once it is there."""
+    await screen.until(lambda: isinstance(screen.app.screen, ToolQuestion), "it is asked")
+    return "\n".join(screen.lines())
+
+
+def results(screen: Screen) -> list[str]:
+    return [one.text for one in screen.chat.messages if one.role == "tool"]
+
+
+async def test_a_call_is_asked_for_and_its_result_shown(servers: McpServers) -> None:
+    app = app_of(servers)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await screen.opened()
+        await screen.ask("Hello!")
+        assert "may the model call escapes?" in await asked(screen)
+        await pilot.press("n")
+        await screen.answered()
+        assert "does not allow" in results(screen)[0]
+        await screen.ask("Again!")
+        await asked(screen)
+        await pilot.press("y")
+        await screen.answered()
+        assert "red" in results(screen)[1]
+        shown = "\n".join(screen.lines())
+        assert "escapes (untrusted)" in shown
+        assert "\x1b" not in shown
+        await screen.ask("Once more!")
+        await asked(screen)
+        await pilot.press("a")
+        await screen.answered()
+        await screen.ask("And more!")
+        await screen.answered()
+        assert "red" in results(screen)[3], "it was not asked again"
+        assert [one.role for one in screen.chat.messages].count("assistant") == 8
+
+
+@pytest.mark.parametrize("leave", ["stop", "quit"])
+async def test_whoever_is_asked_may_stop_or_leave(servers: McpServers, leave: str) -> None:
+    app = app_of(servers)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await screen.opened()
+        await screen.ask("Hello!")
+        await asked(screen)
+        if leave == "quit":
+            await pilot.press("ctrl+q")
+        else:
+            app.jobs.cancel()
+            await screen.answered()
+            await screen.until(lambda: not isinstance(app.screen, ToolQuestion), "the question is gone")
+            assert results(screen) == []
+    app.jobs.wait()
+
+
+async def test_a_tool_that_hangs_is_stopped(servers: McpServers) -> None:
+    own = McpServers(servers.configured)
+    app = app_of(own, {"name": "hangs", "arguments": {}})
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await screen.opened()
+        await screen.ask("Hello!")
+        await asked(screen)
+        await pilot.press("y")
+        await screen.until(lambda: not isinstance(app.screen, ToolQuestion), "it is answered")
+        await pilot.press("escape")
+        await screen.answered()
+        await screen.ask("Do you like films?")
+        await screen.answered()
+        assert screen.chat.messages[-1].text
+    own.close()

@@ -25,7 +25,6 @@ STOPS, STOP_CHARACTERS = 16, 256
 """Most stop texts, and characters of each: every token is compared with all of them."""
 
 OTHERS: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
     "modalities": (["text"],),
     "functions": ([],),
     "function_call": ("none", "auto"),
@@ -39,13 +38,15 @@ OTHERS: dict[str, tuple[Any, ...]] = {
 }
 """Unsupported keys that would change an answer, with the values for which they do not."""
 OWN = {
-    *("model", "messages", "stream", "stream_options", "seed", "max_completion_tokens", "cache_prompt"),
+    *("model", "messages", "stream", "stream_options", "seed", "n", "max_completion_tokens", "cache_prompt"),
     *("tools", "tool_choice", "response_format", "json_schema", "grammar"),
     *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
 }
 KNOWN = (*OWN, *SAMPLING, *OTHERS)
 MISSPELT = 0.85
 """Similarity from which on an unknown key counts as a misspelt one: a note says so. All are ignored."""
+CHOICES = 16
+"""Most answers to one request: each takes a row."""
 VALUES = 100_000
 """Most values and names of a body: parsing them takes up to 90 ms in which no other thread runs."""
 KEYS = 100
@@ -72,6 +73,8 @@ class ChatRequest:
     """Values for `Wishes`, but for the grammar."""
     notes: tuple[Note, ...] = ()
     """Notes about keys that were ignored."""
+    choices: int = 1
+    """How many answers are wanted."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,7 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
         tools,
         penalties_of(body),
         tuple(notes),
+        _choices(body),
     )
 
 
@@ -153,6 +157,8 @@ def text_asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
             raise wrong(key, f"{key} is not supported: leave it out.")
     rest = {key: value for key, value in body.items() if key not in ("prompt", "logprobs", "tools")}
     asked = asked_for(rest | {"messages": [{"role": "user", "content": text}]}, replace(served, system=None))
+    if asked.choices > 1:
+        raise wrong("n", "Here n is 1 at most: /v1/chat/completions gives several answers.")
     return replace(asked, messages=(("text", clean(text)),))
 
 
@@ -249,6 +255,15 @@ def _seed(body: dict[str, Any]) -> int:
     if type(seed) is not int or not -(2**63) <= seed < 2**63:
         raise wrong("seed", f"seed is {_seen(seed)}. It must be a whole number of at most 64 bits.")
     return seed % 2**63
+
+
+def _choices(body: dict[str, Any]) -> int:
+    choices = body.get("n")
+    if choices is None:
+        return 1
+    if type(choices) is not int or not 1 <= choices <= CHOICES:
+        raise wrong("n", f"n is {_seen(choices)}. It must be a whole number from 1 to {CHOICES}.")
+    return choices
 
 
 def _checked(key: str, value: Any) -> Any:

@@ -41,6 +41,10 @@ class ChatDialect:
     """Whether a stream ends with a chunk of usage."""
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
+    index: int = 0
+    """Number of the choice."""
+    alone: bool = True
+    """The only choice; else others end the stream (`choices.py`)."""
 
     def begins(self) -> bytes:
         return sent(self._chunk({"role": "assistant", "content": ""}))
@@ -56,10 +60,14 @@ class ChatDialect:
     def last(self, ended: Ended, parts: Parts) -> bytes:
         """The end of a stream that was completed."""
         chunk = self._chunk({}, finish_of(ended, parts)) | _of_the_server(ended)
+        return sent(chunk) + (self.end([ended]) if self.alone else b"")
+
+    def end(self, all_ended: Sequence[Ended]) -> bytes:
+        """The end of a stream behind its choices."""
         if not self.tells_usage:
-            return sent(chunk) + DONE
-        counted = self._about("chat.completion.chunk", []) | {"usage": usage(ended)}
-        return sent(chunk) + sent(counted) + DONE
+            return DONE
+        counted = self._about("chat.completion.chunk", []) | {"usage": usage(*all_ended)}
+        return sent(counted) + DONE
 
     def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
         content = parts.content if parts.content or not parts.calls else None
@@ -68,7 +76,7 @@ class ChatDialect:
             message["reasoning_content"] = parts.thought
         if parts.calls:
             message["tool_calls"] = _calls(parts.calls)
-        choice = {"index": 0, "message": message, "logprobs": _logprobs(chances)}
+        choice = {"index": self.index, "message": message, "logprobs": _logprobs(chances)}
         about = self._about("chat.completion", [choice | {"finish_reason": finish_of(ended, parts)}])
         return about | {"usage": usage(ended)} | _of_the_server(ended)
 
@@ -77,7 +85,12 @@ class ChatDialect:
         return sent(error.body())
 
     def _chunk(self, delta: Any, finish: str | None = None, chances: Sequence[Any] = ()) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "logprobs": _logprobs(chances), "finish_reason": finish}
+        choice = {
+            "index": self.index,
+            "delta": delta,
+            "logprobs": _logprobs(chances),
+            "finish_reason": finish,
+        }
         return self._about("chat.completion.chunk", [choice]) | ({"usage": None} if self.tells_usage else {})
 
     def _about(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -136,17 +149,22 @@ def _logprobs(chances: Sequence[Any]) -> dict[str, Any] | None:
     return {"content": list(chances), "refusal": None} if chances else None
 
 
-def usage(ended: Ended) -> dict[str, Any]:
-    """The object `usage`; `prompt_tokens` includes tokens that were read for an earlier request."""
-    turn = ended.turn
-    prompt = ended.cached_tokens + turn.prompt_tokens
+def usage(ended: Ended, *others: Ended) -> dict[str, Any]:
+    """The object `usage`; `prompt_tokens` includes tokens that were read for an earlier request.
+
+    Args:
+        others: the other choices of the same request.
+    """
+    turns = [one.turn for one in (ended, *others)]
+    prompt, new = ended.cached_tokens + ended.turn.prompt_tokens, sum(turn.new_tokens for turn in turns)
     counted: dict[str, Any] = {
         "prompt_tokens": prompt,
-        "completion_tokens": turn.new_tokens,
-        "total_tokens": prompt + turn.new_tokens,
+        "completion_tokens": new,
+        "total_tokens": prompt + new,
         "prompt_tokens_details": {"cached_tokens": ended.cached_tokens},
     }
-    return counted | ({"evicted_tokens": turn.evicted} if turn.evicted else {})
+    evicted = sum(turn.evicted for turn in turns)
+    return counted | ({"evicted_tokens": evicted} if evicted else {})
 
 
 def _of_the_server(ended: Ended) -> dict[str, Any]:

@@ -75,6 +75,8 @@ class Memory:
     """Times reused."""
     tag: str = ""
     """`tag_of` the owner."""
+    id: str = ""
+    """Of the answer, as the client was told; empty where it comes from a file."""
 
     @property
     def held_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -43,46 +43,56 @@ class Reply:
         self._splitter = Splitter(service.form, self._tools)
         self._told = 0
         """Tokens whose chances were told."""
+        self.ended: Ended | None = None
+        """The end of the answer, once it is complete."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.create_task(_gone(receive))
-        work = asyncio.create_task(self._stream(send) if self._ticket.asked.stream else self._whole(send))
-        try:
-            await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                return
-            await work
-        finally:
-            self._service.leave(self._ticket)
-            for task in (gone, work):
-                task.cancel()
-            await asyncio.gather(gone, work, return_exceptions=True)
+        work = self._stream(send) if self._ticket.asked.stream else self._whole(send)
+        await while_connected(receive, work, self.leave)
+
+    def leave(self) -> None:
+        """Ends the request, where it has not ended."""
+        self._service.leave(self._ticket)
 
     async def _whole(self, send: Send) -> None:
+        found = await self.whole()
+        if isinstance(found, ApiError):
+            return await refuse(send, found)
+        await respond(send, 200, {}, to_json(found))
+
+    async def whole(self) -> dict[str, Any] | ApiError:
+        """The whole answer as JSON, or why there is none."""
         items: list[Item] = []
         while not items:
             items = await self._take(self._service.limits.time_s)
         (item,) = items
-        error = item.error if isinstance(item, Ended) else item
-        if isinstance(item, Ended) and error is None:
+        if isinstance(item, Ended) and item.error is None:
+            self.ended = item
             parts = self._service.form.read(item.turn.text, self._tools)
-            await respond(send, 200, {}, to_json(self._dialect.whole(item, parts, self._chances())))
-        else:
-            assert isinstance(error, ApiError)
-            await refuse(send, error)
+            return self._dialect.whole(item, parts, self._chances())
+        error = item.error if isinstance(item, Ended) else item
+        assert isinstance(error, ApiError)
+        return error
 
     async def _stream(self, send: Send) -> None:
-        items = await self._take(QUIET_S)
+        items = await self.first()
         if len(items) == 1 and isinstance(error := items[0], ApiError):
             return await refuse(send, error)
-        headers = [(name.encode(), value.encode()) for name, value in STREAM_HEADERS.items()]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": self._dialect.begins(), "more_body": True})
+        await begin_stream(send)
+        async for body in self.chunks(items):
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def first(self) -> list[Item]:
+        """The first items for `chunks`; perhaps none yet."""
+        return await self._take(QUIET_S)
+
+    async def chunks(self, items: list[Item]) -> AsyncIterator[bytes]:
+        """The stream, from its beginning to its end."""
+        yield self._dialect.begins()
         while True:
-            over = bool(items) and not isinstance(items[-1], str)
-            body = b"".join(self._pieces(items)) or WAITING
-            await send({"type": "http.response.body", "body": body, "more_body": not over})
-            if over:
+            yield b"".join(self._pieces(items)) or WAITING
+            if items and not isinstance(items[-1], str):
                 return
             items = await self._take(QUIET_S)
 
@@ -93,6 +103,7 @@ class Reply:
                 case str(text):
                     yield self._text(text)
                 case Ended(turn=turn, error=None):
+                    self.ended = item
                     yield self._text(turn.text[self._taken :])
                     parts = self._service.form.read(turn.text, self._tools)
                     for kind, text in self._splitter.end(parts):
@@ -134,6 +145,28 @@ class Reply:
         return [
             ApiError(504, f"The answer took longer than {limit:g} s: --timeout of the server.", "timeout")
         ]
+
+
+async def while_connected(
+    receive: Receive, working: Coroutine[Any, Any, None], leave: Callable[[], None]
+) -> None:
+    """Answers while the client is there; `leave` is called at the end."""
+    gone, work = asyncio.create_task(_gone(receive)), asyncio.create_task(working)
+    try:
+        await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            await work
+    finally:
+        leave()
+        for task in (gone, work):
+            task.cancel()
+        await asyncio.gather(gone, work, return_exceptions=True)
+
+
+async def begin_stream(send: Send) -> None:
+    """Sends the head of a stream."""
+    headers = [(name.encode(), value.encode()) for name, value in STREAM_HEADERS.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
 async def _gone(receive: Receive) -> None:

@@ -24,6 +24,8 @@ class Ticket:
     stream: Stream
     chain: list[bytes]
     """The hash after each message."""
+    id: str = ""
+    """Of the answer."""
     request: Request | None = None
     """None until it is prepared."""
     cached_tokens: int = 0

@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import h2o_chat
 from h2o_chat.chat.templates.tool_form import Parts
@@ -21,6 +21,8 @@ from h2o_chat.serve import messages_dialect, responses_dialect
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
 from h2o_chat.serve.chat_response import ChatDialect, TextDialect, to_json
+from h2o_chat.serve.choices import Choices
+from h2o_chat.serve.conversation_memory import memory_of
 from h2o_chat.serve.metrics import metrics
 from h2o_chat.serve.reply import Dialect, Reply
 from h2o_chat.serve.request_bodies import Bodies
@@ -57,6 +59,7 @@ class Routes:
             "/props": self.props,
             "/v1/models": self.models,
             "/v1/models/{name:path}": self.one_model,
+            "/v1/conversations/{id}/memory": self.memory,
             "/slots": self.slots.all,
         }
         routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
@@ -134,26 +137,38 @@ class Routes:
         """The answer to a request; `asked` makes a chat request of its body, in a thread."""
         service, loop, owner = self.service, asyncio.get_running_loop(), request.scope["owner"]
 
-        def parsed(raw: bytes) -> tuple[Ticket, Dialect]:
+        def parsed(raw: bytes) -> tuple[list[Ticket], Dialect]:
             found, dialect = asked(object_of(raw), owner)
-            return service.ticket(found, owner), dialect
+            all_asked = [replace(found, seed=(found.seed + at) % 2**63) for at in range(found.choices)]
+            ids = [dialect.id] + [""] * found.choices
+            made = [service.ticket(one, owner, id_) for one, id_ in zip(all_asked, ids, strict=False)]
+            return made, dialect
 
+        tickets = list[Ticket]()
         raw = await self.bodies.read(request)
         free = partial(self.bodies.free, owner, len(raw))
         try:
             async with self._turn[owner]:
-                ticket, dialect = await loop.run_in_executor(self.checking, parsed, raw)
-            service.submit(ticket)
+                tickets, dialect = await loop.run_in_executor(self.checking, parsed, raw)
+            for ticket in tickets:
+                service.submit(ticket)
         except BaseException:
+            for ticket in tickets:
+                service.leave(ticket)
             free()
             raise
-        return _Releasing(Reply(service, ticket, dialect), free)
+        return _Releasing(_reply(service, tickets, dialect), free)
 
     async def health(self, request: Request) -> Response:
         """GET /health"""
         if self.service.ending:
             return _json({"status": "ending"}, 503)
         return _json({"status": "ok"})
+
+    async def memory(self, request: Request) -> Response:
+        """GET /v1/conversations/{id}/memory"""
+        asked = self.service, request.scope["owner"], request.path_params["id"]
+        return _json(await asyncio.get_running_loop().run_in_executor(self.checking, memory_of, *asked))
 
     async def metrics(self, request: Request) -> Response:
         """GET /metrics"""
@@ -190,10 +205,19 @@ class Routes:
         )
 
 
+def _reply(service: Service, tickets: Sequence[Ticket], dialect: Dialect) -> ASGIApp:
+    if len(tickets) == 1:
+        return Reply(service, tickets[0], dialect)
+    assert isinstance(dialect, ChatDialect)
+    each = [replace(dialect, index=at, alone=False) for at in range(len(tickets))]
+    replies = [Reply(service, *one) for one in zip(tickets, each, strict=True)]
+    return Choices(replies, dialect, tickets[0].asked.stream)
+
+
 class _Releasing(Response):
     """A reply that calls `after` at its end."""
 
-    def __init__(self, reply: Reply, after: Callable[[], None]) -> None:
+    def __init__(self, reply: ASGIApp, after: Callable[[], None]) -> None:
         self._reply, self._after = reply, after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -134,11 +134,15 @@ class Service:
         """Whether there are requests."""
         return bool(self._line or self._prepared or self._under_way)
 
-    def ticket(self, asked: ChatRequest, owner: bytes) -> Ticket:
-        """A ticket for a request, not queued yet; thread-safe, since hashing takes a while."""
+    def ticket(self, asked: ChatRequest, owner: bytes, id_: str = "") -> Ticket:
+        """A ticket for a request, not queued yet; thread-safe, since hashing takes a while.
+
+        Args:
+            id_: of the answer.
+        """
         context = self.context + (repr(asked.tools.tools).encode() if asked.tools.tools else b"")
         hashes = chain(beginning(owner, context), asked.messages)
-        return Ticket(asked, owner, Stream(asked.stream), hashes)
+        return Ticket(asked, owner, Stream(asked.stream), hashes, id_)
 
     def submit(self, ticket: Ticket) -> None:
         """Queues a request.
@@ -310,7 +314,7 @@ def _keep(service: Service, ticket: Ticket, turn: Turn, row: int | None, state: 
     said = service.form.written(service.form.read(turn.text, bool(ticket.asked.tools.tools)))
     hashed = after(ticket.chain[-1], ("assistant", clean(said)))
     state = with_positions(state, ticket.places)
-    service.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
+    service.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id))
     if row is not None:
         service.slots[row] = ticket.owner, hashed
 

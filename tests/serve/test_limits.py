@@ -174,7 +174,7 @@ def test_bodies_that_are_too_large_are_refused(client: Client) -> None:
         ({"tools": [{"type": "function", "function": {"name": "a", "description": "<|end|>"}}]}, "tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"n": 2}, "n"),
+        ({"n": 17}, "n"),
         ({"n": True}, "n"),
         ({"top_logprobs": 21}, "top_logprobs"),
         ({"logit_bias": {"a": 1}}, "logit_bias"),

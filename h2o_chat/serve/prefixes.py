@@ -76,7 +76,7 @@ class Memory:
     tag: str = ""
     """`tag_of` the owner."""
     id: str = ""
-    """Of the answer, as the client was told; empty where it comes from a file."""
+    """The answer's id; empty where it comes from a file."""
 
     @property
     def held_bytes(self) -> int:

@@ -24,8 +24,6 @@ class Ticket:
     stream: Stream
     chain: list[bytes]
     """The hash after each message."""
-    id: str = ""
-    """Of the answer."""
     request: Request | None = None
     """None until it is prepared."""
     cached_tokens: int = 0
@@ -41,6 +39,8 @@ class Ticket:
     """Its client has hung up."""
     begun: bool = False
     """Its first text was delivered."""
+    id: str = ""
+    """The answer's id."""
 
     def begins(self) -> bool:
         """Whether this is a stream's first text; if so, `stream.sent` is cleared until it is sent."""

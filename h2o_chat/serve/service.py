@@ -142,7 +142,7 @@ class Service:
         """
         context = self.context + (repr(asked.tools.tools).encode() if asked.tools.tools else b"")
         hashes = chain(beginning(owner, context), asked.messages)
-        return Ticket(asked, owner, Stream(asked.stream), hashes, id_)
+        return Ticket(asked, owner, Stream(asked.stream), hashes, id=id_)
 
     def submit(self, ticket: Ticket) -> None:
         """Queues a request.

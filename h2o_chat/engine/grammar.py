@@ -21,7 +21,7 @@ _ADDED = np.where(
     np.float32(0),
     np.float32(-np.inf),
 )
-"""What is added to eight logits, by the byte of their bits, [256, 8]: four times as fast as `masked_fill`."""
+"""Added to eight logits by the byte of their bits, [256, 8]; four times as fast as `masked_fill`."""
 
 
 class Grammar:

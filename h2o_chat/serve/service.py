@@ -134,15 +134,11 @@ class Service:
         """Whether there are requests."""
         return bool(self._line or self._prepared or self._under_way)
 
-    def ticket(self, asked: ChatRequest, owner: bytes, id_: str = "") -> Ticket:
-        """A ticket for a request, not queued yet; thread-safe, since hashing takes a while.
-
-        Args:
-            id_: of the answer.
-        """
+    def ticket(self, asked: ChatRequest, owner: bytes, answer_id: str = "") -> Ticket:
+        """A ticket for a request, not queued yet; thread-safe, since hashing takes a while."""
         context = self.context + (repr(asked.tools.tools).encode() if asked.tools.tools else b"")
         hashes = chain(beginning(owner, context), asked.messages)
-        return Ticket(asked, owner, Stream(asked.stream), hashes, id=id_)
+        return Ticket(asked, owner, Stream(asked.stream), hashes, id=answer_id)
 
     def submit(self, ticket: Ticket) -> None:
         """Queues a request.

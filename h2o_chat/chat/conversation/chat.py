@@ -93,16 +93,14 @@ class Chat:
         fed, recalled, budget = text, tuple[Recalled, ...](), self.session.budget
         if role == "user":
             recalled, fed = self.recall.before(text, self.messages, self.engine, self.settings, budget)
-        begin = self.engine, self.template, self.system
-        ids, system_tokens = turn_tokens(*begin, fed, self._marker_fed, self.tools, role)
+        model = self.engine, self.template
+        ids, system_tokens = turn_tokens(*model, self.system, fed, self._marker_fed, self.tools, role)
         place = coming_span(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
         others = loops.tokenized(self.engine.tokenizer, self.engine.eos, avoid, 0)
         if self.breaks_loops and role == "user":
-            others += loops.break_loop(
-                self.engine, self.template, self.messages, text, self.notes, bool(recalled)
-            )
+            others += loops.break_loop(*model, self.messages, text, self.notes, bool(recalled))
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled, role)
         self.messages += [exchange.user, exchange.answer]
         exchange.write_down(ids)

@@ -17,7 +17,7 @@ from h2o_chat.base.errors import StoreBusyError, UsageError
 from h2o_chat.store import DATABASE, Store
 from h2o_chat.store.records import Conversation
 
-MESSAGES = 40_000
+MESSAGES = 20_000
 WORD = "kweluzebra"
 PROGRAM = [sys.executable, "-m", "h2o_chat"]
 PATIENCE_S = 100.0

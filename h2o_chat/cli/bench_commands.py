@@ -46,6 +46,7 @@ def _bench() -> None:
 
 
 @bench.command()
+@ends
 def bounded(
     model: Model = None,
     budget: OneBudget = 64,
@@ -55,21 +56,16 @@ def bounded(
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     as_json: Json = False,
-) -> None:
+) -> ExitCode:
     """Does anything grow? Slots, memory, time per token and position index of one long conversation."""
+    settings = checked(model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed)
+    from h2o_chat.lab.bench.bounded import run_bounded
 
-    def work() -> ExitCode:
-        settings = checked(
-            model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed
-        )
-        from h2o_chat.lab.bench.bounded import run_bounded
-
-        return tell(run_bounded(settings, tokens), as_json, _showing(_bounded_verdict))
-
-    ends(work)
+    return tell(run_bounded(settings, tokens), as_json, _showing(_bounded_verdict))
 
 
 @bench.command()
+@ends
 def speed(
     model: Model = None,
     shape: Shape = None,
@@ -92,34 +88,31 @@ def speed(
     dtype: Dtype = "auto",
     seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
     as_json: Json = False,
-) -> None:
+) -> ExitCode:
     """A token of this program beside one of stock transformers, in turns."""
+    from h2o_chat.native.spin_wait import let_torch_sleep
 
-    def work() -> ExitCode:
-        from h2o_chat.native.spin_wait import let_torch_sleep
+    if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
+        let_torch_sleep(checked(engine=engine))
+    with measured(shape, model, seed, budget=budget, engine=engine, dtype=dtype) as settings:
+        from h2o_chat.lab.bench.speed import Wanted, run_speed
+        from h2o_chat.lab.bench.speed_table import show_speed
 
-        if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
-            let_torch_sleep(checked(engine=engine))
-        with measured(shape, model, seed, budget=budget, engine=engine, dtype=dtype) as settings:
-            from h2o_chat.lab.bench.speed import Wanted, run_speed
-            from h2o_chat.lab.bench.speed_table import show_speed
-
-            wanted = Wanted(
-                settings,
-                policies=policy or ["h2o"],
-                quantize=quantize or ["auto"],
-                seen=seen or [640],
-                threads=threads or [],
-                prompt=prompt,
-                turns=turns,
-                seed=seed,
-            )
-            return tell(run_speed(wanted), as_json, show_speed)
-
-    ends(work)
+        wanted = Wanted(
+            settings,
+            policies=policy or ["h2o"],
+            quantize=quantize or ["auto"],
+            seen=seen or [640],
+            threads=threads or [],
+            prompt=prompt,
+            turns=turns,
+            seed=seed,
+        )
+        return tell(run_speed(wanted), as_json, show_speed)
 
 
 @bench.command()
+@ends
 def rows(
     model: Model = None,
     shape: Shape = None,
@@ -135,21 +128,17 @@ def rows(
     turns: Annotated[int, typer.Option(help="Of 32 tokens a row, by each number in turn.", min=1)] = 6,
     seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
     as_json: Json = False,
-) -> None:
+) -> ExitCode:
     """Tokens per second of many conversations in one process (`run --batch`), in turns."""
+    how = {"engine": engine, "quantize": quantize, "kv_dtype": kv_dtype, "threads": threads}
+    with measured(shape, model, seed, budget=budget, **how) as settings:
+        from h2o_chat.lab.bench.rows_bench import run_rows, show_rows
 
-    def work() -> ExitCode:
-        how = {"engine": engine, "quantize": quantize, "kv_dtype": kv_dtype, "threads": threads}
-        with measured(shape, model, seed, budget=budget, **how) as settings:
-            from h2o_chat.lab.bench.rows_bench import run_rows, show_rows
+        def show(found: list[Any]) -> None:
+            show_rows(found)
+            typer.echo(_rows_verdict(found, threads is not None))
 
-            def show(found: list[Any]) -> None:
-                show_rows(found)
-                typer.echo(_rows_verdict(found, threads is not None))
-
-            return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
-
-    ends(work)
+        return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
 
 
 def _showing(verdict: Callable[[Any], str]) -> Callable[[Sequence[Any]], None]:

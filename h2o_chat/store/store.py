@@ -78,13 +78,6 @@ class Store:
         """Close writers first."""
         self._database.close()
 
-    def create(self, model: str, settings: dict[str, Any], title: str = "") -> str:
-        """Creates an empty conversation and returns its id."""
-        conversation = bulk.new_id(self._database)
-        with self._database.writing() as connection:
-            bulk.creating(conversation, model, settings, title, time.time())(connection)
-        return conversation
-
     def begin(self, model: str, settings: dict[str, Any]) -> Writer:
         """Creates an empty conversation and holds it; it may not be on disk yet when this returns.
 

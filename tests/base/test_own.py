@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from storing import created
 
 from h2o_chat.base.errors import StoreError
 from h2o_chat.store import DATABASE, Store
@@ -23,7 +24,7 @@ def victim(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_lock_that_is_a_link_is_not_followed(store: Store, folder: Path, victim: Path) -> None:
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     store.claim(conversation).close()
     (folder / "locks" / conversation).symlink_to(victim)
     with pytest.raises(StoreError, match=r"symbolic link.*remove it"):
@@ -38,7 +39,7 @@ def test_a_folder_that_is_a_link_is_not_followed(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     (folder / name).symlink_to(tmp_path / "elsewhere")
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     with pytest.raises(StoreError, match="symbolic link"):
         (store.claim if name == "locks" else store.caches)(conversation)
     assert list((tmp_path / "elsewhere").iterdir()) == []

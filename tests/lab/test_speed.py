@@ -15,7 +15,7 @@ from h2o_chat.cli.cli import app
 from h2o_chat.lab.bench import timed_programs
 from h2o_chat.lab.bench.speed import Wanted, run_speed
 from h2o_chat.lab.bench.speed_table import show_speed
-from h2o_chat.lab.bench.timed_programs import Sample, wait_until_still
+from h2o_chat.lab.bench.timed_programs import Sample
 
 pytestmark = pytest.mark.usefixtures("timed_at_once")
 
@@ -78,15 +78,6 @@ def test_what_is_known_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None
             everybody["s"] += 0.5
             process.took += 0.5
         assert sample.disturbed is disturbed
-
-
-def test_a_process_is_still_once_its_time_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    takes = iter([1.0, 2.0, 3.0, 3.0, 4.0])
-    monkeypatch.setattr(timed_programs, "process_s", lambda _: next(takes))
-    process: Any = None
-    assert wait_until_still(process, most_s=60)
-    assert next(takes) == 4.0  # a pair of looks that differ, a pair that do not
-    assert not wait_until_still(process, most_s=0)
 
 
 def test_a_process_that_has_ended_takes_no_time() -> None:

@@ -270,3 +270,12 @@ def test_a_real_one_obeys(name: str, tmp_path: Path) -> None:
             assert driven.decode(tokens, 8).ms > 0
     finally:
         driven.close()
+
+
+def test_a_process_is_still_once_its_time_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    takes = iter([1.0, 2.0, 3.0, 3.0, 4.0])
+    monkeypatch.setattr(programs, "process_s", lambda _: next(takes))
+    process: Any = None
+    assert programs.wait_until_still(process, most_s=60)
+    assert next(takes) == 4.0  # a pair of looks that differ, a pair that do not
+    assert not programs.wait_until_still(process, most_s=0)

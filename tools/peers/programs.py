@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from gguf_files import write  # type: ignore[import-not-found]
 
 from h2o_chat.base.errors import H2OChatError, UsageError
-from h2o_chat.lab.bench.timed_programs import Sample, wait_until_still
+from h2o_chat.lab.bench.timed_programs import Sample, process_s
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
 
@@ -28,6 +29,8 @@ SCRIPTS = Path(__file__).parent
 LLAMA = "llama.cpp"
 GGUF = "gguf"
 """The form of a GGUF file that llama.cpp reads itself."""
+STILL_S = 0.03
+"""Seconds without processor time (which is counted in hundredths) after which a process is still."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,17 @@ class Conditions:
     contexts: Sequence[int]
     threads: int
     budget: int
+
+
+def wait_until_still(process: psutil.Process, most_s: float = 1.0) -> bool:
+    """Waits until a process takes no processor time; False if it still does after `most_s`."""
+    give_up = time.monotonic() + most_s
+    while time.monotonic() < give_up:
+        before = process_s(process)
+        time.sleep(STILL_S)
+        if process_s(process) == before:
+            return True
+    return False
 
 
 class Driven:

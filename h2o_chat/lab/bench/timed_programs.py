@@ -19,8 +19,6 @@ from h2o_chat.native.packed import Packed
 
 IDLE_SHARE = 0.1
 """Share of one core that other processes may take in a sample that counts as undisturbed."""
-STILL_S = 0.03
-"""Seconds without processor time (which is counted in hundredths) after which a process is still."""
 
 Watched = Sequence[psutil.Process]
 """Processes that are meant to run: their time disturbs nothing."""
@@ -50,17 +48,6 @@ def wait_until_idle(most_s: float = 60.0) -> bool:
         before = others_s()
         time.sleep(1.0)
         if others_s() - before < IDLE_SHARE:
-            return True
-    return False
-
-
-def wait_until_still(process: psutil.Process, most_s: float = 1.0) -> bool:
-    """Waits until a process takes no processor time; False if it still does after `most_s`."""
-    give_up = time.monotonic() + most_s
-    while time.monotonic() < give_up:
-        before = process_s(process)
-        time.sleep(STILL_S)
-        if process_s(process) == before:
             return True
     return False
 

@@ -102,7 +102,7 @@ def _panel(param: Any) -> str | None:
 
 
 def _row(param: Any, ctx: Any) -> tuple[str, str]:
-    """Names with the kind of value; help with the default."""
+    """A line of help: the option's names with the kind of its value; its help with the default."""
     if param.param_type_name == "argument":
         return (param.metavar or param.name).upper(), param.help or ""
     names = ", ".join(sorted([*param.opts, *param.secondary_opts], key=len))

@@ -1,6 +1,7 @@
 """Folders and files with known names: others may not write there, and no link is followed."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +38,10 @@ def test_a_lock_that_is_a_link_is_not_followed(store: Store, folder: Path, victi
 def test_a_folder_that_is_a_link_is_not_followed(
     store: Store, folder: Path, name: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (folder / name).symlink_to(tmp_path / "elsewhere")
     conversation = created(store, "m", {})
+    (tmp_path / "elsewhere").mkdir()
+    shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="symbolic link"):
         (store.claim if name == "locks" else store.caches)(conversation)
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -24,7 +24,7 @@ if os.getuid() == 0:
 store = Store(Path(sys.argv[1]))
 print(store.list()[0].title, len(store.path(sys.argv[2])), len(store.search("hello")))
 for write, arguments in (
-    (store.create, ("m", {})), (store.rename, (sys.argv[2], "x")), (store.claim, (sys.argv[2],))
+    (store.begin, ("m", {})), (store.rename, (sys.argv[2], "x")), (store.claim, (sys.argv[2],))
 ):
     try:
         write(*arguments)

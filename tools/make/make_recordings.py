@@ -34,7 +34,10 @@ def record(name: str, script: str, *flags: str) -> None:
         turns, path = Path(folder, "turns.txt"), Path(folder, "recorded.jsonl")
         turns.write_text(script)
         subprocess.run(
-            [*(sys.executable, "-m", "h2o_chat", "run", "--script", turns, "--record", path), *flags],
+            [
+                *(sys.executable, "-m", "h2o_chat", "run", "-m", "pocket"),
+                *("--script", turns, "--record", path, *flags),
+            ],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True,
         )  # fmt: skip
         lines = [to_json(_timeless(event)) + "\n" for event in read(path)]

@@ -21,7 +21,7 @@ REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dty
 SETTABLE = (*ANSWERING, "seed", "recall", *REBUILDING)
 """All that can be changed while a conversation goes on."""
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
-"""Those that may be left to the program."""
+"""Settings that may be left to the program."""
 
 
 def values(chat: Chat, sampling: Sampling) -> dict[str, Any]:

@@ -65,7 +65,9 @@ class Store:
         self.notes: list[Note] = []  # for the user, about the folder
         if folder is not None:
             with explained(folder):
-                self.notes += [_mended(folder)] if own_folder(folder) else []
+                if own_folder(folder):
+                    text = f"Others could write in {folder}: that right was taken away."
+                    self.notes.append(Note("store", text))
         self._database = Database(folder and folder / DATABASE)
         self._data_folder = DataFolder(folder)
 
@@ -306,10 +308,6 @@ def conversation_ids(folder: Path, start: str = "") -> list[str]:
     except (sqlite3.Error, OSError, ValueError):
         return []
     return [one for (one,) in rows if one.startswith(start.lower())]
-
-
-def _mended(folder: Path) -> Note:
-    return Note("store", f"Others could write in {folder}: that right was taken away.")
 
 
 def _unknown(conversation: str) -> UsageError:

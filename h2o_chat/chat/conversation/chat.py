@@ -139,7 +139,8 @@ class Chat:
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:
-            raise advice.add_hint(error, self.session, self.settings, self.engine) from error
+            hint = advice.smaller(self.session, self.settings, self.engine)
+            raise OutOfMemoryError(error.message, hint) from error
         finally:
             exchange.answer.text = exchange.text
             if pin and not was_read(exchange.user):  # it was not read

@@ -155,7 +155,8 @@ def read_again(
 
     def tell(fed: int = 0) -> None:
         if seldom.due() or not to_come:
-            progress(ReadSoFar(done + fed, max(done + fed, done + to_come), _ms_since(began)))
+            ms = 1000 * (time.perf_counter() - began)
+            progress(ReadSoFar(done + fed, max(done + fed, done + to_come), ms))
 
     system, read = path[0].text if path and path[0].role == "system" else None, True
     for index, message in enumerate(rest, known):
@@ -181,10 +182,6 @@ def read_again(
         to_come -= left[index - known]
         tell()
     return True
-
-
-def _ms_since(clock: float) -> float:
-    return 1000 * (time.perf_counter() - clock)
 
 
 def prompt_tokens(

@@ -169,7 +169,8 @@ class SettingsScreen(ModalScreen[Changed | None]):
             try:
                 self._check(new)
             except H2OChatError as error:
-                self._wrong(self._to_blame(new), error)
+                first = next(name for name in settable.REBUILDING if name in new)
+                self._wrong("budget" if "budget" in new else first, error)
             else:
                 theme = self._typed("theme")
                 self.dismiss(Changed(new, theme if theme != self._before["theme"] else None))
@@ -177,11 +178,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
         wrong = next(iter(self.query(".remark.-wrong")))
         assert wrong.parent is not None
         wrong.parent.query("Input, OneOf").first().focus()
-
-    def _to_blame(self, new: dict[str, Any]) -> str:
-        """The field that shows an error about several."""
-        changed = [name for name in settable.REBUILDING if name in new]
-        return "budget" if "budget" in changed else changed[0]
 
     def action_back(self) -> None:
         """Leave everything as it was."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep import sweep
 from tiny_models import tiny
 from torch import Tensor
 
@@ -89,7 +90,7 @@ def words(tokens: int, seed: int = 0) -> list[int]:
     return torch.randint(1, 128, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "smollm3"])
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3", "smollm3", *sweep("llama")])
 def test_a_conversation_of_each_family(family: str) -> None:
     """Prompt, evictions, clamped keys, a second prompt; with sliding windows and layers without RoPE."""
     both = pair(tiny(family, "h2o", torch.float32, head_dim=16, max_position_embeddings=40), 16)

@@ -4,8 +4,17 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from h2o_chat.store import DATABASE
+from h2o_chat.store import DATABASE, Store
+
+
+def created(store: Store, model: str, settings: dict[str, Any], title: str = "") -> str:
+    """The id of a new conversation, which nobody holds."""
+    with store.begin(model, settings) as writer:
+        if title:
+            writer.title(title)
+        return writer.conversation
 
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from sweep import sweep
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,9 +26,10 @@ def test_without_a_gpu_it_says_so(
     assert "no CUDA device" in capsys.readouterr().err
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "stages",
-    ["exact", *sweep("tests,products,decode,four_bits,small_shapes,rows,stock,prompt,process,paper")],
+    ["exact", "tests,products,decode,four_bits,small_shapes,rows,stock,prompt,process,paper"],
 )
 def test_on_a_cpu_it_goes_through_its_stages(
     gpu_check: Any, capsys: pytest.CaptureFixture[str], stages: str, tmp_path: Path

@@ -16,6 +16,9 @@ Progress = Callable[[str, float | None], None]
 Tick = Callable[[float], None]
 """(share of the work that is done, 0 to 1)"""
 
+ShouldStop = Callable[[], bool]
+"""Long work asks now and then; True: it ends as soon as it can."""
+
 REPEATED_S = 10.0
 """Seconds between two lines of a long stage whose share is not known."""
 PLAIN_EVERY_S = 30

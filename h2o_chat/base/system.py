@@ -41,7 +41,7 @@ HAS_OWNERS = hasattr(os, "geteuid")
 
 @contextmanager
 def handling(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """Handles the signals of `ENDING`, those that are ignored excepted: nohup, a job in the background."""
+    """Handles the signals of `ENDING`; those that are ignored stay so (nohup, a job in the background)."""
     before = {number: signal.getsignal(number) for number in ENDING}
     for number, was in before.items():
         if was is not signal.SIG_IGN:

@@ -41,7 +41,7 @@ def wait(arena: Arena, at: int, step: Step, new: New) -> None:
 
 
 def add_shared(arena: Arena, at: int, new: New, *, first: bool) -> None:
-    """Queues the only pass of a step for a layer whose slots others share; gains are means over these.
+    """Queues a layer whose slots other layers share; what its slots gain is the mean over all of them.
 
     Args:
         first: it is the layer itself, which comes before those that share its slots.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from h2o_chat.base.progress import never
+from h2o_chat.base.progress import ShouldStop, never
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.settle import TORCH, Kernels
 
@@ -26,7 +26,7 @@ class Step:
     begun: bool = False  # the first layer has attended
     lasting: bool = False  # slots or scores have changed: the step cannot be undone
     kernels: Kernels = TORCH  # computations over all slots
-    cancelled: Callable[[], bool] = never  # asked before each layer of a prompt; True raises `Cancelled`
+    cancelled: ShouldStop = never  # asked before each layer of a prompt; True raises `Cancelled`
     around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered to absorb the last pass
     half_absorbed: bool = False  # absorbing the last pass began and did not end
 

@@ -10,21 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from h2o_chat.base.errors import ExitCode
+from h2o_chat.cli import lab_options as lab
 from h2o_chat.cli.commands import ends
-from h2o_chat.cli.lab_options import (
-    Dtype,
-    Engine,
-    Json,
-    Model,
-    OneBudget,
-    OneKvDtype,
-    Policies,
-    Quantize,
-    Shape,
-    Threads,
-    checked,
-    measured,
-)
 from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.lab.shared.report_output import print_tables, tell
 
@@ -46,36 +33,34 @@ def _bench() -> None:
 
 
 @bench.command()
+@ends
 def bounded(
-    model: Model = None,
-    budget: OneBudget = 64,
+    model: lab.Model = None,
+    budget: lab.OneBudget = 64,
     tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=3000)] = 20_000,
-    dtype: Dtype = "auto",
-    kv_dtype: OneKvDtype = "auto",
-    threads: Threads = None,
+    dtype: lab.Dtype = "auto",
+    kv_dtype: lab.OneKvDtype = "auto",
+    threads: lab.Threads = None,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
-    as_json: Json = False,
-) -> None:
+    as_json: lab.Json = False,
+) -> ExitCode:
     """Does anything grow? Slots, memory, time per token and position index of one long conversation."""
+    settings = lab.checked(
+        model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed
+    )
+    from h2o_chat.lab.bench.bounded import run_bounded
 
-    def work() -> ExitCode:
-        settings = checked(
-            model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed
-        )
-        from h2o_chat.lab.bench.bounded import run_bounded
-
-        return tell(run_bounded(settings, tokens), as_json, _showing(_bounded_verdict))
-
-    ends(work)
+    return tell(run_bounded(settings, tokens), as_json, _showing(_bounded_verdict))
 
 
 @bench.command()
+@ends
 def speed(
-    model: Model = None,
-    shape: Shape = None,
-    policy: Policies = None,
-    budget: OneBudget = 512,
-    engine: Engine = "auto",
+    model: lab.Model = None,
+    shape: lab.Shape = None,
+    policy: lab.Policies = None,
+    budget: lab.OneBudget = 512,
+    engine: lab.Engine = "auto",
     quantize: Annotated[
         list[str] | None,
         typer.Option(help="none, int8, int4, nf4 or auto; repeatable. Stock in those of transformers."),
@@ -89,67 +74,60 @@ def speed(
     ] = None,
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 640,
     turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 12,
-    dtype: Dtype = "auto",
+    dtype: lab.Dtype = "auto",
     seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
-    as_json: Json = False,
-) -> None:
+    as_json: lab.Json = False,
+) -> ExitCode:
     """A token of this program beside one of stock transformers, in turns."""
+    from h2o_chat.native.spin_wait import let_torch_sleep
 
-    def work() -> ExitCode:
-        from h2o_chat.native.spin_wait import let_torch_sleep
+    if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
+        let_torch_sleep(lab.checked(engine=engine))
+    with lab.measured(shape, model, seed, budget=budget, engine=engine, dtype=dtype) as settings:
+        from h2o_chat.lab.bench.speed import Wanted, run_speed
+        from h2o_chat.lab.bench.speed_table import show_speed
 
-        if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
-            let_torch_sleep(checked(engine=engine))
-        with measured(shape, model, seed, budget=budget, engine=engine, dtype=dtype) as settings:
-            from h2o_chat.lab.bench.speed import Wanted, run_speed
-            from h2o_chat.lab.bench.speed_table import show_speed
-
-            wanted = Wanted(
-                settings,
-                policies=policy or ["h2o"],
-                quantize=quantize or ["auto"],
-                seen=seen or [640],
-                threads=threads or [],
-                prompt=prompt,
-                turns=turns,
-                seed=seed,
-            )
-            return tell(run_speed(wanted), as_json, show_speed)
-
-    ends(work)
+        wanted = Wanted(
+            settings,
+            policies=policy or ["h2o"],
+            quantize=quantize or ["auto"],
+            seen=seen or [640],
+            threads=threads or [],
+            prompt=prompt,
+            turns=turns,
+            seed=seed,
+        )
+        return tell(run_speed(wanted), as_json, show_speed)
 
 
 @bench.command()
+@ends
 def rows(
-    model: Model = None,
-    shape: Shape = None,
+    model: lab.Model = None,
+    shape: lab.Shape = None,
     rows: Annotated[
         list[int] | None,
         typer.Option(help="Conversations at once; repeatable: 1, 4, 16 and 64 if not given.", min=1),
     ] = None,
-    budget: OneBudget = 512,
-    engine: Engine = "auto",
-    quantize: Quantize = "auto",
-    kv_dtype: OneKvDtype = "auto",
-    threads: Threads = None,
+    budget: lab.OneBudget = 512,
+    engine: lab.Engine = "auto",
+    quantize: lab.Quantize = "auto",
+    kv_dtype: lab.OneKvDtype = "auto",
+    threads: lab.Threads = None,
     turns: Annotated[int, typer.Option(help="Of 32 tokens a row, by each number in turn.", min=1)] = 6,
     seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
-    as_json: Json = False,
-) -> None:
+    as_json: lab.Json = False,
+) -> ExitCode:
     """Tokens per second of many conversations in one process (`run --batch`), in turns."""
+    how = {"engine": engine, "quantize": quantize, "kv_dtype": kv_dtype, "threads": threads}
+    with lab.measured(shape, model, seed, budget=budget, **how) as settings:
+        from h2o_chat.lab.bench.rows_bench import run_rows, show_rows
 
-    def work() -> ExitCode:
-        how = {"engine": engine, "quantize": quantize, "kv_dtype": kv_dtype, "threads": threads}
-        with measured(shape, model, seed, budget=budget, **how) as settings:
-            from h2o_chat.lab.bench.rows_bench import run_rows, show_rows
+        def show(found: list[Any]) -> None:
+            show_rows(found)
+            typer.echo(_rows_verdict(found, threads is not None))
 
-            def show(found: list[Any]) -> None:
-                show_rows(found)
-                typer.echo(_rows_verdict(found, threads is not None))
-
-            return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
-
-    ends(work)
+        return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
 
 
 def _showing(verdict: Callable[[Any], str]) -> Callable[[Sequence[Any]], None]:

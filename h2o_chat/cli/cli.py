@@ -21,7 +21,7 @@ from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.base.tool_servers import tool_servers
 from h2o_chat.cli import config_command, models_command, sessions_command
 from h2o_chat.cli.bench_commands import bench
-from h2o_chat.cli.commands import FetchYes, asking, with_model
+from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
@@ -82,7 +82,7 @@ app.command(short_help="Say what is here, what will run, and what to do about th
 app.command(short_help="Show a recorded conversation again; no model is needed.")(replay)
 app.command(short_help="Show a recorded conversation that comes with the program.")(demo)
 app.add_typer(lab, name="lab")
-app.command("help", hidden=True)(help_command)
+app.command("help", hidden=True)(ends(help_command))
 app.add_typer(evaluate, name="eval", hidden=True)  # as it was called up to 0.2
 app.add_typer(bench, name="bench", hidden=True)
 

@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Callable, Collection
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 
@@ -13,14 +14,20 @@ from h2o_chat.cli.run import ending, say
 from h2o_chat.models.hub import Agree
 from h2o_chat.models.obtain import ASK_FROM_BYTES, size, to_be_fetched
 
+Given = ParamSpec("Given")
 FetchYes = Annotated[
     bool, typer.Option("--yes", help=f"Do not ask before {size(ASK_FROM_BYTES)} or more are fetched.")
 ]
 
 
-def ends(work: Callable[[], ExitCode | None]) -> NoReturn:
-    """Runs a command body and ends the program with its exit code; errors are shown as everywhere."""
-    raise typer.Exit(ending(lambda: work() or ExitCode.OK))
+def ends(command: Callable[Given, ExitCode | None]) -> Callable[Given, NoReturn]:
+    """Decorates a command: its exit code ends the program, and errors are shown as everywhere."""
+
+    @wraps(command)
+    def ended(*args: Given.args, **values: Given.kwargs) -> NoReturn:
+        raise typer.Exit(ending(lambda: command(*args, **values) or ExitCode.OK))
+
+    return ended
 
 
 def confirmed(question: str) -> bool:

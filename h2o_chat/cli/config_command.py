@@ -31,75 +31,85 @@ Name = Annotated[
 
 
 @app.command()
+@ends
 def path() -> None:
     """Print where the configuration stands, or would."""
-    ends(lambda: typer.echo(name_of(config_file()) if sys.stdout.isatty() else os.fsencode(config_file())))
+    typer.echo(name_of(config_file()) if sys.stdout.isatty() else os.fsencode(config_file()))
 
 
 @app.command()
+@ends
 def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
     """List every setting, its value, and where that comes from. A flag comes before all of them."""
-    ends(lambda: _show(as_json))
+    settings = precedence.settings()
+    if as_json:
+        rows = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
+        typer.echo(json.dumps({"file": str(config_file()), "settings": rows}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("NAME", "VALUE", "FROM", box=None, pad_edge=False)
+    for one in settings:
+        from_where = precedence.variable(one.name) if one.source == "environment" else one.source
+        value = Text(_shown(one.value), overflow="fold")
+        if one.name == "max_tokens" and one.source == "default":
+            value.append(f" (on the screen: {SCREEN_TOKENS})")
+        if one.name in BY_THE_MAKERS and one.source == "default":
+            value.append(f", {MAKERS}")
+        table.add_row(one.name, value, from_where)
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
+    Console(file=sys.stdout).print(table)
 
 
 @app.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value, if a wrong one
+@ends
 def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"].')]) -> None:
     """Set a default for good, in config.toml."""
-
-    def work() -> None:
-        key = _plain(name)
-        checked = precedence.parse(key, value, key)
-        change(key, list(checked) if isinstance(checked, tuple) else checked)
-        typer.echo(f"{key} = {_shown(checked)}")
-        if key in _SHARES and (
-            trouble := _cannot_work({one.name: one.value for one in precedence.settings()})
-        ):
-            complain(trouble.message, trouble.hint)
-        if os.environ.get(precedence.variable(key)):
-            sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
-
-    ends(work)
+    key = _plain(name)
+    checked = precedence.parse(key, value, key)
+    change(key, list(checked) if isinstance(checked, tuple) else checked)
+    typer.echo(f"{key} = {_shown(checked)}")
+    if key in _SHARES and (trouble := _cannot_work({one.name: one.value for one in precedence.settings()})):
+        complain(trouble.message, trouble.hint)
+    if os.environ.get(precedence.variable(key)):
+        sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
 
 
 @app.command()
+@ends
 def unset(name: Name) -> None:
     """Take a default out of config.toml again."""
-
-    def work() -> None:
-        stands = _defaults(read_tables(config_file()))
-        # Unknown settings can be removed too: nothing starts as long as they stand there.
-        key = name if name in stands else _plain(name)
-        if key in stands:
-            change(key, None)
-        else:
-            sys.stderr.write(f"h2o-chat: {key} is not set in {name_of(config_file())}\n")
-
-    ends(work)
+    stands = _defaults(read_tables(config_file()))
+    # Unknown settings can be removed too: nothing starts as long as they stand there.
+    key = name if name in stands else _plain(name)
+    if key in stands:
+        change(key, None)
+    else:
+        sys.stderr.write(f"h2o-chat: {key} is not set in {name_of(config_file())}\n")
 
 
 @app.command()
+@ends
 def validate(
     file: Annotated[Path | None, typer.Argument(help="Instead of your own configuration.")] = None,
-) -> None:
+) -> ExitCode:
     """Say all that is wrong in a configuration file."""
-
-    def work() -> ExitCode:
-        where = file or config_file()
-        if not where.exists():
-            if file is not None:
-                raise UsageError(f"There is no {where}.", "Name a configuration file.")
-            typer.echo(f"{name_of(where)}: not there, which is fine")
-            return ExitCode.OK
-        values, wrong = precedence.check_file(where)
-        if values.keys() & set(_SHARES) and (trouble := _cannot_work(values)):
-            wrong.append(UsageError(f"{where}: {trouble.message}", trouble.hint))
-        for error in wrong:
-            complain(error.message, error.hint)
-        if not wrong:
-            typer.echo(f"{name_of(where)}: fine")
-        return ExitCode.USAGE if wrong else ExitCode.OK
-
-    ends(work)
+    where = file or config_file()
+    if not where.exists():
+        if file is not None:
+            raise UsageError(f"There is no {where}.", "Name a configuration file.")
+        typer.echo(f"{name_of(where)}: not there, which is fine")
+        return ExitCode.OK
+    values, wrong = precedence.check_file(where)
+    if values.keys() & set(_SHARES) and (trouble := _cannot_work(values)):
+        wrong.append(UsageError(f"{where}: {trouble.message}", trouble.hint))
+    for error in wrong:
+        complain(error.message, error.hint)
+    if not wrong:
+        typer.echo(f"{name_of(where)}: fine")
+    return ExitCode.USAGE if wrong else ExitCode.OK
 
 
 _SHARES = ("budget", "policy", "sinks", "recent")
@@ -130,29 +140,6 @@ def _plain(name: str) -> str:
     plain = name.removeprefix("--").replace("-", "_").lower()
     precedence.known(plain, "Setting")
     return plain
-
-
-def _show(as_json: bool) -> None:
-    settings = precedence.settings()
-    if as_json:
-        rows = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
-        typer.echo(json.dumps({"file": str(config_file()), "settings": rows}))
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("NAME", "VALUE", "FROM", box=None, pad_edge=False)
-    for one in settings:
-        from_where = precedence.variable(one.name) if one.source == "environment" else one.source
-        value = Text(_shown(one.value), overflow="fold")
-        if one.name == "max_tokens" and one.source == "default":
-            value.append(f" (on the screen: {SCREEN_TOKENS})")
-        if one.name in BY_THE_MAKERS and one.source == "default":
-            value.append(f", {MAKERS}")
-        table.add_row(one.name, value, from_where)
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
-    Console(file=sys.stdout).print(table)
 
 
 def _shown(value: Any) -> str:

@@ -15,21 +15,18 @@ if TYPE_CHECKING:
     from h2o_chat.cli.doctor import DoctorReport
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
+@ends
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> ExitCode:
     """Tell what is here, what will run, what is wrong, and what to do about it."""
+    from h2o_chat.cli.doctor import examine  # 20 ms, which help need not wait for
 
-    def work() -> ExitCode:
-        from h2o_chat.cli.doctor import examine  # 20 ms, which help need not wait for
-
-        report = examine()
-        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-        if as_json:
-            typer.echo(json.dumps({"ok": not report.prevents, **asdict(report)}))
-        else:
-            _print(report)
-        return ExitCode.FAILED if report.prevents else ExitCode.OK
-
-    ends(work)
+    report = examine()
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if as_json:
+        typer.echo(json.dumps({"ok": not report.prevents, **asdict(report)}))
+    else:
+        _print(report)
+    return ExitCode.FAILED if report.prevents else ExitCode.OK
 
 
 def _print(report: "DoctorReport") -> None:

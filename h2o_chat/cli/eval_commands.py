@@ -12,24 +12,8 @@ import typer
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode
+from h2o_chat.cli import lab_options as lab
 from h2o_chat.cli.commands import ends
-from h2o_chat.cli.lab_options import (
-    COMPARED,
-    Budgets,
-    Dtype,
-    EqualBytes,
-    Half,
-    Json,
-    KvDtypes,
-    Model,
-    Paired,
-    Policies,
-    Quantize,
-    Results,
-    Seed,
-    Threads,
-    checked,
-)
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.typer_messages import PlainTyper
 
@@ -42,11 +26,12 @@ def _evaluate() -> None:
 
 
 @evaluate.command()
+@ends
 def perplexity(
     texts: Annotated[Path, typer.Option(help="A text file, or a .json list of strings.")],
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
+    model: lab.Model = None,
+    policies: lab.Policies = None,
+    budgets: lab.Budgets = None,
     length: Annotated[int, typer.Option(help="Tokens per document.", min=2)] = 512,
     prompt: Annotated[
         int | None,
@@ -63,134 +48,125 @@ def perplexity(
             "--chunk", help="Prompt tokens read at once; repeatable.", show_default="budget / 4", min=1
         ),
     ] = None,
-    quantize: Quantize = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    results: Results = None,
-    kv_dtypes: KvDtypes = None,
-    equal_bytes: EqualBytes = False,
-    half: Half = None,
-    paired: Paired = False,
-    as_json: Json = False,
-) -> None:
+    quantize: lab.Quantize = "auto",
+    dtype: lab.Dtype = "auto",
+    threads: lab.Threads = None,
+    seed: lab.Seed = 0,
+    results: lab.Results = None,
+    kv_dtypes: lab.KvDtypes = None,
+    equal_bytes: lab.EqualBytes = False,
+    half: lab.Half = None,
+    paired: lab.Paired = False,
+    as_json: lab.Json = False,
+) -> ExitCode:
     """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
+    settings = lab.checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
+    from h2o_chat.lab.eval import perplexity as task
+    from h2o_chat.lab.shared import lab_texts
+    from h2o_chat.lab.shared.measured_results import Results as Known
+    from h2o_chat.lab.shared.policy_variant import crossed
+    from h2o_chat.lab.shared.report_output import run_eval
 
-    def work() -> ExitCode:
-        settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.eval import perplexity as task
-        from h2o_chat.lab.shared import lab_texts
-        from h2o_chat.lab.shared.measured_results import Results as Known
-        from h2o_chat.lab.shared.policy_variant import crossed
-        from h2o_chat.lab.shared.report_output import run_eval
+    variants, found, known = (
+        crossed(policies or lab.COMPARED, kv_dtypes or ()),
+        lab_texts.read_texts(texts),
+        Known(results),
+    )
+    readings = [
+        task.Reading(prefill, chunk)
+        for prefill in prefills or ["chunked"]
+        for chunk in ((None,) if prefill == "full" else chunks or (None,))
+    ]
+    read = prompt if prompt is not None else length // 2 if prefills or chunks else 0
+    slots = budgets or [32, 64, 128]
 
-        variants, found, known = (
-            crossed(policies or COMPARED, kv_dtypes or ()),
-            lab_texts.read_texts(texts),
-            Known(results),
+    def measure(loaded: Any, tick: Any) -> Any:
+        documents = lab_texts.documents(found, loaded.tokenizer, length)
+        ids = lab_texts.half_of(documents, half)
+        return task.measure(
+            loaded, ids, variants, slots, seed, tick, read, readings, equal_bytes, known, paired
         )
-        readings = [
-            task.Reading(prefill, chunk)
-            for prefill in prefills or ["chunked"]
-            for chunk in ((None,) if prefill == "full" else chunks or (None,))
-        ]
-        read = prompt if prompt is not None else length // 2 if prefills or chunks else 0
-        slots = budgets or [32, 64, 128]
 
-        def measure(loaded: Any, tick: Any) -> Any:
-            documents = lab_texts.documents(found, loaded.tokenizer, length)
-            ids = lab_texts.half_of(documents, half)
-            return task.measure(
-                loaded, ids, variants, slots, seed, tick, read, readings, equal_bytes, known, paired
-            )
-
-        return run_eval(settings, "read", measure, as_json, task.show_table)
-
-    ends(work)
+    return run_eval(settings, "read", measure, as_json, task.show_table)
 
 
 @evaluate.command()
+@ends
 def recall(
     generate: Annotated[int, typer.Option(metavar="TOKENS", help="Length of a conversation.", min=1)] = 8000,
     conversations: Annotated[int, typer.Option(help="How many.", min=1)] = 16,
-    seed: Seed = 0,
+    seed: lab.Seed = 0,
     recall: Annotated[bool, typer.Option("--recall", help="Ask again, with recall.")] = False,
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
-    quantize: Quantize = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    results: Results = None,
-    as_json: Json = False,
-) -> None:
+    model: lab.Model = None,
+    policies: lab.Policies = None,
+    budgets: lab.Budgets = None,
+    quantize: lab.Quantize = "auto",
+    dtype: lab.Dtype = "auto",
+    threads: lab.Threads = None,
+    results: lab.Results = None,
+    as_json: lab.Json = False,
+) -> ExitCode:
     """Ask for things told long ago in made-up conversations, which the model answers."""
+    settings = lab.checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
+    from h2o_chat.lab.eval import answered_recall as task
+    from h2o_chat.lab.shared.measured_results import Results as Known
+    from h2o_chat.lab.shared.policy_variant import runs_of
+    from h2o_chat.lab.shared.report_output import run_eval
 
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
-        from h2o_chat.lab.eval import answered_recall as task
-        from h2o_chat.lab.shared.measured_results import Results as Known
-        from h2o_chat.lab.shared.policy_variant import runs_of
-        from h2o_chat.lab.shared.report_output import run_eval
+    runs, known = runs_of(policies or lab.COMPARED, budgets or [512])[1:], Known(results)
 
-        runs, known = runs_of(policies or COMPARED, budgets or [512])[1:], Known(results)
+    def measure(loaded: Any, tick: Any) -> Any:
+        return task.measure(loaded, generate, conversations, seed, runs, tick, known, recall)
 
-        def measure(loaded: Any, tick: Any) -> Any:
-            return task.measure(loaded, generate, conversations, seed, runs, tick, known, recall)
-
-        return run_eval(settings, "answer", measure, as_json, task.show_table)
-
-    ends(work)
+    return run_eval(settings, "answer", measure, as_json, task.show_table)
 
 
 @evaluate.command()
+@ends
 def qa(
     items: Annotated[Path, typer.Option(help="One JSON object a line: context, question, answer.")],
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
+    model: lab.Model = None,
+    policies: lab.Policies = None,
+    budgets: lab.Budgets = None,
     prompt_tokens: Annotated[
         int, typer.Option(help="Tokens of a message at most; its beginning is cut off.", min=16)
     ] = 1910,
     tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 128,
     system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
-    half: Half = None,
-    quantize: Quantize = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    results: Results = None,
-    as_json: Json = False,
-) -> None:
+    half: lab.Half = None,
+    quantize: lab.Quantize = "auto",
+    dtype: lab.Dtype = "auto",
+    threads: lab.Threads = None,
+    seed: lab.Seed = 0,
+    results: lab.Results = None,
+    as_json: lab.Json = False,
+) -> ExitCode:
     """Questions on long texts as arXiv 2605.18053 asks them, by token F1, with recall and without."""
+    settings = lab.checked(
+        model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize
+    )
+    from h2o_chat.lab.eval import qa as task
+    from h2o_chat.lab.shared.lab_texts import half_of, read_items
+    from h2o_chat.lab.shared.measured_results import Results as Known
+    from h2o_chat.lab.shared.policy_variant import runs_of
+    from h2o_chat.lab.shared.report_output import run_eval
 
-    def work() -> ExitCode:
-        settings = checked(
-            model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize
-        )
-        from h2o_chat.lab.eval import qa as task
-        from h2o_chat.lab.shared.lab_texts import half_of, read_items
-        from h2o_chat.lab.shared.measured_results import Results as Known
-        from h2o_chat.lab.shared.policy_variant import runs_of
-        from h2o_chat.lab.shared.report_output import run_eval
+    runs, known = runs_of(policies or ["h2o"], budgets or [256]), Known(results)
+    asked = half_of(read_items(items, task.Item), half)
 
-        runs, known = runs_of(policies or ["h2o"], budgets or [256]), Known(results)
-        asked = half_of(read_items(items, task.Item), half)
+    def measure(loaded: Any, tick: Any) -> Any:
+        return task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick, known)
 
-        def measure(loaded: Any, tick: Any) -> Any:
-            return task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick, known)
-
-        return run_eval(settings, "answer", measure, as_json, task.show_table)
-
-    ends(work)
+    return run_eval(settings, "answer", measure, as_json, task.show_table)
 
 
 @evaluate.command()
+@ends
 def stuck(
     turns: Annotated[Path, typer.Option(help="Messages, with lines of --- between them.")],
-    model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
+    model: lab.Model = None,
+    policies: lab.Policies = None,
+    budgets: lab.Budgets = None,
     tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 40,
     temperature: Annotated[float, typer.Option(help="0: greedy.", min=0)] = 0.0,
     top_p: Annotated[float, typer.Option(min=0, max=1)] = 0.9,
@@ -202,30 +178,26 @@ def stuck(
         bool, typer.Option("--cured/--as-before", help="Whether loops are broken, as in a chat.")
     ] = True,
     recall: Annotated[bool, typer.Option(help="Whether what is gone is recalled.")] = True,
-    quantize: Quantize = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
-) -> None:
+    quantize: lab.Quantize = "auto",
+    dtype: lab.Dtype = "auto",
+    threads: lab.Threads = None,
+    as_json: lab.Json = False,
+) -> ExitCode:
     """Whether a conversation still answers at its end, or says one sentence to whatever is said."""
+    settings = lab.checked(model=model, dtype=dtype, threads=threads, quantize=quantize)
+    messages = read_script(turns)
+    from h2o_chat.lab.eval import stuck_eval as task
+    from h2o_chat.lab.shared.policy_variant import runs_of
+    from h2o_chat.lab.shared.report_output import run_eval
 
-    def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, quantize=quantize)
-        messages = read_script(turns)
-        from h2o_chat.lab.eval import stuck_eval as task
-        from h2o_chat.lab.shared.policy_variant import runs_of
-        from h2o_chat.lab.shared.report_output import run_eval
+    wanted = policies or ["h2o"]
+    runs = runs_of([policy for policy in wanted if policy != "full"], budgets or [512])
+    runs = runs if "full" in wanted else runs[1:]
+    sampling = Sampling(temperature, max_tokens=tokens)
+    if temperature:
+        sampling = replace(sampling, top_p=top_p, min_p=min_p)
 
-        wanted = policies or ["h2o"]
-        runs = runs_of([policy for policy in wanted if policy != "full"], budgets or [512])
-        runs = runs if "full" in wanted else runs[1:]
-        sampling = Sampling(temperature, max_tokens=tokens)
-        if temperature:
-            sampling = replace(sampling, top_p=top_p, min_p=min_p)
+    def measure(loaded: Any, tick: Any) -> Any:
+        return task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
 
-        def measure(loaded: Any, tick: Any) -> Any:
-            return task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
-
-        return run_eval(settings, "talk", measure, as_json, task.show_table)
-
-    ends(work)
+    return run_eval(settings, "talk", measure, as_json, task.show_table)

@@ -53,124 +53,13 @@ Name = Annotated[str, typer.Argument(help="A short name or org/name.", autocompl
 def overview(context: typer.Context) -> None:
     """List what is here and what can be had."""
     if context.invoked_subcommand is None:
-        ends(_list)
+        list_()
 
 
 @app.command("list")
+@ends
 def list_() -> None:
     """List what is here and what can be had."""
-    ends(_list)
-
-
-@app.command("families")
-def families_() -> None:
-    """List every text family of transformers: opens, opens in the native step, or why it is refused."""
-    ends(_families)
-
-
-@app.command()
-def pull(name: Name, yes: FetchYes = False) -> None:
-    """Fetch a model; call again to go on where it broke off."""
-
-    def work() -> None:
-        if name.lower() == smollm2.NAME and name.lower() not in user_aliases() and not smollm2.is_here():
-            fetch_smollm2()
-            typer.echo(f"{smollm2.NAME} is here: {name_of(smollm2.place())}")
-            pack_fetched(find(smollm2.NAME))
-            return
-        model = look_up(name)
-        if isinstance(model, LocalModel):
-            typer.echo(f"{model.name} is here: {name_of(model.folder)}")
-            return
-        fetch(model, asking(yes))
-        typer.echo(f"{model.repository} is here.")
-        pack_fetched(find(model.repository))
-
-    ends(work)
-
-
-@app.command()
-def info(
-    name: Name,
-    check: Annotated[
-        bool, typer.Option("--check", help="Verify its packed files; repair what fails.")
-    ] = False,
-) -> None:
-    """Tell what is known of a model, without the network."""
-
-    def work() -> None:
-        model = look_up(name)
-        if check and isinstance(model, LocalModel):
-            with progress_bar() as progress:
-                ollama.check(model.folder, progress, again=True)
-            check_packed(model)
-        _tell(model)
-
-    ends(work)
-
-
-@app.command()
-def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
-    """Remove a fetched model from the cache."""
-
-    def work() -> None:
-        model = look_up(name)
-        if isinstance(model, LocalModel) and model.folder == smollm2.place():
-            _remove(model.name, name_of(model.folder), packed_of(model.folder), yes, model.folder.unlink)
-            return
-        if isinstance(model, LocalModel) and model.revision is None:
-            # its name may be that of a fetched one too
-            if packed := packed_of(model.folder):
-                remove_packed(model.name, packed, yes, _what(model))
-                return
-            raise ModelError(
-                f"{name} is the {_what(model)} {model.folder.absolute()}, which was not fetched: it is not"
-                " removed.",
-                "Models of ollama are removed by: ollama rm NAME"
-                if ollama.is_blob(model.folder)
-                else f"{_what(model).capitalize()}s of your own are yours to delete.",
-            )
-        repository = model.repository if isinstance(model, HubModel) else model.name
-        there = cached(repository)
-        if there is None:
-            raise ModelError(f"{name} is not in {cache_folder()}, so there is nothing to remove.")
-        what = f"{repository} ({size(there.bytes)}) from {name_of(cache_folder())}"
-        packed = packed_of(there.folder or there.root)
-        _remove(repository, what, packed, yes, partial(shutil.rmtree, there.root))
-
-    ends(work)
-
-
-def _remove(
-    name: str, what: str, packed: Sequence[PackedFile], yes: bool, delete: Callable[[], object]
-) -> None:
-    """Removes a model and its packed files, after asking."""
-    more = f", and {in_all(packed)}" if packed else ""
-    if not yes and not confirmed(f"Remove {what}{more}?"):
-        typer.echo("Nothing was removed.", err=True)
-        return
-    for one in packed:
-        remove(one.path)
-    delete()
-    typer.echo(f"Removed {name}.")
-
-
-def _families() -> None:
-    """Prints one row a family."""
-    rows: list[tuple[str, ...]] = [("FAMILY", "", "WHY NOT", "WHAT TO TAKE")]
-    for family in families():
-        refused = refusal(family)
-        opens = "native" if family in NATIVE else "opens"
-        rows.append((family, "refused", *refused) if refused else (family, opens, "", ""))
-    _table(rows)
-    opening = sum(said == OPENS for said in families().values())
-    typer.echo(
-        f"\n{opening} of {len(families())} open; native: on a CPU with this program's own step", err=True
-    )
-
-
-def _list() -> None:
-    """Prints two tables: models that are here, and those that can be had."""
     import psutil
 
     memory = psutil.virtual_memory().total
@@ -203,6 +92,100 @@ def _list() -> None:
     if own:
         typer.echo(f"\nyour own, from {name_of(config_file())}")
         _table([(name, target) for name, target in own.items()])
+
+
+@app.command("families")
+@ends
+def families_() -> None:
+    """List every text family of transformers: opens, opens in the native step, or why it is refused."""
+    rows: list[tuple[str, ...]] = [("FAMILY", "", "WHY NOT", "WHAT TO TAKE")]
+    for family in families():
+        refused = refusal(family)
+        opens = "native" if family in NATIVE else "opens"
+        rows.append((family, "refused", *refused) if refused else (family, opens, "", ""))
+    _table(rows)
+    opening = sum(said == OPENS for said in families().values())
+    typer.echo(
+        f"\n{opening} of {len(families())} open; native: on a CPU with this program's own step", err=True
+    )
+
+
+@app.command()
+@ends
+def pull(name: Name, yes: FetchYes = False) -> None:
+    """Fetch a model; call again to go on where it broke off."""
+    if name.lower() == smollm2.NAME and name.lower() not in user_aliases() and not smollm2.is_here():
+        fetch_smollm2()
+        typer.echo(f"{smollm2.NAME} is here: {name_of(smollm2.place())}")
+        pack_fetched(find(smollm2.NAME))
+        return
+    model = look_up(name)
+    if isinstance(model, LocalModel):
+        typer.echo(f"{model.name} is here: {name_of(model.folder)}")
+        return
+    fetch(model, asking(yes))
+    typer.echo(f"{model.repository} is here.")
+    pack_fetched(find(model.repository))
+
+
+@app.command()
+@ends
+def info(
+    name: Name,
+    check: Annotated[
+        bool, typer.Option("--check", help="Verify its packed files; repair what fails.")
+    ] = False,
+) -> None:
+    """Tell what is known of a model, without the network."""
+    model = look_up(name)
+    if check and isinstance(model, LocalModel):
+        with progress_bar() as progress:
+            ollama.check(model.folder, progress, again=True)
+        check_packed(model)
+    _tell(model)
+
+
+@app.command()
+@ends
+def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Remove a fetched model from the cache."""
+    model = look_up(name)
+    if isinstance(model, LocalModel) and model.folder == smollm2.place():
+        _remove(model.name, name_of(model.folder), packed_of(model.folder), yes, model.folder.unlink)
+        return
+    if isinstance(model, LocalModel) and model.revision is None:
+        # its name may be that of a fetched one too
+        if packed := packed_of(model.folder):
+            remove_packed(model.name, packed, yes, _what(model))
+            return
+        raise ModelError(
+            f"{name} is the {_what(model)} {model.folder.absolute()}, which was not fetched: it is not"
+            " removed.",
+            "Models of ollama are removed by: ollama rm NAME"
+            if ollama.is_blob(model.folder)
+            else f"{_what(model).capitalize()}s of your own are yours to delete.",
+        )
+    repository = model.repository if isinstance(model, HubModel) else model.name
+    there = cached(repository)
+    if there is None:
+        raise ModelError(f"{name} is not in {cache_folder()}, so there is nothing to remove.")
+    what = f"{repository} ({size(there.bytes)}) from {name_of(cache_folder())}"
+    packed = packed_of(there.folder or there.root)
+    _remove(repository, what, packed, yes, partial(shutil.rmtree, there.root))
+
+
+def _remove(
+    name: str, what: str, packed: Sequence[PackedFile], yes: bool, delete: Callable[[], object]
+) -> None:
+    """Removes a model and its packed files, after asking."""
+    more = f", and {in_all(packed)}" if packed else ""
+    if not yes and not confirmed(f"Remove {what}{more}?"):
+        typer.echo("Nothing was removed.", err=True)
+        return
+    for one in packed:
+        remove(one.path)
+    delete()
+    typer.echo(f"Removed {name}.")
 
 
 def _row(alias: Alias, memory: int) -> tuple[str, ...]:

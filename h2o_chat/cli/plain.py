@@ -10,6 +10,7 @@ from typing import Literal
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError
+from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands import settable, table
 from h2o_chat.chat.commands.surface import Job, Opened
 from h2o_chat.chat.conversation import going_back
@@ -287,9 +288,7 @@ class PlainChat:
         return {"user": "you", "assistant": model}.get(role, role)
 
 
-def _ask(
-    lines: Lines, signals: Signals, call: Call, cancel: Callable[[], bool]
-) -> Literal["once", "always", "no"]:
+def _ask(lines: Lines, signals: Signals, call: Call, cancel: ShouldStop) -> Literal["once", "always", "no"]:
     """Asks whether a tool may be called."""
     lines.say(f"May it call {call.name}? y: yes, a: always until you leave, anything else: no")
     try:

@@ -22,22 +22,13 @@ Speed = Annotated[
 ]
 
 
+@ends
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Made by --record, or by run --json.")],
     speed: Speed = "1.0",
-) -> None:
+) -> ExitCode:
     """Show a recorded conversation again, as it was; no model is loaded."""
-    ends(lambda: _replay(file, _times(speed)))
-
-
-def demo(
-    speed: Speed = "1.0",
-) -> None:
-    """Show a recorded conversation that comes with the program, at once; no model is loaded."""
-    replay(next((file for file in DEMO if file.is_file()), DEMO[0]), speed)
-
-
-def _replay(file: Path, speed: float) -> ExitCode:
+    pace = _times(speed)
     from h2o_chat.events.recording import read
 
     events = read(file)
@@ -54,7 +45,7 @@ def _replay(file: Path, speed: float) -> ExitCode:
     from h2o_chat.tui.pane.jobs import Jobs
     from h2o_chat.tui.replay import Pace, Player, ReplayPane
 
-    player = Player(chain([first], events), Pace(speed))
+    player = Player(chain([first], events), Pace(pace))
     pane = ReplayPane(Jobs(), player, file.name)
     theme, keep_theme = precedence.theme(), partial(config_command.change, "theme")
     screen = ChatApp(
@@ -63,6 +54,13 @@ def _replay(file: Path, speed: float) -> ExitCode:
     leave_with_the_terminal()
     leaving.run(screen)
     return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
+
+
+def demo(
+    speed: Speed = "1.0",
+) -> None:
+    """Show a recorded conversation that comes with the program, at once; no model is loaded."""
+    replay(next((file for file in DEMO if file.is_file()), DEMO[0]), speed)
 
 
 def _times(speed: str) -> float:

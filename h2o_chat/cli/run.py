@@ -195,7 +195,8 @@ def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = 
     try:
         code = ending(work, out)
     except BrokenPipeError:
-        code, out = ExitCode.OK, _nobody()
+        discard_stdout()
+        code, out = ExitCode.OK, PlainText(sys.stdout)
     try:
         code = _store(tally, code, out)
         end = tally.end()
@@ -210,11 +211,6 @@ def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = 
         discard_stdout()
         return ExitCode.FAILED
     return code
-
-
-def _nobody() -> Output:
-    discard_stdout()
-    return PlainText(sys.stdout)
 
 
 def _store(tally: _RunCounts, code: ExitCode, out: Output) -> ExitCode:

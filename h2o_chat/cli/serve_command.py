@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections import ChainMap
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +19,9 @@ from h2o_chat.base.config import Sampling, Settings, data_folder
 from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.recall.recall import WITHOUT
-from h2o_chat.cli.commands import FetchYes, asking, with_model
+from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.flags import named_in, settings_of, takes_flags
-from h2o_chat.cli.run import ending, note_session
+from h2o_chat.cli.run import note_session
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import fetch_missing, obtain
@@ -32,106 +33,67 @@ if TYPE_CHECKING:
 ADDRESS = "127.0.0.1:8080"
 CLOSE_S = 5.0
 """Seconds for the running step, once the server has ended."""
-_SERVER = "Server"
+_option = partial(typer.Option, rich_help_panel="Server")
 
 
 @takes_flags()
+@ends
 def serve(
     context: typer.Context,
     address: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Where it listens; what is not this machine alone needs keys.",
-            rich_help_panel=_SERVER,
-        ),
+        str, _option(metavar="HOST:PORT", help="Where it listens; what is not this machine alone needs keys.")
     ] = ADDRESS,
-    host: Annotated[str | None, typer.Option(help="The host of --address.", rich_help_panel=_SERVER)] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port of --address.", rich_help_panel=_SERVER)
-    ] = None,
-    any_model: Annotated[
-        bool,
-        typer.Option("--any-model", help="Requests may name any model.", rich_help_panel=_SERVER),
-    ] = False,
+    host: Annotated[str | None, _option(help="The host of --address.")] = None,
+    port: Annotated[int | None, _option(min=0, max=65535, help="The port of --address.")] = None,
+    any_model: Annotated[bool, _option("--any-model", help="Requests may name any model.")] = False,
     keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Keys, one a line; or one in H2O_CHAT_KEY.", rich_help_panel=_SERVER
-        ),
+        Path | None, _option(metavar="FILE", help="Keys, one a line; or one in H2O_CHAT_KEY.")
     ] = None,
     tls_proxy: Annotated[
-        bool,
-        typer.Option(
-            "--tls-proxy", help="A proxy with TLS stands in front: pages have https.", rich_help_panel=_SERVER
-        ),
+        bool, _option("--tls-proxy", help="A proxy with TLS stands in front: pages have https.")
     ] = False,
     rows: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Conversations at once.", show_default="16, or what fits", rich_help_panel=_SERVER
-        ),
+        int | None, _option(min=1, help="Conversations at once.", show_default="16, or what fits")
     ] = None,
     snapshots: Annotated[
         int | None,
-        typer.Option(
+        _option(
             min=0,
             help="Conversations kept in memory after their answer, to go on from.",
             show_default="64, or what fits",
-            rich_help_panel=_SERVER,
         ),
     ] = None,
-    queue: Annotated[
-        int, typer.Option(min=1, help="Requests that may wait, of all keys.", rich_help_panel=_SERVER)
-    ] = 64,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds for a request, waiting included.", rich_help_panel=_SERVER)
-    ] = 600,
-    grace: Annotated[
-        float,
-        typer.Option(
-            min=0, help="Seconds for what is answered when it is told to end.", rich_help_panel=_SERVER
-        ),
-    ] = 20,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Where rows are kept when it ends.", rich_help_panel=_SERVER),
-    ] = None,
-    no_store: Annotated[
-        bool, typer.Option("--no-store", help="Keep nothing on disk.", rich_help_panel=_SERVER)
-    ] = False,
+    queue: Annotated[int, _option(min=1, help="Requests that may wait, of all keys.")] = 64,
+    timeout: Annotated[float, _option(min=0.1, help="Seconds for a request, waiting included.")] = 600,
+    grace: Annotated[float, _option(min=0, help="Seconds for what is answered when it is told to end.")] = 20,
+    data: Annotated[Path | None, _option(metavar="FOLDER", help="Where rows are kept when it ends.")] = None,
+    no_store: Annotated[bool, _option("--no-store", help="Keep nothing on disk.")] = False,
     yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
-) -> None:
+) -> ExitCode:
     """Serve many conversations over HTTP, as OpenAI's clients and those of llama-server speak it."""
+    settings, sampling = settings_of(given, events_every=0)
+    try:
+        import_module("h2o_chat.serve.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "h11"):
+            raise
+        raise UsageError(
+            f"A server needs starlette and uvicorn, and {error.name} is not installed.",
+            "pip install 'h2o-chat[serve]'",
+        ) from error
+    from h2o_chat.serve.request_queue import Limits
 
-    def work() -> ExitCode:
-        settings, sampling = settings_of(given, events_every=0)
-        try:
-            import_module("h2o_chat.serve.server")
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "h11"):
-                raise
-            raise UsageError(
-                f"A server needs starlette and uvicorn, and {error.name} is not installed.",
-                "pip install 'h2o-chat[serve]'",
-            ) from error
-        from h2o_chat.serve.request_queue import Limits
-
-        settings = with_model(settings, given.maps[0], data_folder(data))
-        makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
-        sampling = makers.complete(sampling)
-        folder = None if no_store else data_folder(data)
-        limits = Limits(queue, queue, timeout, grace)
-        scheme = "https" if tls_proxy else "http"
-        usual_host, usual_port = split(address)
-        at = host or usual_host, usual_port if port is None else port
-        return _served(settings, sampling, at, any_model, keys, scheme, rows, snapshots, limits, folder)
-
-    code = ending(work)
-    if code is not ExitCode.OK:
-        raise typer.Exit(code)
+    settings = with_model(settings, given.maps[0], data_folder(data))
+    makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
+    sampling = makers.complete(sampling)
+    folder = None if no_store else data_folder(data)
+    limits = Limits(queue, queue, timeout, grace)
+    scheme = "https" if tls_proxy else "http"
+    usual_host, usual_port = split(address)
+    at = host or usual_host, usual_port if port is None else port
+    return _served(settings, sampling, at, any_model, keys, scheme, rows, snapshots, limits, folder)
 
 
 def _served(

@@ -48,43 +48,38 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 
 
 @app.command("list")
+@ends
 def list_(
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="The newest only.", min=1)] = None,
     as_json: Json = False,
     data: Data = None,
 ) -> None:
     """List conversations, newest first; tokens are - where they were imported and not yet read."""
-
-    def work() -> None:
-        with _opened(data) as store:
-            found = store.list(limit)
-        if as_json:
-            _write(json.dumps([asdict(one) for one in found]) + "\n")
-        elif not found:
-            typer.echo(f"No conversation in {name_of(data_folder(data))} yet.", err=True)
-        else:
-            columns = [("id", "left"), ("updated", "left"), ("messages", "right"), ("tokens", "right")]
-            rows = [
-                (one.id, when(one.updated), f"{one.messages:,}", _tokens(one), one.model, one.title)
-                for one in found
-            ]
-            _table([*columns, ("model", "left"), ("title", "left")], rows)
-
-    ends(work)
+    with _opened(data) as store:
+        found = store.list(limit)
+    if as_json:
+        _write(json.dumps([asdict(one) for one in found]) + "\n")
+    elif not found:
+        typer.echo(f"No conversation in {name_of(data_folder(data))} yet.", err=True)
+    else:
+        columns = [("id", "left"), ("updated", "left"), ("messages", "right"), ("tokens", "right")]
+        rows = [
+            (one.id, when(one.updated), f"{one.messages:,}", _tokens(one), one.model, one.title)
+            for one in found
+        ]
+        _table([*columns, ("model", "left"), ("title", "left")], rows)
 
 
 @app.command()
+@ends
 def show(which: Which, data: Data = None) -> None:
     """Print the active branch of a conversation."""
-
-    def work() -> None:
-        with _opened(data) as store:
-            _show(store.whole(store.find(which)))
-
-    ends(work)
+    with _opened(data) as store:
+        _show(store.whole(store.find(which)))
 
 
 @app.command()
+@ends
 def export(
     which: Which,
     format: Annotated[
@@ -97,44 +92,38 @@ def export(
     data: Data = None,
 ) -> None:
     """Write a conversation as Markdown, JSON or HTML."""
-
-    def work() -> None:
-        suffix = format or _suffix(output)
-        with _opened(data) as store:
-            conversation = store.whole(store.find(which))
-        text = FORMATS[suffix](conversation)
-        if output is None:
-            _write(text)
-            return
-        path = output / file_name(conversation, suffix) if output.is_dir() else output
-        write_file(path, text, force)
-        typer.echo(f"Wrote {name_of(path)}.", err=True)
-
-    ends(work)
+    suffix = format or _suffix(output)
+    with _opened(data) as store:
+        conversation = store.whole(store.find(which))
+    text = FORMATS[suffix](conversation)
+    if output is None:
+        _write(text)
+        return
+    path = output / file_name(conversation, suffix) if output.is_dir() else output
+    write_file(path, text, force)
+    typer.echo(f"Wrote {name_of(path)}.", err=True)
 
 
 @app.command("import")
+@ends
 def import_(file: Path, data: Data = None) -> None:
     """Store conversations from a file: an export (json), or messages as OpenAI writes them (json, jsonl).
 
     Prints the new ids. All of a file is stored, or nothing.
     """
+    from h2o_chat.chat.files.importer import read
 
-    def work() -> None:
-        from h2o_chat.chat.files.importer import read
-
-        notes: list[str] = []
-        conversations = read(file, notes)
-        with _opened(data) as store:
-            ids = store.put(conversations)
-        for note in notes:
-            typer.echo(note, err=True)
-        _write("".join(f"{one}\n" for one in ids))
-
-    ends(work)
+    notes: list[str] = []
+    conversations = read(file, notes)
+    with _opened(data) as store:
+        ids = store.put(conversations)
+    for note in notes:
+        typer.echo(note, err=True)
+    _write("".join(f"{one}\n" for one in ids))
 
 
 @app.command()
+@ends
 def search(
     words: Annotated[list[str], typer.Argument(help="All of them; of the last, the beginning is enough.")],
     limit: Annotated[int, typer.Option("--limit", "-n", help="The newest only.", min=1)] = 50,
@@ -142,54 +131,44 @@ def search(
     data: Data = None,
 ) -> None:
     """Find messages by words, newest first."""
-
-    def work() -> None:
-        wanted = typed(" ".join(words), "What to look for")
-        if not wanted.strip():
-            raise UsageError("There is nothing to look for.", "Give a word, or the beginning of one.")
-        with _opened(data) as store:
-            found = store.search(wanted, limit)
-        if as_json:
-            _write(json.dumps([asdict(one) for one in found]) + "\n")
-        elif not found:
-            typer.echo("Nothing was found.", err=True)
-        else:
-            rows = [(one.conversation, one.title, one.role, one.snippet) for one in found]
-            _table([("id", "left"), ("title", "left"), ("who", "left"), ("what", "left")], rows)
-
-    ends(work)
+    wanted = typed(" ".join(words), "What to look for")
+    if not wanted.strip():
+        raise UsageError("There is nothing to look for.", "Give a word, or the beginning of one.")
+    with _opened(data) as store:
+        found = store.search(wanted, limit)
+    if as_json:
+        _write(json.dumps([asdict(one) for one in found]) + "\n")
+    elif not found:
+        typer.echo("Nothing was found.", err=True)
+    else:
+        rows = [(one.conversation, one.title, one.role, one.snippet) for one in found]
+        _table([("id", "left"), ("title", "left"), ("who", "left"), ("what", "left")], rows)
 
 
 @app.command()
+@ends
 def rename(which: Which, title: str, data: Data = None) -> None:
     """Give a conversation another title."""
-
-    def work() -> None:
-        with _opened(data) as store:
-            store.rename(store.find(which), typed(title, "The title"))
-
-    ends(work)
+    with _opened(data) as store:
+        store.rename(store.find(which), typed(title, "The title"))
 
 
 @app.command()
+@ends
 def rm(
     which: Which,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     data: Data = None,
 ) -> None:
     """Remove a conversation, with all its branches and saved memory."""
-
-    def work() -> None:
-        with _opened(data) as store:
-            about = store.summary(store.find(which))
-            name = f"{about.id} ({one_line(about.title) or 'no title'})"
-            if not yes and not confirmed(f"Remove {name}, {about.messages} messages?"):
-                typer.echo("Nothing was removed.", err=True)
-                return
-            store.remove(about.id)
-        typer.echo(f"Removed {name}.", err=True)
-
-    ends(work)
+    with _opened(data) as store:
+        about = store.summary(store.find(which))
+        name = f"{about.id} ({one_line(about.title) or 'no title'})"
+        if not yes and not confirmed(f"Remove {name}, {about.messages} messages?"):
+            typer.echo("Nothing was removed.", err=True)
+            return
+        store.remove(about.id)
+    typer.echo(f"Removed {name}.", err=True)
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def _panel(param: Any) -> str | None:
 
 
 def _row(param: Any, ctx: Any) -> tuple[str, str]:
-    """Names with the kind of value; help with the default."""
+    """A line of help: the option's names with the kind of its value; its help with the default."""
     if param.param_type_name == "argument":
         return (param.metavar or param.name).upper(), param.help or ""
     names = ", ".join(sorted([*param.opts, *param.secondary_opts], key=len))
@@ -130,23 +130,18 @@ def help_command(
     ] = None,
 ) -> None:
     """The options that many commands share, by topic."""
-    from h2o_chat.cli.commands import ends
-
-    def work() -> None:
-        root: Any = context.find_root()
-        formatter = root.make_formatter()
-        if topic in SHARED:
-            formatter.write(f"Options of {topic}:\n")
-            found = [one for one in root.command.params if _panel(one) == topic]
-            with formatter.indentation():
-                formatter.write_dl([_row(one, root) for one in found], col_max=26)
-        else:
-            command = root.command if topic is None else root.command.commands.get(topic)
-            if command is None:
-                topics = ", ".join([*SHARED, *root.command.commands])
-                raise UsageError(f"There is no help on {topic!r}.", f"One of: {topics}.")
-            inner = root if topic is None else type(root)(command, info_name=topic, parent=root)
-            write_help(command, inner, formatter)
-        typer.echo(formatter.getvalue().rstrip("\n"))
-
-    ends(work)
+    root: Any = context.find_root()
+    formatter = root.make_formatter()
+    if topic in SHARED:
+        formatter.write(f"Options of {topic}:\n")
+        found = [one for one in root.command.params if _panel(one) == topic]
+        with formatter.indentation():
+            formatter.write_dl([_row(one, root) for one in found], col_max=26)
+    else:
+        command = root.command if topic is None else root.command.commands.get(topic)
+        if command is None:
+            topics = ", ".join([*SHARED, *root.command.commands])
+            raise UsageError(f"There is no help on {topic!r}.", f"One of: {topics}.")
+        inner = root if topic is None else type(root)(command, info_name=topic, parent=root)
+        write_help(command, inner, formatter)
+    typer.echo(formatter.getvalue().rstrip("\n"))

@@ -79,7 +79,8 @@ def serve(shell_command: str, address: str, others: bool) -> None:
         async def guard(request: web.Request, handler: Callable[..., Awaitable[Any]]) -> Any:
             came_from = request.headers.get("Origin", origin)
             known = request.query.get("key") or request.cookies.get(cookie, "")
-            if request.host != f"{shown}:{port}" or came_from != origin or not _same(known, key):
+            knows = hmac.compare_digest(known.encode(), key.encode())
+            if request.host != f"{shown}:{port}" or came_from != origin or not knows:
                 raise web.HTTPForbidden(text="Open the address that h2o-chat has printed.")
             if (task := asyncio.current_task()) is not None:
                 requests.add(task)
@@ -163,7 +164,3 @@ def _free_port(host: str) -> int:
 
     with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as free:
         return int(free.getsockname()[1])
-
-
-def _same(given: str, key: str) -> bool:
-    return hmac.compare_digest(given.encode(), key.encode())

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.base.progress import Seldom, never, unheard
+from h2o_chat.base.progress import Seldom, ShouldStop, never, unheard
 from h2o_chat.engine import generation
 from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.engine.row import Row
@@ -36,7 +36,7 @@ class Engine(Row):
         self,
         ids: Sequence[int],
         sampling: Sampling,
-        cancel: Callable[[], bool] = never,
+        cancel: ShouldStop = never,
         others: Sequence[EarlierAnswer] = (),
     ) -> Iterator[Event]:
         """Reads `ids` and answers, see `generation.generate`."""
@@ -48,7 +48,7 @@ class Engine(Row):
         *,
         answer: bool,
         exact: bool,
-        cancel: Callable[[], bool],
+        cancel: ShouldStop,
         tick: Callable[[int], None] = unheard,
     ) -> bool:
         """Feeds a message again, see `feeding_again`; False if it was cancelled.
@@ -87,7 +87,7 @@ class Engine(Row):
 
 
 def feeding_again(
-    row: Row, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool] = never
+    row: Row, ids: Sequence[int], *, answer: bool, exact: bool, cancel: ShouldStop = never
 ) -> Generator[int, None, bool]:
     """Feeds a message again: a prompt as it was read, an answer up to its last token, which waits.
 

@@ -2,13 +2,13 @@
 
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from torch import Tensor
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import OutOfMemoryError, UsageError, WindowFullError
-from h2o_chat.base.progress import Seldom
+from h2o_chat.base.progress import Seldom, ShouldStop
 from h2o_chat.engine.answer import Answer, ms_since
 from h2o_chat.engine.detokenize import texts
 from h2o_chat.engine.grammar import Grammars
@@ -22,11 +22,7 @@ LOOK_SHARE = 0.05
 
 
 def generate(
-    row: Row,
-    ids: list[int],
-    sampling: Sampling,
-    cancel: Callable[[], bool],
-    others: Sequence[EarlierAnswer] = (),
+    row: Row, ids: list[int], sampling: Sampling, cancel: ShouldStop, others: Sequence[EarlierAnswer] = ()
 ) -> Iterator[Event]:
     """Reads `ids` and answers: `ReadSoFar` ... where it takes a while, `Prompt`, `Token` ..., now and then
     `CacheState`, at the end `Turn`.
@@ -76,7 +72,7 @@ def generate(
 
 
 class _Turn:
-    def __init__(self, row: Row, ids: list[int], cancel: Callable[[], bool], made: Answer) -> None:
+    def __init__(self, row: Row, ids: list[int], cancel: ShouldStop, made: Answer) -> None:
         self.row, self.ids, self.cancel = row, ids, cancel
         self.first = row.seen
         self.made = made

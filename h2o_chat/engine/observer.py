@@ -110,7 +110,7 @@ class Observer:
 
         caches = at.shape[0] * at.shape[1]
         hold, score, sinks = counts / caches, mean(scores), mean(protected) > 0
-        recent_from = self._recent_from(seen)
+        recent_from = max(0, seen - self._cache.plan.shares.recent)
         before, self.lost = self.lost, self.lost_mark()
         gone, gone_tokens = self._gone(positions) if watched else ([], 0)
         kept = int(held.sum(-1).max())
@@ -136,9 +136,6 @@ class Observer:
             # Those that lately received more than if all that is held received the same.
             attended=positions[mean(lately) * kept > 1].tolist() if watched else [],
         )
-
-    def _recent_from(self, seen: int) -> int:
-        return max(0, seen - self._cache.plan.shares.recent)
 
     def _heaviest(
         self,

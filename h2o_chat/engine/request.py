@@ -27,9 +27,9 @@ class Diversion:
 
     def __init__(self, others: Sequence[EarlierAnswer]) -> None:
         self._followed = list(others)
-        """Those that begin as the answer does."""
+        """Earlier answers that begin as this one does."""
         self._repeats_itself = not any(one.free for one in others)
-        """Whether it may; where others bar only its first word, it may contain code or a table."""
+        """Whether it may repeat its own words, as code and tables do; others bar only its first word then."""
         self._said: list[int] = []
         self._own = defaultdict[tuple[int, ...], list[int]](list)
         """The tokens that came after each OWN_TOKENS of the answer."""

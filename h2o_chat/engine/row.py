@@ -4,7 +4,7 @@ import errno
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.progress import never
+from h2o_chat.base.progress import ShouldStop, never
 from h2o_chat.cache.forward_call import Cancelled
 from h2o_chat.engine.observer import Observer
 from h2o_chat.engine.runner import Runner, session_of
@@ -59,9 +59,7 @@ class Row:
 
     # -- tokens in ----------------------------------------------------------------------------------------
 
-    def forward(
-        self, ids: Sequence[int], prompt: bool = False, cancelled: Callable[[], bool] = never
-    ) -> Tensor:
+    def forward(self, ids: Sequence[int], prompt: bool = False, cancelled: ShouldStop = never) -> Tensor:
         """Feeds tokens in one call, while other rows wait; logits [V] of the last one.
 
         Args:
@@ -85,9 +83,7 @@ class Row:
             self.observer.fed(first, ids)
         self.sampler.history.extend(ids)
 
-    def feed(
-        self, ids: Sequence[int], cancel: Callable[[], bool] = never, prompt: bool = True
-    ) -> Tensor | None:
+    def feed(self, ids: Sequence[int], cancel: ShouldStop = never, prompt: bool = True) -> Tensor | None:
         """Feeds the pending tokens and `ids`, step by step; logits of the last token.
 
         Args:
@@ -103,7 +99,7 @@ class Row:
         return last
 
     def feeding(
-        self, ids: Sequence[int], cancel: Callable[[], bool], call_tokens: int = 0, prompt: bool = True
+        self, ids: Sequence[int], cancel: ShouldStop, call_tokens: int = 0, prompt: bool = True
     ) -> Iterator[tuple[int, Tensor]]:
         """Like `feed`, but yields after each call (tokens fed so far, logits [V] of the last one).
 

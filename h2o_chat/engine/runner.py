@@ -2,7 +2,7 @@
 
 import inspect
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 import h2o_chat
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.base.progress import never
+from h2o_chat.base.progress import ShouldStop, never
 from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.forward_call import Step
@@ -180,7 +180,7 @@ class Runner:
         prompt: bool,
         *,
         all_columns: bool = False,
-        cancelled: Callable[[], bool] = never,
+        cancelled: ShouldStop = never,
     ) -> Tensor:
         """Feeds every row its next tokens, in one call of the model.
 

@@ -9,6 +9,7 @@ and `turn`.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, ClassVar, Literal, NoReturn, get_args
 
@@ -286,6 +287,8 @@ class End:
     conversation: str | None = None
     """Its id in the store, if it is stored."""
 
+
+ReadProgress = Callable[[ReadSoFar], None]
 
 Event = Session | Said | ReadSoFar | Prompt | Token | CacheState | Turn | Note | Error | End
 

@@ -197,7 +197,8 @@ class GraphStep:
         assert cache.plan.distance is not None
         edge = torch.full((1,), cache.plan.distance.edge, dtype=torch.int32, device=self.device)
         far = [self._turn(edge, number) for number in range(len(self._ropes))]
-        epsilon, where = self.frame.epsilon, _layers_of(cache)
+        epsilon = self.frame.epsilon
+        where = {layer: (arena, at) for arena in cache.arenas for at, layer in enumerate(arena.layers)}
         for number, weights in enumerate(self.weights.layers):
             rope = self.frame.rope_of[number]
             _multiply(weights.qkv, room.x, room.qkv, weights.norm_attention, epsilon, bias=weights.bias_qkv)
@@ -265,11 +266,6 @@ class GraphStep:
             OBSERVE=cache.plan.observe,
             **launches.early(self.device),
         )
-
-
-def _layers_of(cache: H2OCache) -> dict[int, tuple[Arena, int]]:
-    """By layer: where its slots are."""
-    return {layer: (arena, at) for arena in cache.arenas for at, layer in enumerate(arena.layers)}
 
 
 def _multiply(

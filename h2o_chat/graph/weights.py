@@ -40,12 +40,6 @@ class Weights:
     norm: Tensor  # [E]
     head: Tensor  # [V, E]
 
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of weights that a token of one row has to read: all but the embedding's other rows."""
-        held = [matrix for one in self.layers for matrix in (one.qkv, one.out, one.gate_up, one.down)]
-        return self.head.nbytes + sum(_bytes(matrix) for matrix in held)
-
 
 def weights_of(model: Any, frame: Frame) -> Weights:
     """Joins matrices that are multiplied by the same numbers; the model's layers then hold parts of these."""
@@ -109,7 +103,3 @@ def _joined(linears: tuple[Any, ...]) -> Matrix:
         rows = slice(first, first + one.out_features)
         one.weight.data, first = joined[rows], rows.stop
     return joined
-
-
-def _bytes(matrix: Matrix) -> int:
-    return matrix.words.nbytes + matrix.scales.nbytes if isinstance(matrix, Int4) else matrix.nbytes

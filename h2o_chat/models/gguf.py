@@ -30,7 +30,6 @@ MOST_HEADER_BYTES = 128 << 20
 """The largest vocabularies take 15 MB."""
 _MOST_NAME_BYTES = 1 << 10
 _MOST_SIDE = 1 << 40
-_MOST_ALIGNMENT = 1 << 16
 
 _SCALARS = {
     **{0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"},

@@ -65,17 +65,12 @@ class OllamaModel:
     def blob(self, kind: str) -> Path | None:
         """The file of its first layer of a kind, if there is one."""
         found = next((layer for layer in self.layers if layer.kind == kind), None)
-        return blob_of(found.digest) if found else None
+        return models_folder() / "blobs" / f"sha256-{found.digest}" if found else None
 
 
 def models_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """ollama's folder of models."""
     return Path(environment.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser()
-
-
-def blob_of(digest: str) -> Path:
-    """Path of the blob with this digest."""
-    return models_folder() / "blobs" / f"sha256-{digest}"
 
 
 def find(name: str) -> tuple[str, Path]:

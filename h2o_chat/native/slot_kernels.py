@@ -41,7 +41,8 @@ class SlotKernels:
         """
         changes = torch.empty(slots.positions.shape, dtype=torch.float32)
         layers, rows, heads, count = changes.shape
-        values = _fp32(slots.states["values"])  # numbers, or bytes
+        values = slots.states["values"]
+        values = values.float() if values.dtype.is_floating_point else values  # else they are bytes
         exact, bytes_ = values.dtype.is_floating_point, values.shape[4]
         checked(
             self.model.library.h2o_change(
@@ -147,8 +148,3 @@ def checked(failed: int) -> None:
     """
     if failed:
         raise OutOfMemoryError("There is no memory for the native step's buffers.", "Use a smaller --chunk.")
-
-
-def _fp32(numbers: Tensor) -> Tensor:
-    """Numbers in fp32 for the library; bytes unchanged."""
-    return numbers.float() if numbers.dtype.is_floating_point else numbers

@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import EngineError
 from h2o_chat.base.program_name import python
-from h2o_chat.base.progress import Progress, never, unheard
+from h2o_chat.base.progress import Progress, ShouldStop, never, unheard
 from h2o_chat.base.system import KILL
 from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import Event, Finish, Prompt, Token, Turn
@@ -188,7 +188,7 @@ class EngineApart:
         self,
         ids: Sequence[int],
         sampling: Sampling,
-        cancel: Callable[[], bool] = never,
+        cancel: ShouldStop = never,
         others: Sequence[EarlierAnswer] = (),
     ) -> Iterator[Event]:
         """See `Engine.generate`. It may be some tokens ahead of the reader; a reader who leaves cancels it.
@@ -255,7 +255,7 @@ class EngineApart:
                 return end.value
 
     def _yielded(
-        self, name: str, *args: Any, cancel: Callable[[], bool] | None = None, **keywords: Any
+        self, name: str, *args: Any, cancel: ShouldStop | None = None, **keywords: Any
     ) -> Generator[Any, None, Any]:
         """Runs a method: yields what it yields, then returns or raises."""
         cancels = cancel is not None

@@ -175,15 +175,12 @@ class _Serving:
 
 def _for_others(error: Exception) -> Exception:
     """The error for the screen's side: expected errors as they are, others by name."""
-    known = isinstance(error, H2OChatError) or (isinstance(error, OSError) and _is_pythons(error))
+    is_pythons = isinstance(error, OSError) and type(error).__module__ == "builtins"
+    known = isinstance(error, H2OChatError) or is_pythons
     if not known:
         error = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
     error.add_note("In the engine's process:\n" + "".join(traceback.format_tb(error.__traceback__)))
     return error
-
-
-def _is_pythons(error: OSError) -> bool:
-    return type(error).__module__ == "builtins"
 
 
 def serve(pipe: "Connection[Any, Any]") -> None:

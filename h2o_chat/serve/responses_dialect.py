@@ -139,7 +139,7 @@ class ResponsesDialect:
     created: float = field(default_factory=lambda: int(time.time()))
     _number: Iterator[int] = field(default_factory=itertools.count)
     _items: list[dict[str, Any]] = field(default_factory=list)
-    """Those that were sent, the last perhaps not complete."""
+    """Output items that were sent; the last may not be complete."""
     _open: str = ""
     """The key of the text that is being sent: `content` or `thought`."""
 

@@ -65,7 +65,9 @@ class Store:
         self.notes: list[Note] = []  # for the user, about the folder
         if folder is not None:
             with explained(folder):
-                self.notes += [_mended(folder)] if own_folder(folder) else []
+                if own_folder(folder):
+                    text = f"Others could write in {folder}: that right was taken away."
+                    self.notes.append(Note("store", text))
         self._database = Database(folder and folder / DATABASE)
         self._data_folder = DataFolder(folder)
 
@@ -77,13 +79,6 @@ class Store:
     def close(self) -> None:
         """Close writers first."""
         self._database.close()
-
-    def create(self, model: str, settings: dict[str, Any], title: str = "") -> str:
-        """Creates an empty conversation and returns its id."""
-        conversation = bulk.new_id(self._database)
-        with self._database.writing() as connection:
-            bulk.creating(conversation, model, settings, title, time.time())(connection)
-        return conversation
 
     def begin(self, model: str, settings: dict[str, Any]) -> Writer:
         """Creates an empty conversation and holds it; it may not be on disk yet when this returns.
@@ -313,10 +308,6 @@ def conversation_ids(folder: Path, start: str = "") -> list[str]:
     except (sqlite3.Error, OSError, ValueError):
         return []
     return [one for (one,) in rows if one.startswith(start.lower())]
-
-
-def _mended(folder: Path) -> Note:
-    return Note("store", f"Others could write in {folder}: that right was taken away.")
 
 
 def _unknown(conversation: str) -> UsageError:

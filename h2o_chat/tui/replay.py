@@ -1,7 +1,7 @@
 """A recording on the screen: played at its own pace, in a pane that has a line instead of the prompt."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from threading import Event as Flag
 from typing import ClassVar
@@ -10,11 +10,23 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from h2o_chat.base.progress import Progress
+from h2o_chat.base.progress import Progress, ShouldStop
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.message import Message, from_event
-from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
+from h2o_chat.events.events import (
+    CacheState,
+    End,
+    Event,
+    Note,
+    Prompt,
+    ReadProgress,
+    ReadSoFar,
+    Said,
+    Session,
+    Token,
+    Turn,
+)
 from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs
 from h2o_chat.tui.pane.pane import Pane
 
@@ -52,7 +64,7 @@ class Pace:
         else:
             self._paused.set()
 
-    def wait(self, ms: float, cancel: Callable[[], bool]) -> None:
+    def wait(self, ms: float, cancel: ShouldStop) -> None:
         """Return when an event is due that took so long; sooner if it is cancelled."""
         self._pay()
         self._owed_s += min(ms / 1000 / self._speed, LONGEST_WAIT_S)
@@ -123,9 +135,7 @@ class Player:
         recorded.notes[:0] = notes
         return recorded
 
-    def play(
-        self, cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]
-    ) -> Iterator[Event | Opened]:
+    def play(self, cancel: ShouldStop, progress: ReadProgress) -> Iterator[Event | Opened]:
         """The events at their pace; a job of `Jobs`.
 
         Raises:
@@ -144,7 +154,7 @@ class Player:
                     self.pace.wait(event.ms, cancel)
             yield self._note(event)
 
-    def _read(self, event: ReadSoFar | Prompt, cancel: Callable[[], bool]) -> None:
+    def _read(self, event: ReadSoFar | Prompt, cancel: ShouldStop) -> None:
         """Waits as long as it took since the last report of this prompt: `LONGEST_WAIT_S` in all."""
         until_ms = min(event.ms, 1000 * LONGEST_WAIT_S)
         self.pace.wait(max(until_ms - self._waited_ms, 0.0), cancel)

@@ -29,7 +29,7 @@ class StatusLine(Widget):
         native = " native" if session and session.engine == "native" else ""
         how = f" · {_weights(session)} · {safe_text(session.device)}{native}" if session else ""
         room = width - len(numbers) - len(how) - 1
-        model = _ellipsis(self._model(wide), room)
+        model = Content(self._model(wide)).truncate(max(room, 1), ellipsis=True).plain
         left = Content.assemble((model, "bold $foreground"), (how, MUTED))
         gap = max(width - left.cell_length - len(numbers), 1)
         return Content.assemble(left, " " * gap, (numbers, MUTED)).truncate(width)
@@ -66,10 +66,6 @@ def _weights(session: Session) -> str:
     if session.quantization != "none":
         return safe_text(session.quantization)
     return safe_text(session.dtype).replace("float", "fp").replace("bfp", "bf")
-
-
-def _ellipsis(text: str, cells: int) -> str:
-    return Content(text).truncate(max(cells, 1), ellipsis=True).plain
 
 
 WORDS = 3

@@ -1,11 +1,13 @@
 """Folders and files with known names: others may not write there, and no link is followed."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from storing import created
 
 from h2o_chat.base.errors import StoreError
 from h2o_chat.store import DATABASE, Store
@@ -23,7 +25,7 @@ def victim(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_lock_that_is_a_link_is_not_followed(store: Store, folder: Path, victim: Path) -> None:
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     store.claim(conversation).close()
     (folder / "locks" / conversation).symlink_to(victim)
     with pytest.raises(StoreError, match=r"symbolic link.*remove it"):
@@ -36,9 +38,10 @@ def test_a_lock_that_is_a_link_is_not_followed(store: Store, folder: Path, victi
 def test_a_folder_that_is_a_link_is_not_followed(
     store: Store, folder: Path, name: str, tmp_path: Path
 ) -> None:
+    conversation = created(store, "m", {})
     (tmp_path / "elsewhere").mkdir()
+    shutil.rmtree(folder / name, ignore_errors=True)
     (folder / name).symlink_to(tmp_path / "elsewhere")
-    conversation = store.create("m", {})
     with pytest.raises(StoreError, match="symbolic link"):
         (store.claim if name == "locks" else store.caches)(conversation)
     assert list((tmp_path / "elsewhere").iterdir()) == []

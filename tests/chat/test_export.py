@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from storing import created
 
 from h2o_chat.chat.conversation.message import as_conversation, from_stored
 from h2o_chat.chat.files.export import FORMATS, file_name, to_html, to_json, to_markdown
@@ -171,7 +172,7 @@ def test_every_format_takes_any_text(title: str, text: str, created: float) -> N
 
 def test_a_conversation_in_which_nobody_spoke(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    talk = store.whole(store.create("m", {}))
+    talk = store.whole(created(store, "m", {}))
     store.close()
     assert to_markdown(talk).startswith(f"# Conversation {talk.id}\n")
     assert json.loads(to_json(talk))["messages"] == []

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from storing import created
 
 from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import LONGEST_CHARACTERS, H2OChatError, ModelError, StoreError, UsageError
@@ -216,7 +217,7 @@ def test_a_tokenizer_that_fails_when_it_is_used(shared_models: Path, tmp_path: P
 @pytest.mark.parametrize("damage", ["{", "7", b"\xff", "[" * 100_000, None])
 def test_damaged_fields_of_a_database(tmp_path: Path, damage: Any) -> None:
     store = Store(tmp_path)
-    with store.claim(store.create("m", {})) as writer:
+    with store.claim(created(store, "m", {})) as writer:
         writer.run({"model": "m"})
         if damage is not None:
             store._database.rows("UPDATE runs SET session = ?", damage)

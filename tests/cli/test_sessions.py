@@ -12,6 +12,7 @@ import pytest
 from forking import Forked
 from here import h2o_here
 from program import PROGRAM, Ended, Program
+from storing import created
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import Store
@@ -24,14 +25,14 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two conversations: one with an interrupted answer and a branch, one of hostile text."""
     monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path / "data"))
     store = Store(tmp_path / "data")
-    with store.claim(store.create("pocket", {"budget": 64})) as writer:
+    with store.claim(created(store, "pocket", {"budget": 64})) as writer:
         asked = writer.said("user", "What is my name?", [1, 2, 3])
         writer.place(asked, 0, 2)
         writer.said("assistant", "Another branch")
         writer.move(asked)
         writer.answering()
         writer.token(4, "Your name is")
-    with store.claim(store.create("evil\x1b[2J", {})) as writer:
+    with store.claim(created(store, "evil\x1b[2J", {})) as writer:
         writer.said("user", "\x1b]0;title\x07 ../../etc\n\u202e hostile <script>")
     store.close()
     return tmp_path / "data"
@@ -229,7 +230,7 @@ def test_what_tools_did_is_left_out_and_said(sessions: Sessions, data: Path, tmp
 def test_no_word_of_what_was_removed_is_left(sessions: Sessions, data: Path) -> None:
     """Not in free pages of the database, not in its index of words, not in its log."""
     store = Store(data)
-    gone = store.create("pocket", {})
+    gone = created(store, "pocket", {})
     with store.claim(gone) as writer:
         for number in range(200):
             writer.said("user", f"Zanzibarium {number} " + "and so on " * 40)

@@ -49,14 +49,20 @@ class Resumed:
         return self.process.returncode, err
 
 
-@pytest.fixture
-def talked(tmp_path: Path, little: Path) -> Path:
+@pytest.fixture(scope="module")
+def one_turn(tmp_path_factory: pytest.TempPathFactory, little: Path) -> Path:
     """A data folder with a conversation of one turn."""
-    data = tmp_path / "data"
+    data = tmp_path_factory.mktemp("talked") / "data"
     for _ in range(2):  # so that the log is empty, and the database is not
         said = h2o_here("run", "Hello.", "--save", "--data", data, "-m", little, "--max-tokens", "40")
         assert said.code == ExitCode.OK, said.err
     return data
+
+
+@pytest.fixture
+def talked(one_turn: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return shutil.copytree(one_turn, tmp_path / "data")
 
 
 def _remove(data: Path) -> None:

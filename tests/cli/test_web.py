@@ -91,6 +91,7 @@ def test_a_taken_port_is_said(h2o: Program, address: str) -> None:
     assert "127.0.0.1:0" in ended.err
 
 
+@pytest.mark.usefixtures("forked")
 def test_without_the_extra_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['textual_serve'] = None; sys.argv = ['h2o-chat', '--web'];"

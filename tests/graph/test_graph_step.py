@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep import sweep
 from tiny_models import tiny
 from torch import Tensor
 
@@ -89,15 +90,15 @@ def words(tokens: int, seed: int = 0) -> list[int]:
     return torch.randint(1, 128, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "smollm3"])
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3", "smollm3", *sweep("llama")])
 def test_a_conversation_of_each_family(family: str) -> None:
     """Prompt, evictions, clamped keys, a second prompt; with sliding windows and layers without RoPE."""
     both = pair(tiny(family, "h2o", torch.float32, head_dim=16, max_position_embeddings=40), 16)
     logits = both.feed([words(14)], True)
-    for _ in range(14):
+    for _ in range(6):
         logits = both.feed([[int(logits.argmax())]], False)
     logits = both.feed([words(6, seed=1)], True)
-    for _ in range(4):
+    for _ in range(2):
         logits = both.feed([[int(logits.argmax())]], False)
     assert any(arena.clamps for arena in both.graph.cache.arenas)
     both.compare_slots()
@@ -130,7 +131,7 @@ def test_rows_of_different_age_and_one_that_waits() -> None:
     """A row is what it would be alone; one that is fed nothing does not change."""
     both = pair(tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=2), 16, rows=3)
     logits = both.feed([words(12), words(5, seed=1), words(9, seed=2)], True)
-    for number in range(12):
+    for number in range(8):
         tokens = [[int(row.argmax())] for row in logits]
         if number % 3 == 2:
             tokens[1] = []

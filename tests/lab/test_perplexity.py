@@ -135,7 +135,7 @@ def test_clamped_positions_beat_renumbered_ones_far_past_the_window(
 
 def test_renumbering_does_what_it_says(stories: Loaded, texts: list[str]) -> None:
     """A window keeps neighbours, whose distances renumbering does not change."""
-    ids = documents(texts, stories.tokenizer, 512)[:2, :120]
+    ids = documents(texts, stories.tokenizer, 512)[:1, :90]
     trained = probe(stories.model)
     own, renumbered = (
         torch.cat(list(nll(feed_of(stories), ids, kind(32, policy="window", positions=trained))), 1)
@@ -146,19 +146,19 @@ def test_renumbering_does_what_it_says(stories: Loaded, texts: list[str]) -> Non
 
 def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -> None:
     """One chunk as long as the prompt is the full pass; small chunks are not, and the difference is given."""
-    ids = documents(texts, stories.tokenizer, 140)[:3]
+    ids = documents(texts, stories.tokenizer, 100)[:2]
     readings = [Reading(chunk=70), Reading(chunk=16), Reading("full")]
     report = measure(stories, ids, [PolicyVariant("h2o")], [32], seed=0, prompt=70, readings=readings)
     found = {score.reading: score for score in report.scores}
     assert list(found) == ["full pass", "chunks of 70", "chunks of 16"]
-    assert all((score.first, score.end) == (70, 139) for score in report.scores)
+    assert all((score.first, score.end) == (70, 99) for score in report.scores)
     full, whole, parts = found.values()
     assert full.to_full_pass is None
     assert whole.to_full_pass == pytest.approx((1, 1, 1))
     assert parts.to_full_pass[0] == pytest.approx(parts.perplexity / full.perplexity)
     assert parts.to_full_pass[0] != pytest.approx(1)
     with pytest.raises(UsageError, match="leaves nothing to measure"):
-        measure(stories, ids, [PolicyVariant("h2o")], [32], seed=0, prompt=139)
+        measure(stories, ids, [PolicyVariant("h2o")], [32], seed=0, prompt=99)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, t
     with pytest.raises(UsageError, match="not known"):
         half_of(ids, "third")
     three = [PolicyVariant.parse(name) for name in ("h2o", "h2o:forget=0.9", "window")]
-    report = measure(stories, ids[:3], three, [16, 32], seed=0, paired=True)
+    report = measure(stories, ids[:2], three, [16, 32], seed=0, paired=True)
     firsts = {score.budget: score for score in report.scores if score.policy == "h2o"}
     for score in report.scores:
         first = firsts[score.budget]

@@ -1,21 +1,16 @@
 """`h2o-chat lab bench speed`: peers are compared turn by turn; times are not judged here."""
 
 import json
-import os
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 from stand_in import tiny_model
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.bench import timed_programs
 from h2o_chat.lab.bench.speed import Wanted, run_speed
 from h2o_chat.lab.bench.speed_table import show_speed
-from h2o_chat.lab.bench.timed_programs import Sample, wait_until_still
 
 pytestmark = pytest.mark.usefixtures("timed_at_once")
 
@@ -56,41 +51,3 @@ def test_the_command_prints_json(model: Path) -> None:
     found = json.loads(result.stdout)
     assert [row["kind"] for row in found["rows"]] == ["stock", "ours"]
     assert len(found["ratios"]) == 1
-
-
-def test_what_is_known_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a second of processor time passes: of others, or of a process that is meant to run."""
-    usual = psutil.cpu_times()
-
-    class Process:
-        took = 0.0
-
-        def cpu_times(self) -> Any:
-            return usual._replace(user=self.took, system=0.0)
-
-    process: Any = Process()
-    everybody = {"s": 0.0}
-    monkeypatch.setattr(
-        psutil, "cpu_times", lambda: usual._replace(user=everybody["s"], nice=0.0, system=0.0)
-    )
-    for known, disturbed in (((), True), ((process,), False)):
-        with Sample(known) as sample:
-            everybody["s"] += 0.5
-            process.took += 0.5
-        assert sample.disturbed is disturbed
-
-
-def test_a_process_is_still_once_its_time_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    takes = iter([1.0, 2.0, 3.0, 3.0, 4.0])
-    monkeypatch.setattr(timed_programs, "process_s", lambda _: next(takes))
-    process: Any = None
-    assert wait_until_still(process, most_s=60)
-    assert next(takes) == 4.0  # a pair of looks that differ, a pair that do not
-    assert not wait_until_still(process, most_s=0)
-
-
-def test_a_process_that_has_ended_takes_no_time() -> None:
-    pid = os.posix_spawnp("true", ["true"], {})
-    watched = psutil.Process(pid)
-    os.waitpid(pid, 0)
-    assert timed_programs.process_s(watched) == 0.0

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from sweep import sweep
 
 from h2o_chat.native import build
 
@@ -19,19 +18,19 @@ pytestmark = pytest.mark.compiler
 PROGRAM = Path(__file__).with_name("every_function.cpp")
 ANGLES = Path(__file__).with_name("angles.cpp")
 
+compiles_anew = pytest.mark.sweep
+"""All sources are compiled again, which takes half a minute: it shows nothing new until one has changed."""
+
 SANITIZERS = {
     "address": "-fsanitize=address,undefined,float-cast-overflow,float-divide-by-zero",
     "thread": "-fsanitize=thread -DH2O_THREADS_ALONE",
 }
 
 
-@pytest.fixture(
-    scope="module", params=["-O1", *sweep("-O3")], ids=["optimised a little", "as they are shipped"]
-)
-def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The object files of the library; inlined is what is inlined in those that are shipped."""
-    found = build.compile_sources(tmp_path_factory.mktemp("objects"), (request.param,))
-    return {path.stem: path for path in found}
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The object files of the library as it is shipped."""
+    return {path.stem: path for path in build.compile_sources(tmp_path_factory.mktemp("objects"))}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def test_fewer_threads_where_the_system_gives_no_more(every_function: Path) -> N
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "computed with little memory\n")
 
 
-@pytest.mark.sweep  # all of `every_function` again, compiled anew
+@compiles_anew
 @pytest.mark.parametrize("which", ["address", "thread"])
 def test_under_a_sanitizer(which: str, tmp_path: Path) -> None:
     """Not optimised: everything that the sources say is done. With threads a little: it takes minutes."""
@@ -110,12 +109,14 @@ x86 = pytest.mark.skipif(
 )
 
 
+@compiles_anew
 @x86
 @pytest.mark.parametrize("name", ["h2o", "pool", "step_plain"])
 def test_what_every_processor_runs_has_no_newer_instructions(name: str, objects: dict[str, Path]) -> None:
     assert with_vex(objects[name]) == []
 
 
+@compiles_anew
 @x86
 @pytest.mark.parametrize("name", list(build.X86_FORMS))
 def test_the_other_forms_have_them(name: str, objects: dict[str, Path]) -> None:
@@ -123,6 +124,7 @@ def test_the_other_forms_have_them(name: str, objects: dict[str, Path]) -> None:
     assert any("%ymm" in line or "%zmm" in line for line in with_vex(objects[name]))
 
 
+@compiles_anew
 @pytest.mark.skipif(
     not build.HERE.forms or not shutil.which("nm"), reason="needs forms beside the plain one, and nm"
 )
@@ -136,6 +138,7 @@ def test_no_function_of_a_form_can_be_taken_for_that_of_another(objects: dict[st
     assert {name: weak(name) for name in build.HERE.forms} == {name: [] for name in build.HERE.forms}
 
 
+@compiles_anew
 def test_the_sources_give_no_warnings(tmp_path: Path) -> None:
     """Those that need optimising are left out: GCC 12 warns of its own headers for AVX-512, wrongly."""
     build.compile_sources(tmp_path, ("-Werror", "-fsyntax-only"))

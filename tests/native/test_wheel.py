@@ -91,6 +91,7 @@ def test_a_wheel_without_a_compiler_is_for_every_system(tree: Path, tmp_path: Pa
     assert zipfile.ZipFile(wheel).read(FAILURE).startswith(b"There is no C++ compiler")
 
 
+@pytest.mark.sweep  # the library is compiled again
 @pytest.mark.compiler
 def test_a_wheel_for_another_system_has_its_tag_and_its_library(tree: Path) -> None:
     """The compiler is that of this machine: it makes the plain form, under the name that Windows has."""

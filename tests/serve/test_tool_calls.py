@@ -201,13 +201,15 @@ def test_an_unknown_key_is_noted(client: Client) -> None:
 
 
 def test_what_one_key_has_held_makes_no_other_lose_its_own() -> None:
-    held, messages = Conversations(), [{"role": "user", "content": "a" * (9 << 20)}]
+    """Ten messages of 9 MiB are too many characters, three hundred short ones too many conversations."""
+    held = Conversations()
     held.add(b"good", "first", [{"role": "user", "content": "Hello"}])
-    for number in range(300):
-        held.add(b"hostile", str(number), messages)
-    assert held.find(b"good", "first")
-    assert held.find(b"hostile", "299")
-    with pytest.raises(ApiError, match="No conversation"):
-        held.find(b"hostile", "0")
-    with pytest.raises(ApiError, match="No conversation"):
-        held.find(b"good", "299")
+    for text, last in (("a" * (9 << 20), 9), ("a", 299)):
+        for number in range(last + 1):
+            held.add(b"hostile", f"{len(text)} {number}", [{"role": "user", "content": text}])
+        assert held.find(b"good", "first")
+        assert held.find(b"hostile", f"{len(text)} {last}")
+        with pytest.raises(ApiError, match="No conversation"):
+            held.find(b"hostile", f"{len(text)} 0")
+        with pytest.raises(ApiError, match="No conversation"):
+            held.find(b"good", f"{len(text)} {last}")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from storing import created
 from sweep import sweep
 
 from h2o_chat.store import Store
@@ -43,7 +44,7 @@ def test_what_was_delivered_is_stored(
 def test_opening_a_store_twice_in_a_process_loses_nothing(tmp_path: Path) -> None:
     """To open the database's file apart from SQLite drops the locks of the process, and others' commits."""
     open_all_the_time = Store(tmp_path)
-    conversation = open_all_the_time.create("m", {})
+    conversation = created(open_all_the_time, "m", {})
     for _ in range(3):
         Store(tmp_path).close()
         other = subprocess.Popen(

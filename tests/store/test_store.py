@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from storing import intact
+from storing import created, intact
 
 from h2o_chat.base.errors import BusyError, UsageError
 from h2o_chat.store import DATABASE, Conversation, Store, StoredMessage, conversation_ids
@@ -15,7 +15,7 @@ from h2o_chat.store import DATABASE, Conversation, Store, StoredMessage, convers
 
 def test_a_conversation_comes_back(folder: Path) -> None:
     store = Store(folder)
-    conversation = store.create("pocket", {"budget": 64, "stop": ["\udcff"]})
+    conversation = created(store, "pocket", {"budget": 64, "stop": ["\udcff"]})
     with store.claim(conversation) as writer:
         writer.run({"versions": {"h2o-chat": "1"}})
         system = writer.said("system", "Be kind.")
@@ -44,7 +44,7 @@ def test_a_conversation_comes_back(folder: Path) -> None:
 
 
 def test_long_first_messages_make_short_titles(store: Store) -> None:
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     with store.claim(conversation) as writer:
         writer.said("user", " \n" * 1000 + "word " * 1000)
         writer.said("user", "not this")
@@ -56,7 +56,7 @@ def test_long_first_messages_make_short_titles(store: Store) -> None:
 
 
 def test_going_back_adds_branches(store: Store) -> None:
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     with store.claim(conversation) as writer:
         asked = writer.said("user", "one")
         first = writer.said("assistant", "1")
@@ -74,14 +74,14 @@ def test_going_back_adds_branches(store: Store) -> None:
     assert [m.id for m in store.messages(conversation)] == [asked, first, late, second, edited]
     with store.claim(conversation) as writer:
         assert writer.leaf == second
-        elsewhere = store.create("m", {})
+        elsewhere = created(store, "m", {})
         with store.claim(elsewhere) as other, pytest.raises(ValueError, match="is not in conversation"):
             other.move(second)
     assert store.path(elsewhere) == store.path(elsewhere, second) == []
 
 
 def test_what_was_never_said_is_withdrawn(store: Store) -> None:
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     with store.claim(conversation) as writer:
         system = writer.said("system", "Be kind.")
         withdrawn = [writer.said("user", "never mind"), writer.answering()]
@@ -98,7 +98,7 @@ def test_what_was_never_said_is_withdrawn(store: Store) -> None:
 
 
 def test_one_answer_at_a_time(store: Store) -> None:
-    with store.claim(store.create("m", {})) as writer:
+    with store.claim(created(store, "m", {})) as writer:
         with pytest.raises(RuntimeError):
             writer.token(1, "x")
         with pytest.raises(RuntimeError):
@@ -109,7 +109,7 @@ def test_one_answer_at_a_time(store: Store) -> None:
 
 
 def test_leaving_in_the_middle_of_an_answer(store: Store) -> None:
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     with store.claim(conversation) as writer:
         answer = writer.answering()
         writer.place(answer, 7, 7)
@@ -126,7 +126,7 @@ def test_leaving_in_the_middle_of_an_answer(store: Store) -> None:
 
 def test_tokens_of_an_answer_that_streams_are_counted(store: Store) -> None:
     """Also after a kill, which leaves it so until somebody goes on."""
-    for conversation in (store.create("m", {}), store.create("m", {})):
+    for conversation in (created(store, "m", {}), created(store, "m", {})):
         with store.claim(conversation) as writer:
             writer.said("user", "hello", [1, 2, 3])
             writer.answering()
@@ -140,7 +140,7 @@ def test_tokens_of_an_answer_that_streams_are_counted(store: Store) -> None:
 def test_found_by_id_prefix_and_last(store: Store) -> None:
     with pytest.raises(UsageError, match=r"no conversation in .* yet"):
         store.find("last")
-    ids = [store.create("m", {}, f"title {number}") for number in range(40)]
+    ids = [created(store, "m", {}, f"title {number}") for number in range(40)]
     assert store.find(ids[0].upper()) == store.find(ids[0][:7]) == ids[0]
     assert store.find("last") == ids[-1]
     with store.claim(ids[5]) as writer:
@@ -179,7 +179,7 @@ def test_ids_for_the_shell(folder: Path) -> None:
     assert conversation_ids(folder) == []
     assert not folder.exists()
     store = Store(folder)
-    ids = [store.create("m", {}) for _ in range(3)]
+    ids = [created(store, "m", {}) for _ in range(3)]
     assert conversation_ids(folder) == ids[::-1]
     assert conversation_ids(folder, ids[0][:7].upper()) == ids[:1]
     store.close()
@@ -188,7 +188,7 @@ def test_ids_for_the_shell(folder: Path) -> None:
 
 
 def test_removed_with_its_caches(store: Store, folder: Path) -> None:
-    kept, gone = store.create("m", {}), store.create("m", {})
+    kept, gone = created(store, "m", {}), created(store, "m", {})
     for conversation in (kept, gone):
         with store.claim(conversation) as writer:
             writer.run({})

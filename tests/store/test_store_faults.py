@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storing import ended, intact, start
+from storing import created, ended, intact, start
 
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.store import DATABASE, Store, schema
@@ -24,7 +24,7 @@ if os.getuid() == 0:
 store = Store(Path(sys.argv[1]))
 print(store.list()[0].title, len(store.path(sys.argv[2])), len(store.search("hello")))
 for write, arguments in (
-    (store.create, ("m", {})), (store.rename, (sys.argv[2], "x")), (store.claim, (sys.argv[2],))
+    (store.begin, ("m", {})), (store.rename, (sys.argv[2], "x")), (store.claim, (sys.argv[2],))
 ):
     try:
         write(*arguments)
@@ -67,7 +67,7 @@ def test_an_older_file_is_brought_up_to_date(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr("h2o_chat.store.database.MIGRATIONS", schema.MIGRATIONS)
     now = len(schema.MIGRATIONS)
     store = Store(folder)
-    conversation = store.create("m", {}, "old")
+    conversation = created(store, "m", {}, "old")
     store.close()
     schema.MIGRATIONS.append(
         "-- a comment; with a semicolon\nALTER TABLE conversations ADD COLUMN star INTEGER;\n"
@@ -159,7 +159,7 @@ def test_garbage_is_not_touched(folder: Path) -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
 def test_a_truncated_database(folder: Path, share: float) -> None:
     store = Store(folder)
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     with store.claim(conversation) as writer:
         for number in range(500):
             writer.said("user", f"some words {number} " * 20)
@@ -176,7 +176,7 @@ def test_damage_anywhere_is_said(tmp_path_factory: pytest.TempPathFactory, data:
     """Bytes overwritten at random: what is read is read, and what fails fails as ours."""
     folder = tmp_path_factory.mktemp("damaged")
     store = Store(folder)
-    conversation = store.create("m", {"a": 1})
+    conversation = created(store, "m", {"a": 1})
     with store.claim(conversation) as writer:
         for number in range(50):
             writer.said("user", f"some words {number} " * 20, range(20))
@@ -210,7 +210,7 @@ def test_private_files(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         store = Store(tmp_path / "data")
-        with store.claim(store.create("m", {})) as writer:
+        with store.claim(created(store, "m", {})) as writer:
             writer.said("user", "hello")
             (store.caches(writer.conversation) / "x").touch(0o600)
             modes = {
@@ -247,7 +247,7 @@ def test_a_folder_that_cannot_be_written(outside: Path, was_closed: bool) -> Non
     folder = outside / "read only"
     folder.mkdir()
     store = Store(folder)
-    conversation = store.create("m", {}, "old")
+    conversation = created(store, "m", {}, "old")
     with store.claim(conversation) as writer:
         writer.said("user", "hello")
     if was_closed:
@@ -273,7 +273,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
     """Changes that could not be written are written when there is space again."""
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     out = ended(start(FILL_THE_DISK, folder, conversation)).splitlines()
     assert len(out) == 3
     assert all("disk" in line and "what was stored before is safe" in line for line in out), out
@@ -284,7 +284,7 @@ def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
 
 def test_a_database_that_may_not_grow(store: Store) -> None:
     """Changes that do not fit wait in order, with all later ones, until there is room."""
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     with store.claim(conversation) as writer:
         writer.said("user", "before")
         store._database.rows("PRAGMA max_page_count = 50")

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from storing import ended, intact, start
+from storing import created, ended, intact, start
 
 from h2o_chat.base.errors import BusyError, ExitCode
 from h2o_chat.store import Store
@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 from h2o_chat.store import Store
 store = Store(Path(sys.argv[1]))
-with store.claim(store.create("m", {})) as writer:
+with store.begin("m", {}) as writer:
     for turn in range(5):
         writer.said("user", f"{sys.argv[2]} asks")
         writer.answering()
@@ -45,7 +45,7 @@ with store.claim(store.create("m", {})) as writer:
 def test_killed_at_any_moment(folder: Path) -> None:
     """Delivered tokens are stored, the file is sound, and the next start continues."""
     store = Store(folder)
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     chance = random.Random(4)
     finishes: list[str | None] = []
     for _ in range(20):
@@ -88,7 +88,7 @@ def test_two_processes_write_two_conversations(folder: Path) -> None:
 
 
 def test_the_same_conversation_twice_is_refused(store: Store, folder: Path) -> None:
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     process = start(WRITE_FOREVER, folder, conversation)
     assert process.stdout is not None
     process.stdout.readline()
@@ -105,7 +105,7 @@ def test_the_same_conversation_twice_is_refused(store: Store, folder: Path) -> N
 
 def test_looking_does_not_refuse_a_writer(store: Store) -> None:
     """Who reads an open answer asks for a moment whether its writer lives."""
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
     with store.claim(conversation) as writer:
         writer.answering()
     store._database.rows("UPDATE messages SET open = 1 WHERE conversation = ?", conversation)
@@ -127,7 +127,7 @@ def test_looking_does_not_refuse_a_writer(store: Store) -> None:
 
 def test_threads_share_a_store(store: Store) -> None:
     """A worker writes while the screen reads; nobody sees half a turn."""
-    conversation = store.create("m", {})
+    conversation = created(store, "m", {})
 
     def write() -> None:
         with store.claim(conversation) as writer:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from storing import created
 
 from h2o_chat.store import Store
 
@@ -17,7 +18,7 @@ operators = st.sampled_from(
 @pytest.fixture(scope="module")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store = Store(tmp_path_factory.mktemp("spoken"))
-    with store.claim(store.create("m", {}, "t")) as writer:
+    with store.claim(created(store, "m", {}, "t")) as writer:
         writer.said("user", "The Grüße of an a AND b OR c near NOT text")
         writer.said("assistant", "other words")
     yield store
@@ -53,7 +54,7 @@ def test_search(spoken: Store, words: str, snippet: str | None) -> None:
 @given(text=anything, title=anything)
 def test_any_text_is_kept(spoken: Store, text: str, title: str) -> None:
     written = text.encode("utf-8", "replace").decode()
-    conversation = spoken.create("m", {}, title)
+    conversation = created(spoken, "m", {}, title)
     with spoken.claim(conversation) as writer:
         writer.said("user", text)
         writer.answering()

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from storing import intact, start
+from storing import created, intact, start
 
 from h2o_chat.base.errors import StoreBusyError, UsageError
 from h2o_chat.store import DATABASE, Store
 from h2o_chat.store.records import Conversation
 
-MESSAGES = 40_000
+MESSAGES = 20_000
 WORD = "kweluzebra"
 PROGRAM = [sys.executable, "-m", "h2o_chat"]
 PATIENCE_S = 100.0
@@ -140,7 +140,7 @@ def test_an_import_that_is_killed_is_never_seen(store: Store, folder: Path, tmp_
 def test_a_removal_that_is_killed_is_ended_by_the_next(store: Store, folder: Path, tmp_path: Path) -> None:
     imported = sessions(folder, "import", large(tmp_path / "large.json"))
     out, _ = imported.communicate(timeout=PATIENCE_S)
-    kept, other = store.create("m", {}, "kept"), store.create("m", {})
+    kept, other = created(store, "m", {}, "kept"), created(store, "m", {})
     process = sessions(folder, "rm", "--yes", out.strip())
     until_hidden(store, process, 1)
     process.kill()

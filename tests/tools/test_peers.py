@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -27,6 +28,7 @@ from gguf_files import write
 
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.lab.bench.speed import TURN_TOKENS
+from h2o_chat.lab.bench.timed_programs import Sample
 
 FOREIGN = [name for name, one in programs.PROGRAMS.items() if one.environment]
 REAL = os.environ.get("PEERS_FOLDER")
@@ -270,3 +272,41 @@ def test_a_real_one_obeys(name: str, tmp_path: Path) -> None:
             assert driven.decode(tokens, 8).ms > 0
     finally:
         driven.close()
+
+
+def test_a_process_is_still_once_its_time_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    takes = iter([1.0, 2.0, 3.0, 3.0, 4.0])
+    monkeypatch.setattr(programs, "process_s", lambda _: next(takes))
+    process: Any = None
+    assert programs.wait_until_still(process, most_s=60)
+    assert next(takes) == 4.0  # a pair of looks that differ, a pair that do not
+    assert not programs.wait_until_still(process, most_s=0)
+
+
+def test_what_is_known_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second of processor time passes: of others, or of a process that is meant to run."""
+    usual = psutil.cpu_times()
+
+    class Process:
+        took = 0.0
+
+        def cpu_times(self) -> Any:
+            return usual._replace(user=self.took, system=0.0)
+
+    process: Any = Process()
+    everybody = {"s": 0.0}
+    monkeypatch.setattr(
+        psutil, "cpu_times", lambda: usual._replace(user=everybody["s"], nice=0.0, system=0.0)
+    )
+    for made, disturbed in ((Sample(), True), (programs.SampleOf(process), False)):
+        with made as sample:
+            everybody["s"] += 0.5
+            process.took += 0.5
+        assert sample.disturbed is disturbed
+
+
+def test_a_process_that_has_ended_takes_no_time() -> None:
+    pid = os.posix_spawnp("true", ["true"], {})
+    watched = psutil.Process(pid)
+    os.waitpid(pid, 0)
+    assert programs.process_s(watched) == 0.0

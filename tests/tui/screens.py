@@ -73,9 +73,9 @@ def slowly(open_chat: OpenChat) -> OpenChat:
         chat: Any = open_chat(progress)
         real = chat.engine.generate
 
-        def generate(*asked: Any) -> Iterator[Any]:
-            for number, event in enumerate(real(*asked)):
-                if number > 60:
+        def generate(ids: Any, sampling: Any, cancel: Callable[[], bool], *others: Any) -> Iterator[Any]:
+            for number, event in enumerate(real(ids, sampling, cancel, *others)):
+                if number > 60 and not cancel():  # an engine apart is ahead: what it has made is thrown away
                     time.sleep(0.02)
                 yield event
 

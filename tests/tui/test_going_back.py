@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from screens import WIDE, Screen, stored
+from storing import created
 from textual.widgets import Input, OptionList, Static
 
 from h2o_chat.base.config import Sampling
@@ -249,7 +250,7 @@ async def test_conversations_are_renamed_and_removed(talk: Any, tmp_path: Path) 
     async with talk() as screen:
         await screen.opened()
         store = screen.chat.keeper.store
-        gone = store.create("other-model", {}, title="old [b]one[/b]\x1b[31m")
+        gone = created(store, "other-model", {}, title="old [b]one[/b]\x1b[31m")
         await say(screen, SAID[0])
         current = screen.chat.keeper.conversation
         await screen.pilot.press("ctrl+o")
@@ -289,10 +290,10 @@ async def test_what_cannot_be_opened_is_said_and_nothing_changes(talk: Any, tmp_
         await screen.opened()
         await say(screen, SAID[0])
         store, before = screen.chat.keeper.store, shown(screen)
-        foreign = store.create("other-model", {}, title="foreign")
+        foreign = created(store, "other-model", {}, title="foreign")
         with store.claim(foreign) as writer:
             writer.run({"model": "other-model"})
-        held = store.create(screen.chat.session.model, {}, title="held")
+        held = created(store, screen.chat.session.model, {}, title="held")
         with Store(tmp_path / "data").claim(held):
             for title, says in (("foreign", "was held with other-model"), ("held", "is open in")):
                 await screen.pilot.press("ctrl+o")

@@ -33,10 +33,9 @@ def record(name: str, script: str, *flags: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         turns, path = Path(folder, "turns.txt"), Path(folder, "recorded.jsonl")
         turns.write_text(script)
-        subprocess.run(
-            [*(sys.executable, "-m", "h2o_chat", "run", "--script", turns, "--record", path), *flags],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True,
-        )  # fmt: skip
+        command = [sys.executable, "-m", "h2o_chat", "run", "-m", "pocket", "--script", str(turns)]
+        command += ["--record", str(path), *flags]
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
         lines = [to_json(_timeless(event)) + "\n" for event in read(path)]
     (FOLDER / f"{name}.jsonl").write_text("".join(lines))
     print(f"{name}: {sum(map(len, lines)) / 1000:.0f} kB")

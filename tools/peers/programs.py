@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from gguf_files import write  # type: ignore[import-not-found]
 
 from h2o_chat.base.errors import H2OChatError, UsageError
-from h2o_chat.lab.bench.timed_programs import Sample, wait_until_still
+from h2o_chat.lab.bench.timed_programs import Sample, others_s
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
 
@@ -28,6 +29,8 @@ SCRIPTS = Path(__file__).parent
 LLAMA = "llama.cpp"
 GGUF = "gguf"
 """The form of a GGUF file that llama.cpp reads itself."""
+STILL_S = 0.03
+"""Seconds without processor time (which is counted in hundredths) after which a process is still."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,36 @@ class Conditions:
     budget: int
 
 
+def process_s(process: psutil.Process) -> float:
+    """Seconds of processor time that a process has taken so far; 0 once it has ended."""
+    try:
+        took = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(took.user + took.system)
+
+
+class SampleOf(Sample):
+    """A sample of another process, whose own time disturbs nothing."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self._process = process
+
+    def others_s(self) -> float:
+        return others_s() - process_s(self._process)
+
+
+def wait_until_still(process: psutil.Process, most_s: float = 1.0) -> bool:
+    """Waits until a process takes no processor time; False if it still does after `most_s`."""
+    give_up = time.monotonic() + most_s
+    while time.monotonic() < give_up:
+        before = process_s(process)
+        time.sleep(STILL_S)
+        if process_s(process) == before:
+            return True
+    return False
+
+
 class Driven:
     """A started program: it takes orders by lines and says how long each took.
 
@@ -114,7 +147,7 @@ class Driven:
         self._stderr.close()
 
     def _timed(self, order: str, times: int | None = None) -> Sample:
-        with Sample([self.process]) as sample:
+        with SampleOf(self.process) as sample:
             took_ms = self._ask(order)["ms"]
         if times is not None and len(took_ms) != times:
             raise H2OChatError(f"{self._name} made {len(took_ms)} tokens, not {times}.")

@@ -18,6 +18,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen2Confi
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
 from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer, llama
 from h2o_chat.models.load import Loaded
@@ -122,10 +123,17 @@ def copy_bandwidth(device: str, bytes_: int = COPY_BYTES) -> float:
 
 
 def floor_bytes(runner: Runner) -> int:
-    """Bytes that a step has to read: the weights, and the slots of all rows."""
+    """Bytes that a step has to read: the weights but for most of the embedding, and the slots of all rows."""
     assert runner.graph is not None
     slots = sum(arena.bytes_held for arena in runner.cache.arenas)
-    return int(runner.graph.weights.bytes_read + slots)
+    weights = runner.graph.weights
+    matrices = [matrix for one in weights.layers for matrix in (one.qkv, one.out, one.gate_up, one.down)]
+    return int(weights.head.nbytes + sum(map(matrix_bytes, matrices)) + slots)
+
+
+def matrix_bytes(matrix: torch.Tensor | Int4) -> int:
+    """Bytes of a matrix of weights, with its scales."""
+    return matrix.words.nbytes + matrix.scales.nbytes if isinstance(matrix, Int4) else matrix.nbytes
 
 
 def runner_of(loaded: Loaded, budget: int, rows: int = 1, policy: str = "h2o", **more: Any) -> Runner:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.glyphs import percent, size
+from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands import settable
 from h2o_chat.chat.commands.surface import Opened, Surface
 from h2o_chat.chat.conversation import going_back
@@ -16,7 +17,7 @@ from h2o_chat.chat.conversation.pinning import pin as pin_message
 from h2o_chat.chat.files.export import FORMATS, file_name, to_html, write_file
 from h2o_chat.chat.memory import why as reasons
 from h2o_chat.chat.memory.remembered_words import in_lines
-from h2o_chat.events.events import ReadSoFar
+from h2o_chat.events.events import ReadProgress
 from h2o_chat.store import Conversation
 
 
@@ -66,7 +67,7 @@ def open_stored(surface: Surface, words: str) -> None:
 def open_conversation(surface: Surface, conversation: str) -> None:
     chat = surface.idle()
 
-    def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Opened]:
+    def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Opened]:
         if going_back.open_another(chat, conversation, progress, cancel):
             yield Opened(chat)
 
@@ -284,7 +285,7 @@ def branch(surface: Surface, words: str) -> None:
         surface.remark("nothing else was said here · /edit and /regenerate begin a branch")
         return
 
-    def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Opened]:
+    def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Opened]:
         if going_back.go_to_fork(chat, fork, progress, cancel):
             yield Opened(chat)
 

@@ -1,17 +1,18 @@
 """The settings that can be changed while a conversation goes on: read, shown, checked, applied."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands.surface import Opened, Surface
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.events.events import Note, ReadSoFar
+from h2o_chat.events.events import Note, ReadProgress
 
 ANSWERING = tuple(asdict(Sampling()))
 """Settings that hold from the next answer on."""
@@ -20,7 +21,7 @@ REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dty
 SETTABLE = (*ANSWERING, "seed", "recall", *REBUILDING)
 """All that can be changed while a conversation goes on."""
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
-"""Those that may be left to the program."""
+"""Settings that may be left to the program."""
 
 
 def values(chat: Chat, sampling: Sampling) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
         return
     settings, named = replace(chat.settings, **rebuilding), _named(rebuilding)
 
-    def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Opened]:
+    def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Opened]:
         if going_back.rebuild(chat, settings, progress, cancel):
             chat.notes.append(Note("setting", f"{named}; the conversation was read again"))
             yield Opened(chat, rebuilt=True)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from h2o_chat.base.config import Sampling
+from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.events.events import CacheState, Event, Note, ReadSoFar, Session
+from h2o_chat.events.events import CacheState, Event, Note, ReadProgress, Session
 
 
 class ChatLike(Protocol):
@@ -30,7 +31,7 @@ class Opened:
     """The conversation is the same as before; only its cache is another one."""
 
 
-Job = Callable[[Callable[[], bool], Callable[[ReadSoFar], None]], Iterator[Event | Opened]]
+Job = Callable[[ShouldStop, ReadProgress], Iterator[Event | Opened]]
 """Takes `cancelled` and `progress`, yields what it reports. It yields nothing where it was cancelled."""
 
 

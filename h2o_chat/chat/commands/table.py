@@ -64,7 +64,7 @@ COMMANDS = (
 
 
 def commands(where: Where) -> list[Command]:
-    """Those that can be typed on the screen, or in the plain chat."""
+    """The commands that can be typed on the screen, or in the plain chat."""
     return [command for command in COMMANDS if command.only in (None, where)]
 
 

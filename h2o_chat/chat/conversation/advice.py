@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
-from h2o_chat.base.errors import BudgetError, OutOfMemoryError
+from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat.conversation.message import Message, numbered
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.events.events import Note, Prompt, Session, Turn
@@ -89,13 +89,6 @@ def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, e
     room = "" if left is None else f", {left:,} are left for what is important"
     text = f"{numbered(index)} {said} {slots:,} slots protected{later}{room}."
     return Note("pinned" if on else "unpinned", text, about=index)
-
-
-def add_hint(
-    error: OutOfMemoryError, session: Session, settings: Settings, engine: "Engine"
-) -> OutOfMemoryError:
-    """A copy of the error whose hint says what to ask for."""
-    return OutOfMemoryError(error.message, smaller(session, settings, engine))
 
 
 def smaller(session: Session, settings: Settings, engine: "Engine") -> str:

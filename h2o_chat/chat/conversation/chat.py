@@ -1,12 +1,12 @@
 """A conversation: template -> engine -> store. The engine is handed in, so nothing here imports torch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
-from h2o_chat.base.progress import never, unheard
+from h2o_chat.base.progress import ShouldStop, never, unheard
 from h2o_chat.chat.conversation import advice, loops
 from h2o_chat.chat.conversation.exchange import Exchange, pin_before, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
@@ -24,7 +24,7 @@ from h2o_chat.chat.conversation.spans import coming_span, was_read
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.chat.tools.tool_calls import ToolCalls
-from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadProgress, Token, Turn
 from h2o_chat.models.makers import Makers
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -68,7 +68,7 @@ class Chat:
         self,
         text: str,
         sampling: Sampling,
-        cancel: Callable[[], bool] = never,
+        cancel: ShouldStop = never,
         *,
         pin: bool = False,
         avoid: Sequence[str] = (),
@@ -137,7 +137,8 @@ class Chat:
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:
-            raise advice.add_hint(error, self.session, self.settings, self.engine) from error
+            hint = advice.smaller(self.session, self.settings, self.engine)
+            raise OutOfMemoryError(error.message, hint) from error
         finally:
             exchange.answer.text = exchange.text
             if pin and not was_read(exchange.user):  # it was not read
@@ -171,24 +172,14 @@ class Chat:
             self.keeper.close()
         self.engine.close()
 
-    def resume(
-        self,
-        progress: Callable[[ReadSoFar], None],
-        cancel: Callable[[], bool] = never,
-        leaf: int | None = None,
-    ) -> bool:
+    def resume(self, progress: ReadProgress, cancel: ShouldStop = never, leaf: int | None = None) -> bool:
         """Goes on with the stored conversation of the keeper, where it ended or at `leaf`; see `go_to`."""
         assert self.keeper is not None
         if done := self.go_to(self.keeper.leaf if leaf is None else leaf, progress, cancel):
             self.spell()
         return done
 
-    def go_to(
-        self,
-        leaf: int | None,
-        progress: Callable[[ReadSoFar], None] = unheard,
-        cancel: Callable[[], bool] = never,
-    ) -> bool:
+    def go_to(self, leaf: int | None, progress: ReadProgress = unheard, cancel: ShouldStop = never) -> bool:
         """Makes a stored message the last one (None: the beginning), with the cache as it was after it.
 
         Args:

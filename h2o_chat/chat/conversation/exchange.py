@@ -1,10 +1,11 @@
 """One turn: the positions of a message and its answer, their tokens, and both written to disk."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
 from h2o_chat.base.errors import BudgetError
+from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.loops import Repeating
 from h2o_chat.chat.conversation.message import Message, Recalled
@@ -57,7 +58,7 @@ class Exchange:
     def text(self) -> str:
         return "".join(self._pieces)
 
-    def stops(self, sampling: Sampling, cancel: Callable[[], bool]) -> Callable[[], bool]:
+    def stops(self, sampling: Sampling, cancel: ShouldStop) -> ShouldStop:
         """A function that says when to stop: also where an answer repeats itself and nobody asked for so long
         a one."""
         if sampling.max_tokens != SCREEN_TOKENS:

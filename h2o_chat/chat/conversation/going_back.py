@@ -1,29 +1,26 @@
 """Going elsewhere by restoring: another answer, message, branch, conversation or cache."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import StoreError, UsageError
-from h2o_chat.base.progress import never, unheard
+from h2o_chat.base.progress import ShouldStop, never, unheard
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import mark_branches
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.restore import build_anew
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
-from h2o_chat.events.events import Event, Note, ReadSoFar
+from h2o_chat.events.events import Event, Note, ReadProgress
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
 
 
 def regenerate(
-    chat: Chat,
-    sampling: Sampling,
-    cancel: Callable[[], bool] = never,
-    progress: Callable[[ReadSoFar], None] = unheard,
+    chat: Chat, sampling: Sampling, cancel: ShouldStop = never, progress: ReadProgress = unheard
 ) -> Iterator[Event]:
     """Answers the last message again in other words, from the cache as it was before; the answers before are
     kept.
@@ -45,8 +42,8 @@ def edit(
     index: int,
     text: str,
     sampling: Sampling,
-    cancel: Callable[[], bool] = never,
-    progress: Callable[[ReadSoFar], None] = unheard,
+    cancel: ShouldStop = never,
+    progress: ReadProgress = unheard,
 ) -> Iterator[Event]:
     """Says something else instead of message `index`, or the same: then other words answer it.
 
@@ -85,10 +82,7 @@ def edit(
 
 
 def open_another(
-    chat: Chat,
-    conversation: str,
-    progress: Callable[[ReadSoFar], None] = unheard,
-    cancel: Callable[[], bool] = never,
+    chat: Chat, conversation: str, progress: ReadProgress = unheard, cancel: ShouldStop = never
 ) -> bool:
     """Goes on with another stored conversation, where it ended; this one is let go.
 
@@ -130,10 +124,7 @@ def check_rebuild(chat: Chat, settings: Settings) -> None:
 
 
 def rebuild(
-    chat: Chat,
-    settings: Settings,
-    progress: Callable[[ReadSoFar], None] = unheard,
-    cancel: Callable[[], bool] = never,
+    chat: Chat, settings: Settings, progress: ReadProgress = unheard, cancel: ShouldStop = never
 ) -> bool:
     """Builds another cache by reading the conversation again.
 
@@ -206,12 +197,7 @@ def next_fork(chat: Chat, index: int | None = None) -> Fork | None:
     return None
 
 
-def go_to_fork(
-    chat: Chat,
-    fork: Fork,
-    progress: Callable[[ReadSoFar], None] = unheard,
-    cancel: Callable[[], bool] = never,
-) -> bool:
+def go_to_fork(chat: Chat, fork: Fork, progress: ReadProgress = unheard, cancel: ShouldStop = never) -> bool:
     """Goes on with the other branch, with the cache as it was there; False if it was cancelled."""
     if not chat.resume(progress, cancel, fork.leaf):
         return False

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import QUANTIZE, Settings
-from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError, UsageError
+from h2o_chat.base.errors import BusyError, ModelError, StoreError, UsageError
 from h2o_chat.base.program_name import program_name
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.conversation.chat import Chat
@@ -156,7 +156,8 @@ def opener(
             chat = Chat(engine, held, Keeper(Store(None), None, engine.session, _lasting(held)))
             chat.makers = makers
             chat.unkept = error.message
-            chat.notes.append(_not_kept(error))
+            why = f"This conversation is not stored: {error.message}"
+            chat.notes.append(Note(error.code, why, error.hint))
             return chat
         chat = Chat(engine, held, keeper)
         chat.makers = makers
@@ -250,7 +251,3 @@ def _lasting(settings: Settings) -> dict[str, Any]:
         if place.is_dir() or is_gguf(place):
             values["model"] = str(place.resolve())
     return values
-
-
-def _not_kept(error: H2OChatError) -> Note:
-    return Note(error.code, f"This conversation is not stored: {error.message}", error.hint)

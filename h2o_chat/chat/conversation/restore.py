@@ -2,17 +2,17 @@
 again."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.errors import BudgetError, SavedCacheError
-from h2o_chat.base.progress import Seldom, never, unheard
+from h2o_chat.base.progress import Seldom, ShouldStop, never, unheard
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.loops import loop_in, openings
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
 from h2o_chat.chat.templates.chat_template import Template, literal
-from h2o_chat.events.events import ASKS, Note, ReadSoFar
+from h2o_chat.events.events import ASKS, Note, ReadProgress, ReadSoFar
 from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.store import StoredMessage
 
@@ -28,8 +28,8 @@ def restore_cache(
     template: Template,
     keeper: Keeper,
     path: Sequence[StoredMessage],
-    progress: Callable[[ReadSoFar], None],
-    cancel: Callable[[], bool],
+    progress: ReadProgress,
+    cancel: ShouldStop,
 ) -> bool:
     """Gives the engine the cache that it had after the messages of a path.
 
@@ -86,8 +86,8 @@ def build_anew(
     template: Template,
     notes: list[Note],
     path: Sequence[StoredMessage],
-    progress: Callable[[ReadSoFar], None],
-    cancel: Callable[[], bool],
+    progress: ReadProgress,
+    cancel: ShouldStop,
 ) -> bool:
     """Has an engine with an empty cache read all messages of a path, and pins what was pinned.
 
@@ -136,8 +136,8 @@ def read_again(
     template: Template,
     path: Sequence[StoredMessage],
     known: int = 0,
-    progress: Callable[[ReadSoFar], None] = unheard,
-    cancel: Callable[[], bool] = never,
+    progress: ReadProgress = unheard,
+    cancel: ShouldStop = never,
 ) -> bool:
     """Feeds the messages after the first `known`: by the tokens they had, or by their text where they have
     none.
@@ -155,7 +155,8 @@ def read_again(
 
     def tell(fed: int = 0) -> None:
         if seldom.due() or not to_come:
-            progress(ReadSoFar(done + fed, max(done + fed, done + to_come), _ms_since(began)))
+            ms = 1000 * (time.perf_counter() - began)
+            progress(ReadSoFar(done + fed, max(done + fed, done + to_come), ms))
 
     system, read = path[0].text if path and path[0].role == "system" else None, True
     for index, message in enumerate(rest, known):
@@ -181,10 +182,6 @@ def read_again(
         to_come -= left[index - known]
         tell()
     return True
-
-
-def _ms_since(clock: float) -> float:
-    return 1000 * (time.perf_counter() - clock)
 
 
 def prompt_tokens(

@@ -1,9 +1,9 @@
 """Sends a message, then makes the calls of the answers to it, round by round."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.progress import never
+from h2o_chat.base.progress import ShouldStop, never
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.chat.tools.tool_calls import ToolCalls
@@ -30,7 +30,7 @@ def send_and_call(
     chat: Chat,
     text: str,
     sampling: Sampling,
-    cancel: Callable[[], bool] = never,
+    cancel: ShouldStop = never,
     *,
     pin: bool = False,
     avoid: Sequence[str] = (),

@@ -170,24 +170,9 @@ def when(seconds: float) -> str:
 
 
 def _as_dict(message: StoredMessage) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "parent": message.parent,
-        "role": message.role,
-        "text": message.text,
-        "finish": message.finish,
-        "first": message.first,
-        "last": message.last,
-        "ids": message.ids,
-        "created": message.created,
-    } | _sometimes(message)
-
-
-def _sometimes(message: StoredMessage) -> dict[str, Any]:
-    """Fields that few messages have."""
-    return ({"pinned": True} if message.pinned else {}) | (
-        {"recalled": message.recalled} if message.recalled else {}
-    )
+    usual = ("id", "parent", "role", "text", "finish", "first", "last", "ids", "created")
+    few = [name for name in ("pinned", "recalled") if getattr(message, name)]
+    return {name: getattr(message, name) for name in (*usual, *few)}
 
 
 def _recalled(message: Message) -> list[str]:

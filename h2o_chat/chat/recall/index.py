@@ -109,7 +109,7 @@ class Index:
         return self._where.get(feature, [])
 
     def _among(self, feature: Feature, numbers: Iterable[int]) -> Iterator[int]:
-        """Those of some pieces in which a feature stands."""
+        """The pieces, among some, in which a feature stands."""
         where = self._of(feature)
         for number in numbers:
             at = bisect_left(where, number)

@@ -14,6 +14,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Literal
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import ShouldStop
 from h2o_chat.base.tool_servers import ToolServer
 from h2o_chat.chat.templates.tool_form import Call
 from h2o_chat.events.events import Note
@@ -28,7 +29,7 @@ LOOK_S = 0.05
 """Between two looks whether a person has stopped a call."""
 TOOLS = 128
 """Most tools of all servers: the model reads about each."""
-Ask = Callable[[Call, Callable[[], bool]], Literal["once", "always", "no"]]
+Ask = Callable[[Call, ShouldStop], Literal["once", "always", "no"]]
 """Asks a person whether a call may be made, until the second function says that it was cancelled."""
 
 
@@ -122,7 +123,7 @@ class McpServers:
             described = {"description": one.description or "", "parameters": one.input_schema}
             self.tools.append({"type": "function", "function": {"name": name, **described}})
 
-    def call(self, name: str, arguments: dict[str, Any], cancel: Callable[[], bool]) -> str:
+    def call(self, name: str, arguments: dict[str, Any], cancel: ShouldStop) -> str:
         """The text that a tool answers, or why there is none: the model reads both.
 
         Args:

@@ -1,8 +1,9 @@
 """The calls in a model's answer: who may make them, and what the model reads of their results."""
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
+from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.templates.chat_template import Fed, ModelTemplate, Template
 from h2o_chat.chat.templates.tool_form import Call, form_of
 from h2o_chat.chat.tools.mcp_servers import McpServers
@@ -60,7 +61,7 @@ class ToolCalls:
     def calls_in(self, answer: str) -> tuple[Call, ...]:
         return self._form.read(answer, bool(self.tools)).calls
 
-    def called(self, calls: Sequence[Call], cancel: Callable[[], bool]) -> Generator[Note, None, str]:
+    def called(self, calls: Sequence[Call], cancel: ShouldStop) -> Generator[Note, None, str]:
         """Makes calls, with a note about each; returns the message with their results."""
         told = list[str]()
         for call in calls[:CALLS]:
@@ -79,7 +80,7 @@ class ToolCalls:
             told.append(f"{len(calls) - CALLS} more calls were not made: {CALLS} at once are the most.")
         return "\n\n".join(told)
 
-    def _may(self, call: Call, cancel: Callable[[], bool]) -> bool:
+    def _may(self, call: Call, cancel: ShouldStop) -> bool:
         if call.name in self._servers.allowed:
             return True
         said = self._servers.ask(call, cancel)

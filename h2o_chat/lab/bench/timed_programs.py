@@ -19,28 +19,14 @@ from h2o_chat.native.packed import Packed
 
 IDLE_SHARE = 0.1
 """Share of one core that other processes may take in a sample that counts as undisturbed."""
-STILL_S = 0.03
-"""Seconds without processor time (which is counted in hundredths) after which a process is still."""
-
-Watched = Sequence[psutil.Process]
-"""Processes that are meant to run: their time disturbs nothing."""
 
 
-def others_s(known: Watched = ()) -> float:
-    """Seconds of processor time that processes other than this one and the known ones have taken so far."""
+def others_s() -> float:
+    """Seconds of processor time that other processes have taken so far."""
     busy = psutil.cpu_times()
     all_s = busy.user + busy.nice + busy.system + getattr(busy, "irq", 0) + getattr(busy, "softirq", 0)
     own = os.times()
-    return float(all_s) - own.user - own.system - sum(map(process_s, known))
-
-
-def process_s(process: psutil.Process) -> float:
-    """Seconds of processor time that a process has taken so far; 0 once it has ended."""
-    try:
-        took = process.cpu_times()
-    except psutil.NoSuchProcess:
-        return 0.0
-    return float(took.user + took.system)
+    return float(all_s) - own.user - own.system
 
 
 def wait_until_idle(most_s: float = 60.0) -> bool:
@@ -54,39 +40,24 @@ def wait_until_idle(most_s: float = 60.0) -> bool:
     return False
 
 
-def wait_until_still(process: psutil.Process, most_s: float = 1.0) -> bool:
-    """Waits until a process takes no processor time; False if it still does after `most_s`."""
-    give_up = time.monotonic() + most_s
-    while time.monotonic() < give_up:
-        before = process_s(process)
-        time.sleep(STILL_S)
-        if process_s(process) == before:
-            return True
-    return False
-
-
 class Sample:
-    """A stretch of time, as a context manager: how long it took, and whether something disturbed it.
-
-    Args:
-        known: other processes that are meant to run meanwhile.
-    """
+    """A stretch of time, as a context manager: how long it took, and whether something disturbed it."""
 
     ms: float
     disturbed: bool
 
-    def __init__(self, known: Watched = ()) -> None:
-        self._known = known
-
     def __enter__(self) -> "Sample":
-        self._others, self._clock = others_s(self._known), time.perf_counter()
+        self._others, self._clock = self.others_s(), time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         took_s = time.perf_counter() - self._clock
         self.ms = 1000 * took_s
         # Processor time is counted in hundredths of a second.
-        self.disturbed = others_s(self._known) - self._others > max(0.02, IDLE_SHARE * took_s)
+        self.disturbed = self.others_s() - self._others > max(0.02, IDLE_SHARE * took_s)
+
+    def others_s(self) -> float:
+        return others_s()
 
 
 GREEDY = Sampling(max_tokens=None, ignore_eos=True)

@@ -93,7 +93,7 @@ def documents(texts: Sequence[str], tokenizer: Any, length: int) -> Tensor:
         UsageError: they do not fill one document.
     """
     start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
-    ids = [token for text in texts for token in (*start, *_encode(tokenizer, " " + text))]
+    ids = [token for text in texts for token in (*start, *tokens_of(tokenizer, " " + text))]
     count = len(ids) // length
     if count == 0:
         raise UsageError(
@@ -117,9 +117,3 @@ def half_of(items: Items, half: str | None) -> Items:
     if not len(chosen):
         raise UsageError(f"Of {len(items)} documents none is {half}.", "Give more text or no --half.")
     return chosen
-
-
-def _encode(tokenizer: Any, text: str) -> list[int]:
-    # Not verbose: it would warn of texts longer than the model's window, which is what this is about.
-    tokens = tokens_of(tokenizer, text)
-    return tokens

@@ -109,7 +109,7 @@ def real_model(memory_bytes: int) -> tuple[str, str]:
 
 
 class FirstMinute:
-    """FirstMinute in the first conversation with SmolLM2 or pocket.
+    """Offers lines to send in the first conversation with SmolLM2 or pocket.
 
     Args:
         prompt: shows the offers and what is played.
@@ -132,7 +132,7 @@ class FirstMinute:
         self._send, self._changed = send, changed
         self._model = ""
         self._offers: list[Offer] = []
-        """FirstMinute that were not sent, the next one first."""
+        """Offers that were not sent, the next one first."""
         self._playing: list[str] = []
         """Messages of the small talk that follow by themselves."""
         self._between = False

@@ -75,27 +75,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
         check: raises where changed values cannot hold together.
     """
 
-    DEFAULT_CSS = """
-    SettingsScreen #box { height: auto; max-height: 90%; padding: 0 1; }
-    SettingsScreen VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
-    SettingsScreen .group { color: $primary; text-style: bold; margin-top: 1; }
-    SettingsScreen .group:first-child { margin-top: 0; }
-    SettingsScreen .setting { height: auto; }
-    SettingsScreen .name { width: 20; }
-    SettingsScreen .remark { width: 1fr; padding-left: 1; color: $muted; }
-    SettingsScreen .remark.-wrong { color: $error; }
-    SettingsScreen Input, SettingsScreen Input:focus {
-        width: 24; height: 1; border: none; padding: 0 1; background: $panel;
-    }
-    SettingsScreen OneOf { width: 24; padding: 0 0 0 1; background: $panel; }
-    SettingsScreen OneOf > SelectCurrent { background: $panel; padding: 0 1; }
-    SettingsScreen .setting:focus-within .name { color: $accent; text-style: bold; }
-    SettingsScreen.-narrow .setting { layout: grid; grid-size: 2; grid-columns: 20 1fr; grid-rows: auto; }
-    SettingsScreen.-narrow Input, SettingsScreen.-narrow Input:focus { width: 1fr; }
-    SettingsScreen.-narrow OneOf { width: 1fr; }
-    SettingsScreen.-narrow .remark { column-span: 2; padding-left: 0; display: none; }
-    SettingsScreen.-narrow .remark.-wrong { display: block; }
-    """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012  (Screen has it so)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "apply", "apply", priority=True),
@@ -190,7 +169,8 @@ class SettingsScreen(ModalScreen[Changed | None]):
             try:
                 self._check(new)
             except H2OChatError as error:
-                self._wrong(self._to_blame(new), error)
+                first = next(name for name in settable.REBUILDING if name in new)
+                self._wrong("budget" if "budget" in new else first, error)
             else:
                 theme = self._typed("theme")
                 self.dismiss(Changed(new, theme if theme != self._before["theme"] else None))
@@ -198,11 +178,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
         wrong = next(iter(self.query(".remark.-wrong")))
         assert wrong.parent is not None
         wrong.parent.query("Input, OneOf").first().focus()
-
-    def _to_blame(self, new: dict[str, Any]) -> str:
-        """The field that shows an error about several."""
-        changed = [name for name in settable.REBUILDING if name in new]
-        return "budget" if "budget" in changed else changed[0]
 
     def action_back(self) -> None:
         """Leave everything as it was."""

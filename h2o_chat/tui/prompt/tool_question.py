@@ -1,7 +1,6 @@
 """Asks on the screen whether the model may call a tool."""
 
 import json
-from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Literal
 
@@ -11,6 +10,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from h2o_chat.base.progress import ShouldStop
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.templates.tool_form import Call
 from h2o_chat.chat.tools.tool_calls import SHOWN_CHARACTERS
@@ -43,7 +43,7 @@ class ToolQuestion(ModalScreen[Answer]):
         yield KeyBar()
 
 
-def ask_on_screen(app: App[Any], call: Call, cancel: Callable[[], bool]) -> Answer:
+def ask_on_screen(app: App[Any], call: Call, cancel: ShouldStop) -> Answer:
     """Asks, and waits in the job's thread; a job that is stopped gets a no."""
     answered: SimpleQueue[Answer | None] = SimpleQueue()
     question = ToolQuestion(call)

@@ -230,15 +230,12 @@ def _list(opening: Token, inside: Sequence[Token]) -> Content:
         end = _end(inside, index)
         number, body = inside[index].info, inside[index + 1 : end]
         label = f"{number}{inside[index].markup}" if number else bullet
-        item = _join(_blocks(body), "\n" if _tight(body) else "\n\n")
+        tight = all(token.hidden for token in body if token.type == "paragraph_open")
+        item = _join(_blocks(body), "\n" if tight else "\n\n")
         items.append(_indent(item, f" {label} ", " " * (len(label) + 2)))
         index = end + 1
     loose = any("\n\n" in item.plain for item in items)
     return Content("\n\n" if loose else "\n").join(items)
-
-
-def _tight(body: Sequence[Token]) -> bool:
-    return all(token.hidden for token in body if token.type == "paragraph_open")
 
 
 def _code(token: Token) -> Content:

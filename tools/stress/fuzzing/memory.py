@@ -146,7 +146,8 @@ class _Database:
         self.path = folder / DATABASE
         store = Store(folder)
         for title in ("one", "two"):
-            with store.claim(store.create(title, {"budget": 64}, title)) as writer:
+            with store.begin(title, {"budget": 64}) as writer:
+                writer.title(title)
                 writer.run({"model": "m"})
                 writer.place(writer.said("user", "What is my name?", [1, 2, 3]), 0, 2)
                 writer.answering()

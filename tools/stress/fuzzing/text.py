@@ -110,8 +110,8 @@ class _Search:
 
         if self.store is None:
             self.store = Store(self.folder / "words")
-            self.id = self.store.create("m", {})
-            with self.store.claim(self.id) as writer:
+            with self.store.begin("m", {}) as writer:
+                self.id = writer.conversation
                 writer.said("user", SAID)
         text = text_of(raw)
         self.store.rename(self.id, title_of(text))

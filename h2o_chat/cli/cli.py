@@ -27,8 +27,7 @@ from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
 from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.serve_command import serve
-from h2o_chat.cli.typer_messages import WEB, PlainGroup, PlainTyper, help_command
-from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
+from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper, help_command
 from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import checked, obtain
@@ -99,14 +98,6 @@ _Resume = Annotated[
 ]
 _Data = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where conversations are kept.")]
 
-_Web = Annotated[bool, typer.Option("--web", help="In a browser; needs the extra web.")]
-_WebAddress = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="Where the browser finds it.", rich_help_panel=WEB)
-]
-_WebOthers = Annotated[
-    bool, typer.Option("--web-others", help="Other machines may reach that address.", rich_help_panel=WEB)
-]
-
 _Record = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Record it, for h2o-chat replay: a new or empty file.")
 ]
@@ -147,9 +138,6 @@ def screen(
     plain: Annotated[
         bool, typer.Option("--plain", help="Line by line: for screen readers and slow links.")
     ] = False,
-    web: _Web = False,
-    web_address: _WebAddress = WEB_ADDRESS,
-    web_others: _WebOthers = False,
     yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
@@ -163,24 +151,11 @@ def screen(
         kept, held_with = _kept(resume, None if no_store else data_folder(data))
         settings, sampling = settings_of(given, held_with)
         named = named_in(given, held_with)
-        # textual-serve sets this for what it runs, and is the terminal.
-        in_browser = "TEXTUAL_DRIVER" in os.environ
         asked = {*given.maps[0], *held_with}
-        settings = with_model(settings, asked, data_folder(data), said=not in_browser)
-        if web:
-            if record:
-                raise UsageError(
-                    "--record and --web were given: every tab of a browser is a chat.", "Give one of them."
-                )
-            obtain(settings.model, asking(yes))
-            from h2o_chat.cli import web as browser
-
-            flags = {"resume": resume, "data": data, "no_store": no_store, **given.maps[0]}
-            browser.serve(browser.command(flags), web_address, web_others)
-            return ExitCode.OK
-        by_lines = plain or (os.environ.get("TERM") == "dumb" and not in_browser)
+        settings = with_model(settings, asked, data_folder(data))
+        by_lines = plain or os.environ.get("TERM") == "dumb"
         streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
-        if not by_lines and not in_browser and not all(stream.isatty() for stream in streams):
+        if not by_lines and not all(stream.isatty() for stream in streams):
             raise UsageError(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat --plain, or h2o-chat run "your question".',
@@ -224,12 +199,12 @@ def screen(
             keep_theme=partial(config_command.change, "theme"),
         )
         servers.ask = partial(ask_on_screen, screen)
-        leave_with_the_terminal(in_browser)
+        leave_with_the_terminal()
         leaving.run(screen)
         if recorder:
             recorder.end()
         if isinstance(screen.chat, Chat):
-            release_chat(screen.chat, say=not in_browser)
+            release_chat(screen.chat)
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
     code = ending(work)

@@ -63,13 +63,12 @@ def asking(yes: bool) -> Agree:
     return agree
 
 
-def with_model(settings: Settings, asked: Collection[str], folder: Path, *, said: bool = True) -> Settings:
+def with_model(settings: Settings, asked: Collection[str], folder: Path) -> Settings:
     """The settings with a model; where none was asked for, stderr says which one it is.
 
     Args:
         asked: settings on the command line, or of the stored conversation.
         folder: the data folder; its newest conversation has the model used last.
-        said: stderr says it.
     """
     if "model" in asked:
         return settings
@@ -78,6 +77,5 @@ def with_model(settings: Settings, asked: Collection[str], folder: Path, *, said
     what = f"{settings.model}, as configured"
     if settings.model is None:
         settings, what = choose_unnamed(settings, folder)
-    if said:
-        say(f"h2o-chat: no model was named: {name_of(what)}")
+    say(f"h2o-chat: no model was named: {name_of(what)}")
     return settings

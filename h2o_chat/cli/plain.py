@@ -336,7 +336,7 @@ def run(
         code = ExitCode.OK
         discard_stdout()
     finally:
-        release_chat(talk.chat, say=True)
+        release_chat(talk.chat)
         if recorder:
             recorder.end()
     return code

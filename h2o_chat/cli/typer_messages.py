@@ -65,9 +65,9 @@ def in_words(error: typer.BadParameter) -> str:
     return error.message.removeprefix("Value error, ")
 
 
-MODEL, MEMORY, ANSWER, WEB = "model", "memory", "answer", "web"
+MODEL, MEMORY, ANSWER = "model", "memory", "answer"
 """Topics: the panels of shared options."""
-SHARED = (MODEL, MEMORY, ANSWER, WEB)
+SHARED = (MODEL, MEMORY, ANSWER)
 COMPLETION = ("install_completion", "show_completion")
 """Options that are asked for once, and named in docs/USING.md."""
 
@@ -126,7 +126,7 @@ def _default(param: Any) -> str:
 def help_command(
     context: typer.Context,
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", help="model, memory, answer, web or a command.")
+        str | None, typer.Argument(metavar="TOPIC", help="model, memory, answer or a command.")
     ] = None,
 ) -> None:
     """The options that many commands share, by topic."""

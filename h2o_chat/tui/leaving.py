@@ -1,6 +1,6 @@
 """Leaving the screen: in order where everything works, within a deadline where something is stuck.
 
-Whoever leaves (ctrl+c twice, `/quit`, a signal, a terminal or a browser that is gone) asks the job in the
+Whoever leaves (ctrl+c twice, `/quit`, a signal, a terminal that is gone) asks the job in the
 thread to stop. It ends at its next step, closes the answer and saves the memory; then the store is let go. If
 that step does not come, the engine's process is killed, which ends the job too; if even that does not help,
 this process ends at once.
@@ -43,12 +43,10 @@ def run(screen: ChatApp) -> None:
     before = {number: signal.getsignal(number) for number in ENDING}
     try:
         screen.run()
-    except BrokenPipeError:  # whoever showed it in a browser is gone
-        screen.exit_code = ExitCode.HUNG_UP
     finally:
         terminal.in_use = False
         screen.deadline.begin(screen.exit_code)
-        screen.jobs.cancel()  # a browser ends the screen without asking the app
+        screen.jobs.cancel()
         screen.jobs.wait()
         screen.deadline.call_off()
         for number, handler in before.items():
@@ -83,7 +81,7 @@ class _Terminal:
         self.in_use = True
         self._attributes = None
         if sys.platform != "win32":
-            with suppress(termios.error):  # a browser is none
+            with suppress(termios.error):  # it is none, or gone
                 self._attributes = termios.tcgetattr(0)
 
     def restore(self) -> None:
@@ -92,15 +90,11 @@ class _Terminal:
             os.write(1, _SHOWN_AGAIN.encode())
 
 
-def leave_with_the_terminal(in_browser: bool = False) -> None:
-    """Sends SIGHUP to this process when the terminal goes away; what it still writes goes nowhere.
-
-    Args:
-        in_browser: the terminal is a pair of pipes, whose other ends the server has.
-    """
+def leave_with_the_terminal() -> None:
+    """Sends SIGHUP to this process when the terminal goes away; what it still writes goes nowhere."""
     if not hasattr(select, "poll"):  # Windows, where a window that is closed ends its programs
         return
-    ends = [descriptor for descriptor in (0, 1, 2) if in_browser or os.isatty(descriptor)]
+    ends = [descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor)]
     if ends:
         threading.Thread(target=_wait, args=(ends,), name="terminal", daemon=True).start()
 

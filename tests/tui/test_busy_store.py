@@ -75,5 +75,5 @@ async def test_a_store_that_vanishes_is_said_at_once(
     assert said[::2] == ["Hi, my name is Flora.", "What is my name?"]
     assert all(said)
     with pytest.raises(StoreError, match=r"removed or moved away.*rescued-"):
-        release_chat(chat, say=True)
+        release_chat(chat)
     assert len(list(data.glob("rescued-*.json"))) == 2

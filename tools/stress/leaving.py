@@ -2,7 +2,7 @@
 
     tools/stress/leaving.py [--model FOLDER] [--rounds 1]
 
-A full disk, a disk that turns read-only, no memory, a stopped engine, a terminal and a browser that vanish:
+A full disk, a disk that turns read-only, no memory, a stopped engine, a terminal that vanishes:
 each comes once tokens of an answer were delivered. Then the program is left as a person would leave it. One
 row for each: the seconds until no process of it was left, the exit code, the tokens delivered and stored,
 whether those not stored were named. Ends with exit code 1 if one took more than 3 s, ended with another code
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from leaving_programs import POCKET, Program, browser, give_up_after, run, screen
+from leaving_programs import POCKET, Program, give_up_after, run, screen
 
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.store import Store
@@ -152,8 +152,6 @@ SITUATIONS = [
     Situation("screen, vanished terminal", screen, nothing, vanish, [ExitCode.HUNG_UP]),
     Situation("run --save, vanished terminal", run, nothing, hang_up, [ExitCode.HUNG_UP]),
     Situation("screen, stopped engine, vanished terminal", screen, stop_engine, vanish, [ExitCode.HUNG_UP]),
-    Situation("browser, vanished", browser, nothing, vanish, [ExitCode.OK]),
-    Situation("browser, stopped engine, vanished", browser, stop_engine, vanish, [ExitCode.OK]),
 ]
 
 

@@ -1,11 +1,9 @@
-"""The real program in the middle of an answer, for `leaving`: a screen in a terminal, `run`, a browser."""
+"""The real program in the middle of an answer, for `leaving`: a screen in a terminal, `run`."""
 
-import asyncio
 import os
 import pty
 import re
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -67,59 +64,6 @@ class Terminal:
     close = vanish
 
 
-class Tab:
-    """A tab of a browser that shows the screen."""
-
-    prompt_tokens = 0
-    """Read before the first token of the answer."""
-
-    def __init__(self, address: str) -> None:
-        self._drawn = bytearray()
-        self._loop = asyncio.new_event_loop()
-        self._loop.run_until_complete(self._open(address))
-
-    async def _open(self, address: str) -> None:
-        import aiohttp
-
-        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
-        base = address.partition("/?key=")[0]
-        async with self._session.get(address) as page:
-            assert page.status == 200
-        self._socket: Any = await self._session.ws_connect(
-            f"{base.replace('http', 'ws')}/ws?width=110&height=30", origin=base
-        )
-
-    def type(self, text: str) -> None:
-        self._loop.run_until_complete(self._socket.send_json(["stdin", text]))
-
-    def read(self) -> None:
-        self._loop.run_until_complete(self._read())
-
-    async def _read(self) -> None:
-        if self._socket.closed:
-            await asyncio.sleep(0.02)
-            return
-        with suppress(TimeoutError):
-            message = await self._socket.receive(timeout=0.02)
-            if isinstance(message.data, bytes):
-                self._drawn += message.data
-
-    def said(self) -> str:
-        return _without_escapes(bytes(self._drawn))
-
-    def delivered(self) -> int:
-        """By the number that the page shows: tokens that were read and answered."""
-        seen = re.findall(r"remembers (?:all|[\d,]+ of) ([\d,]+)", self.said())
-        return max(0, int(seen[-1].replace(",", "")) - self.prompt_tokens) if seen else 0
-
-    def vanish(self) -> None:
-        """Without a word of the websocket, as when the browser is killed."""
-        self._socket._response.connection.transport.abort()
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._session.close())
-
-
 @dataclass
 class Program:
     """A program that answers. Its events are in a file outside of its disk."""
@@ -130,11 +74,11 @@ class Program:
     """Where its conversations are kept."""
     folder: Path
     """For files of this row: `events`, and `stderr` of `run`."""
-    face: Terminal | Tab | None = None
+    face: Terminal | None = None
     """Where a person sees it and types; `run` has none, its reader reads all."""
 
     @property
-    def seen(self) -> Terminal | Tab:
+    def seen(self) -> Terminal:
         assert self.face is not None, "`run` has no screen"
         return self.face
 
@@ -158,16 +102,13 @@ class Program:
         return (self.folder / "stderr").read_text() if self.face is None else self.face.said()
 
     def processes(self) -> list[psutil.Process]:
-        """Those of it that still run. The server of a browser goes on when the page is gone: it is none."""
-        served = isinstance(self.face, Tab)
-        return [one for one in _marked(self.mark) if not served or one.pid != self.process.pid]
+        """Those of it that still run."""
+        return _marked(self.mark)
 
     def end(self) -> int:
-        """The exit code, once nothing goes on any more; a server is told to end."""
-        if isinstance(self.face, Tab):
-            self.process.send_signal(signal.SIGTERM)
+        """The exit code, once nothing goes on any more."""
         code = self.process.wait(PATIENCE_S)
-        if isinstance(self.face, Terminal):
+        if self.face is not None:
             self.face.read()
         return code
 
@@ -202,7 +143,7 @@ class Program:
 
     def delivered(self) -> int:
         """Waits until so many tokens of the answer have come out of it."""
-        return self.face.delivered() if isinstance(self.face, Tab) else len(self.ids())
+        return len(self.ids())
 
     def failed(self) -> bool:
         return any(isinstance(one, Error) for one in self.told())
@@ -233,28 +174,6 @@ def run(data: Path, folder: Path, model: str) -> Program:
             [*COMMAND, *how], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=errors
         )
     return Program(process, mark, data, folder)
-
-
-def browser(data: Path, folder: Path, model: str) -> Program:
-    """A tab of the screen in a browser."""
-    mark, environment = _marking()
-    how = ["--web", "--web-address", "127.0.0.1:0"]
-    process = subprocess.Popen(
-        [*COMMAND, *how, *_flags(data, model)], env=environment, start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    program = Program(process, mark, data, folder)
-    with _killed_where_it_fails(program):
-        assert process.stderr is not None
-        found = re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+", process.stderr.readline().decode())
-        assert found is not None
-        program.face = tab = Tab(found[0])
-        program.until(lambda: "is ready" in program.said(), "the model is open")
-        program.type(QUESTION)
-        program.type("\r")
-        program.until(lambda: _answer_begins_at(data) > 0, "an answer begins")
-        tab.prompt_tokens = _answer_begins_at(data)
-    return program
 
 
 def _marking() -> tuple[str, dict[str, str]]:

@@ -63,11 +63,6 @@ class Spoken(Protocol):
     def role(self) -> str: ...
     @property
     def text(self) -> str: ...
-
-
-class Answered(Spoken, Protocol):
-    """A message with its position."""
-
     @property
     def first(self) -> int: ...
 
@@ -114,7 +109,7 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
 def break_loop(
     engine: "Row",
     template: Template,
-    messages: Sequence[Answered],
+    messages: Sequence[Spoken],
     asked: str,
     notes: list[Note],
     recalls: bool,
@@ -137,7 +132,7 @@ def break_loop(
     return tokenized(engine.tokenizer, engine.eos, others)
 
 
-def openings(template: Template, messages: Sequence[Answered]) -> list[int]:
+def openings(template: Template, messages: Sequence[Spoken]) -> list[int]:
     """Positions of the tokens by which the template opened the answers."""
     first = [one.first for one in messages if one.role == "assistant" and one.first >= 0]
     return [at for begin in first for at in range(max(0, begin - template.opening_tokens), begin)]

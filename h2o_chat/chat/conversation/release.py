@@ -38,11 +38,8 @@ def release(keeper: Keeper) -> str:
     return unstored
 
 
-def release_chat(chat: Chat, say: bool) -> None:
-    """Lets a conversation of a closed screen go.
-
-    Args:
-        say: tell on stderr how to go on with it.
+def release_chat(chat: Chat) -> None:
+    """Lets a conversation of a closed screen go; stderr says how to go on with it.
 
     Raises:
         StoreError: not all of it is stored.
@@ -52,7 +49,7 @@ def release_chat(chat: Chat, say: bool) -> None:
     chat.close()
     if chat.keeper:
         chat.keeper.store.empty_log()
-    if chat.keeper and known_as and say:
+    if chat.keeper and known_as:
         flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", program_name()
         whole = "" if other == NAME else f" ({other} {flags})"
         sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")

@@ -155,7 +155,8 @@ def screen(
         settings = with_model(settings, asked, data_folder(data))
         by_lines = plain or os.environ.get("TERM") == "dumb"
         streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
-        if not by_lines and not all(stream.isatty() for stream in streams):
+        in_browser = "TEXTUAL_DRIVER" in os.environ  # textual-serve sets it, and is the terminal
+        if not (by_lines or in_browser) and not all(stream.isatty() for stream in streams):
             raise UsageError(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat --plain, or h2o-chat run "your question".',

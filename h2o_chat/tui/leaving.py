@@ -94,7 +94,8 @@ def leave_with_the_terminal() -> None:
     """Sends SIGHUP to this process when the terminal goes away; what it still writes goes nowhere."""
     if not hasattr(select, "poll"):  # Windows, where a window that is closed ends its programs
         return
-    ends = [descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor)]
+    in_browser = "TEXTUAL_DRIVER" in os.environ  # then these are pipes of textual-serve
+    ends = [descriptor for descriptor in (0, 1, 2) if in_browser or os.isatty(descriptor)]
     if ends:
         threading.Thread(target=_wait, args=(ends,), name="terminal", daemon=True).start()
 

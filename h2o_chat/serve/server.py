@@ -103,13 +103,13 @@ class Server(uvicorn.Server):
         while True:
             try:
                 client, _ = await loop.sock_accept(at)
+                await loop.connect_accepted_socket(
+                    lambda: make(self.config, self.server_state, {}),  # type: ignore[call-arg]
+                    client,
+                )
             except OSError:  # it has gone already, or there are no descriptors left for it
                 await asyncio.sleep(ACCEPT_S)
                 continue
-            await loop.connect_accepted_socket(
-                lambda: make(self.config, self.server_state, {}),  # type: ignore[call-arg]
-                client,
-            )
             if len(self.server_state.connections) >= self._most:
                 await asyncio.sleep(ACCEPT_S)
 

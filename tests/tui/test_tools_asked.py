@@ -52,7 +52,7 @@ def app_of(servers: McpServers, call: Any = CALL) -> ChatApp:
 
 
 async def asked(screen: Screen) -> str:
-    """What the question shows, once it is there."""
+    """The text of the question, once it is there."""
     await screen.until(lambda: isinstance(screen.app.screen, ToolQuestion), "it is asked")
     return "\n".join(screen.lines())
 

@@ -66,7 +66,7 @@ class ToolCalls:
         told = list[str]()
         for call in calls[:CALLS]:
             arguments = json.dumps(call.arguments, ensure_ascii=False)
-            yield Note("tool", f"The model calls {call.name} {_cut(arguments, SHOWN_CHARACTERS)}")
+            yield Note("tool", f"The model calls {call.name} {cut(arguments, SHOWN_CHARACTERS)}")
             text = f"There is no tool of this name, only {', '.join(sorted(self.names))}."
             if call.name in self.names:
                 if self._may(call, cancel):
@@ -75,7 +75,7 @@ class ToolCalls:
                     text = "The user does not allow this call."
                     hint = f"run makes calls with --allow-tools, or --allow-tool {call.name}."
                     yield Note("tool-refused", f"{call.name} was not called.", hint)
-            told.append(f"{call.name} (untrusted):\n{_cut(text, RESULT_CHARACTERS)}")
+            told.append(f"{call.name} (untrusted):\n{cut(text, RESULT_CHARACTERS)}")
         if len(calls) > CALLS:
             told.append(f"{len(calls) - CALLS} more calls were not made: {CALLS} at once are the most.")
         return "\n\n".join(told)
@@ -89,5 +89,6 @@ class ToolCalls:
         return said != "no"
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning and how much is missing."""
     return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most:,} more characters were cut]"

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.templates.tool_form import Call
-from h2o_chat.chat.tools.tool_calls import SHOWN_CHARACTERS
+from h2o_chat.chat.tools.tool_calls import SHOWN_CHARACTERS, cut
 from h2o_chat.tui.widgets.key_bar import KeyBar
 
 Answer = Literal["once", "always", "no"]
@@ -36,7 +36,7 @@ class ToolQuestion(ModalScreen[Answer]):
         self._call = call
 
     def compose(self) -> ComposeResult:
-        arguments = json.dumps(self._call.arguments, ensure_ascii=False, indent=1)[:SHOWN_CHARACTERS]
+        arguments = cut(json.dumps(self._call.arguments, ensure_ascii=False, indent=1), SHOWN_CHARACTERS)
         with VerticalScroll(id="box") as box:
             box.border_title = f"may the model call {safe_text(self._call.name)}?"
             yield Static(safe_text(arguments), markup=False)

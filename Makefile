@@ -31,6 +31,8 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/make/check_docstrings.py
+	# Two test files of one name cannot be collected together.
+	@$(BIN)/pytest --collect-only -qq > .venv/collected.txt || { cat .venv/collected.txt; exit 1; }
 
 clean:
 	rm -rf .venv

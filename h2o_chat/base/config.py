@@ -33,7 +33,7 @@ KvDtype = Literal["auto", "int8", "int4"]
 RecallName = Literal["auto", "off"]
 TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
-POLICIES: tuple[str, ...] = get_args(PolicyName)
+POLICY_NAMES: tuple[str, ...] = get_args(PolicyName)
 CHOSEN = ("h2o", "h2o-paper", "window", "streaming", "full")
 """Policies that a user would choose: menus and help list them. The others are there for comparison."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)
@@ -136,7 +136,7 @@ class Settings:
     kv_dtype: KvDtype = "auto"
     """Precision of keys and values in the slots; auto: the model's own."""
     recall: RecallName = "auto"
-    """auto: evicted or pinned text that a question asks for is read again with it."""
+    """auto: evicted text that a question asks for is read again with it."""
     engine: EngineName = "auto"
     """Implementation of the step; auto: native on a CPU, graph on a GPU, where model and settings allow
     it."""
@@ -153,7 +153,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for flag, value, known in (
-            ("--policy", self.policy, POLICIES),
+            ("--policy", self.policy, POLICY_NAMES),
             ("--prefill", self.prefill, PREFILLS),
             ("--kv-dtype", self.kv_dtype, KV_DTYPES),
             ("--recall", self.recall, RECALLS),

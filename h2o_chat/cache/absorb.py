@@ -71,7 +71,7 @@ def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
         return arenas
     if step.half_absorbed:
         raise UsageError(
-            "It was not chosen to the end which tokens of the last prompt stay.",
+            "Eviction after the last prompt was interrupted.",
             "Go back to a snapshot that was taken before it, or call cache.reset().",
         )
     for arena in arenas:

@@ -149,7 +149,7 @@ def _served(
             saved = None
             if folder is not None:
                 saved = Saved(folder, service.context, batch)
-                service.read = saved.read
+                service.load_memory = saved.read
                 for kept in saved.rows():
                     prefixes.add(kept)
             note_session(replace(service.session, template=service.template.name), sampling)

@@ -1,1 +1,1 @@
-"""One model answers one conversation: the step, sampling, detokenizing, observing, the saved state."""
+"""One model answers one or many conversations: step, sampling, detokenizing, observing, the saved state."""

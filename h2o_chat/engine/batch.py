@@ -349,7 +349,7 @@ def _reading(row: Row, request: Request, *, begins: bool) -> Iterator[Tensor | N
     for piece in before:
         for _ in feeding_again(row, piece.ids, answer=piece.answer, exact=False):
             yield None
-    if request.gives_up:
+    if request.evicts_generated:
         row.evict_generated(request.openings)
     of = len(row.pending) + len(last.ids)
     for fed, logits in row.feeding(last.ids, never):

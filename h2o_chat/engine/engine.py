@@ -66,7 +66,7 @@ class Engine(Row):
                 tick(fed)
 
     def check(self, settings: Settings) -> None:
-        """Raises where `remade` would:
+        """Checks the budget of settings, without making an engine.
 
         Raises:
             BudgetError: the budget cannot work.

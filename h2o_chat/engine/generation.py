@@ -51,7 +51,7 @@ def generate(
             row.restore(before, hand_over=True)
             before = None
             if turn.looked:
-                yield row.look()  # takes back what was told of the tokens that are forgotten
+                yield row.look()  # a reader of events was told of tokens that are undone
             yield turn.made.ended("stopped")
             return
         yield from turn.answer(*read)
@@ -64,7 +64,7 @@ def generate(
         if before is not None:  # there was room for it
             row.restore(before, hand_over=True)
         if row.settings.events_every:
-            yield row.look()  # takes back what was told of the tokens that are forgotten
+            yield row.look()  # a reader of events was told of tokens that are undone
         yield turn.made.ended("error")
         if out_of_memory(error):
             raise OutOfMemoryError(f"{row.runner.device} ran out of memory: {error}") from error

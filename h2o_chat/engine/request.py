@@ -28,8 +28,8 @@ class Diversion:
     def __init__(self, others: Sequence[EarlierAnswer]) -> None:
         self._followed = list(others)
         """Earlier answers that begin as this one does."""
-        self._repeats_itself = not any(one.free for one in others)
-        """Whether it may repeat its own words, as code and tables do; others bar only its first word then."""
+        self._may_repeat_itself = not any(one.free for one in others)
+        """True where only the first words of others are barred (ctrl+r): code and tables repeat words."""
         self._said: list[int] = []
         self._own = defaultdict[tuple[int, ...], list[int]](list)
         """The tokens that came after each OWN_TOKENS of the answer."""
@@ -44,7 +44,7 @@ class Diversion:
         at = len(self._said)
         if self._followed:
             self._followed = [one for one in self._followed if at < len(one.ids) and one.ids[at] == token]
-        if not self._repeats_itself and at >= OWN_TOKENS:
+        if not self._may_repeat_itself and at >= OWN_TOKENS:
             self._own[tuple(self._said[-OWN_TOKENS:])].append(token)
         self._said.append(token)
 
@@ -100,7 +100,7 @@ class Request:
     """Answers that the answer must not continue."""
     wishes: Wishes = NO_WISHES
     """Further wishes about the answer's tokens."""
-    gives_up: bool = False
+    evicts_generated: bool = False
     """The model's earlier tokens are evicted once all but the last piece is read."""
     openings: Sequence[int] = ()
     """Positions of prompt tokens that are evicted with them."""

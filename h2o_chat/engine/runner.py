@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 CALL_TOKENS = 512
-"""Most tokens of a prompt in one call ..."""
+"""Most tokens of a prompt in one call, on a GPU."""
 CALL_TOKENS_CPU = 128
-"""... on a CPU, where more are hardly faster: progress must be shown four times a second. Not with nf4: 640
-tokens take 1.16 s instead of 1.37 there (135M, two cores) ...
+"""The same on a CPU, where more are hardly faster: progress must be shown four times a second. Not with nf4:
+640 tokens in one call take 1.16 s instead of 1.37 there (135M, two cores).
 """
 CALL_FLOP = 150e9
-"""... and about the most operations: a second on a CPU, until progress is shown."""
+"""About the most operations of a call: a second on a CPU, until progress is shown."""
 
 
 class Runner:

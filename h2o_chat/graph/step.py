@@ -1,7 +1,7 @@
 """The `graph` step: a decoded token of every row on a GPU, captured once and replayed.
 
 Between the embedding and the logits the host decides nothing: what differs from token to token stands in two
-small tensor (`_Room.now`). Prompts are transformers' step; settling is the cache's own.
+small tensors (`_Room.now`). Prompts are transformers' step; settling is the cache's own.
 
 Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size, V vocabulary.
 """
@@ -91,8 +91,8 @@ class GraphStep:
         """By arena."""
 
     def computes(self, cache: H2OCache) -> bool:
-        """Whether the kernels compute a decoded token of this cache: slots of numbers, as many as ever,
-        for a policy whose scores they know."""
+        """Whether the kernels compute a decoded token of this cache: its slots are not
+        quantised, their number is fixed, and the kernels know how the policy's scores grow."""
         plan, arenas = cache.plan, cache.arenas
         known = type(plan.policy.scores) is Received and not plan.policy.looks_at
         whole = sum(len(arena.layers) for arena in arenas) == self.frame.layers

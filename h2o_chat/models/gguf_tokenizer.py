@@ -27,6 +27,14 @@ _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 """Values that also split off every digit."""
 
 
+class GgufTokenizer(transformers.PreTrainedTokenizerFast):  # type: ignore[misc]
+    """Takes `built` as it is; from `tokenizer_object` a copy is made, .5 s for 150,000 tokens."""
+
+    def __init__(self, built: Tokenizer, **given: Any) -> None:
+        self._tokenizer = built
+        super().__init__(**given)
+
+
 def tokenizer_of(header: Header) -> Any:
     """The tokenizer, with the file's chat template if it has one.
 
@@ -52,8 +60,8 @@ def tokenizer_of(header: Header) -> Any:
     built.add_tokens([AddedToken(token, normalized=False, special=False) for token in whole])
     ids = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
     special = {name: tokens[number] for name, number in ids.items() if number is not None}
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=built,
+    return GgufTokenizer(
+        built,
         extra_special_tokens=[one for one in control if one not in special.values()],
         chat_template=header.text("tokenizer.chat_template", "") or None,
         clean_up_tokenization_spaces=False,

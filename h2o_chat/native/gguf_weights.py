@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from threading import Thread
 
@@ -128,14 +129,8 @@ class GgufWeights:
 
     def _by_kind(self, part: layout.Matrix) -> list[tuple[int, list[Source]]]:
         """Neighbouring sources of a matrix of one kind."""
-        found = list[tuple[int, list[Source]]]()
-        for source in part.sources:
-            kind = in_tiles(self._stored(source, part.columns).kind)
-            if found and found[-1][0] == kind:
-                found[-1][1].append(source)
-            else:
-                found.append((kind, [source]))
-        return found
+        neighbours = groupby(part.sources, lambda one: in_tiles(self._stored(one, part.columns).kind))
+        return [(kind, list(sources)) for kind, sources in neighbours]
 
     def _stored(self, source: Source, columns: int) -> Stored:
         return self._tensors.find(source.name, (source.rows, columns))

@@ -2,7 +2,8 @@
 
 H2O (arXiv 2306.14048, section 4) in four lines. Every attention layer, row and KV head keeps at most
 `budget` tokens. A token's score grows by the attention that it receives. The newest `recent` tokens are
-safe. When one token too many is held, the lowest score among the others goes, for ever.
+safe. When one token too many is held, the lowest score among the others goes, for ever. That is `h2o-paper`;
+`tests/oracle.py` has it in 27 lines, one token at a time. The default, `h2o`, ranks by `heavy_hitters`.
 
 A policy here is that frame (`frame.py`) with two things left open: how the score forgets (`scores.py`), and
 what priority is made of it. Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size.
@@ -110,7 +111,7 @@ class Policy:
     """A ranking, and the numbers that go with it."""
 
     priority: Priority  # the lowest goes first
-    forget: float | None  # score = forget * score + attention received, at every query; None: 1 - 1 / budget
+    forget: float | None  # kept of a score: forget * score + attention, at every query; None: 1 - 1 / budget
     sinks: int  # first tokens protected unless the caller says otherwise (StreamingLLM, arXiv 2309.17453)
     heavy: bool  # part of the budget is for heavy hitters; else all but the sinks is recent
     slots_per_sink: int = 0  # a small budget has fewer sinks: one for so many slots; 0: all `sinks`

@@ -1,4 +1,4 @@
-"""Policies to compare with, which nobody would choose: caches known from elsewhere.
+"""Policies kept only for comparison: published ones, and baselines.
 
 As in `policies.py`: pure functions, the lowest priority goes first, ties drop the oldest. All of them
 can generate, so every place that takes the name of a policy takes these too.

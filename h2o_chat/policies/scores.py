@@ -18,8 +18,8 @@ REMEMBER = 31 / 32
 class Received:
     """Attention received, apart for each query head: the score of all policies but some to compare with.
 
-    Every query leaves `forget` of it and adds what it gives. A gain of 0 changes nothing. Gains are of the
-    state's type, and have G only where it has: whole numbers need an `add` without `forget`.
+    Every query multiplies it by `forget` and adds its attention. A gain of 0 changes nothing. Gains have the
+    state's type, and a dimension G only where it has one; a state of integers needs an `add` of its own.
     """
 
     def width(self, groups: int) -> int:
@@ -41,7 +41,7 @@ class Received:
         return attention.transpose(-1, -2)
 
     def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
-        """The state [L, R, H, T, G] after the queries of a pass, which bring `gain`, as large.
+        """The state [L, R, H, T, G] after the queries of a pass, which bring `gain` (the same shape).
 
         Args:
             first, count: of each row, the position of its first query, and how many there are.

@@ -66,7 +66,7 @@ class ChatRequest:
     stream: bool = False
     tells_usage: bool = False
     """Whether the stream ends with a chunk of usage."""
-    looks: bool = True
+    may_continue: bool = True
     """Whether a kept memory may be continued (`cache_prompt`)."""
     tools: Tools = field(default_factory=Tools)
     wishes: Mapping[str, Any] = field(default_factory=dict)

@@ -141,7 +141,7 @@ class Reader:
             system_tokens,
             others=loops.tokenized(self.tokenizer, self.eos, loop.others) if loop and text == last else (),
             wishes=Wishes(**asked.wishes, grammar=grammar),
-            gives_up=loop is not None,
+            evicts_generated=loop is not None,
             openings=self._openings(asked, places) if loop else (),
             begin=state,
             keep=True,

@@ -87,7 +87,7 @@ class Service:
         """Per row: (key, hash) of the last answer or restored memory, which may not be kept any more."""
         self.seated: tuple[Request | None, ...] = (None,) * batch.runner.rows
         """Per row: the request that is answered."""
-        self.read: Callable[[Memory], None] = lambda kept: None
+        self.load_memory: Callable[[Memory], None] = lambda kept: None
         """Loads a memory from its file."""
         self.ending = self.broken = False
         self._loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class Service:
 
         self._grammars = Grammars(self.tokenizer, sorted(batch.runner.eos))
         self._turns = TurnLock()
-        """TurnLock of the threads that prepare."""
+        """Of the threads that prepare requests one computes at a time."""
         self._prepared: set[Ticket] = set()
         """Requests that are being prepared."""
         self._under_way: dict[Request, Ticket] = {}
@@ -326,9 +326,9 @@ def _read_before(service: Service, ticket: Ticket) -> Memory | None:
 
     A memory that cannot be read is dropped, with a message on stderr.
     """
-    while ticket.asked.looks and (found := service.prefixes.longest(ticket.chain)) is not None:
+    while ticket.asked.may_continue and (found := service.prefixes.longest(ticket.chain)) is not None:
         try:
-            service.read(found)
+            service.load_memory(found)
         except (H2OChatError, OSError) as error:
             sys.stderr.write(f"h2o-chat: {name_of(error)} The conversation is read again.\n")
             service.prefixes.drop(found)

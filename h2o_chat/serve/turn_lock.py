@@ -11,7 +11,7 @@ class TurnLock:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._taken = self._over = 0
-        """TurnLock taken, and turns that ended."""
+        """Turns that were taken, and turns that ended."""
 
     @contextmanager
     def one(self) -> Iterator[None]:

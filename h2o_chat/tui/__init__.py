@@ -1,1 +1,1 @@
-"""The screen, drawn from events alone; it never imports torch, transformers or the engine."""
+"""The screen, drawn from events and the open `Chat`; it never imports torch, transformers or the engine."""

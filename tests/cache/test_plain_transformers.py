@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 from transformers.cache_utils import DynamicCache
 
 from h2o_chat import H2OCache, Policy
-from h2o_chat.base.config import POLICIES
+from h2o_chat.base.config import POLICY_NAMES
 from h2o_chat.base.errors import BudgetError, H2OChatError, ModelError, UsageError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.models import resolve
@@ -57,7 +57,7 @@ def held(cache: H2OCache) -> list[list[set[int]]]:
 # -- it generates ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_greedy_equals_a_loop_by_hand(model: Any, policy: str) -> None:
     ids = prompt()
     by_hand, cache = (H2OCache(budget=BUDGET, policy=policy, chunk=40) for _ in range(2))

@@ -147,8 +147,8 @@ def test_many_at_once_are_each_as_alone(make: Callable[..., Engine], shared_mode
     settings = replace(SETTINGS, model=str(shared_models / "pilot-chat"))
     batch = Batch(loaded(settings), settings, 2)
     requests = [
-        Request(pieces, LONG, 7, gives_up=True),
-        Request(pieces, LONG, 7, gives_up=True, others=others),
+        Request(pieces, LONG, 7, evicts_generated=True),
+        Request(pieces, LONG, 7, evicts_generated=True, others=others),
         Request(pieces, LONG, 7),
     ]
     for request in requests:

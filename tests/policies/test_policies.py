@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from h2o_chat.base.config import POLICIES as NAMES
+from h2o_chat.base.config import POLICY_NAMES
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.policies.frame import lowest, opinion, priorities
 from h2o_chat.policies.named import named
@@ -85,7 +85,7 @@ def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "full"])
+@pytest.mark.parametrize("name", [name for name in POLICY_NAMES if name != "full"])
 @given(
     budget=st.integers(1, 200),
     sinks=st.none() | st.integers(0, 60),

@@ -112,7 +112,7 @@ async def test_a_damaged_row_is_read_again(
         second = Service(
             Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 8, 100, 0), Prefixes(8)
         )
-        second.read = saved.read
+        second.load_memory = saved.read
         second.prefixes.add(row)
         end = await answered(second, said)
         assert end.error is None

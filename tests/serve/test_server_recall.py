@@ -134,7 +134,7 @@ async def test_a_server_that_begins_again_knows_where_messages_lie(loaded: Loade
     assert service.close(60)
 
     other = begin(loaded, SETTINGS)
-    other.read = saved.read
+    other.load_memory = saved.read
     for one in saved.rows():
         other.prefixes.add(one)
     found = await answered(other, history(turns, TOLD + 1))

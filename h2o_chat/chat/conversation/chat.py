@@ -124,7 +124,7 @@ class Chat:
                     case Token():
                         exchange.token(event)
                     case CacheState():
-                        self._note(event)
+                        self._remember_state(event)
                     case Turn():
                         exchange.ended(event)
                         if event.finish != "error" and event.prompt_tokens:
@@ -266,8 +266,8 @@ class Chat:
 
     def look(self) -> None:
         """Look at the cache now."""
-        self._note(self.engine.look())
+        self._remember_state(self.engine.look())
 
-    def _note(self, state: CacheState) -> None:
+    def _remember_state(self, state: CacheState) -> None:
         self.state = state
         self.holds.take(state)

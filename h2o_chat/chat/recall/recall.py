@@ -159,7 +159,7 @@ class Recall:
         return _in_order(self._fitting(gone, room))
 
     def _fitting(self, hits: Sequence[Hit], room_tokens: int) -> list[Hit]:
-        """The best of these that fit; the same words once."""
+        """Takes hits, the best first, while they fit; the same words once."""
         chosen: list[Hit] = []
         for hit in hits:
             size = self._count(hit.piece.text)

@@ -37,26 +37,18 @@ def read_texts(path: Path) -> list[str]:
     return [clean(one) for one in found]
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a file that are not blank.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
-        return [line for line in _read(path).split("\n") if line.strip()]
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {refusal(error)}.") from error
-
-
 def read_items(path: Path, kind: type[Item]) -> list[Item]:
     """A file of one JSON object a line, with the fields of a dataclass, which all are texts.
 
     Raises:
         UsageError: it cannot be read, or a line is none; says which.
     """
+    try:
+        lines = [line for line in _read(path).split("\n") if line.strip()]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {refusal(error)}.") from error
     names, items = list(kind.__annotations__), []
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
             given = [row[name] for name in names]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from h2o_chat.base.config import KV_DTYPES, POLICIES, Settings
+from h2o_chat.base.config import KV_DTYPES, POLICY_NAMES, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
@@ -42,7 +42,7 @@ class PolicyVariant:
             UsageError: not such a text, or an unknown policy.
         """
         name, colon, numbers = text.partition(":")
-        known = [policy for policy in POLICIES if policy != "full"]
+        known = [policy for policy in POLICY_NAMES if policy != "full"]
         if name not in known:
             raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {', '.join(known)}.")
         given: dict[str, Any] = {}

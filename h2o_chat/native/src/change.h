@@ -68,7 +68,7 @@ inline void changes(const Change &of, const Changed &own, float *out) {
             const float apart = (own.lengths[s] + square) - 2.0f * crossed[s];
             const float rest = 1.0f - share[s];
             const float moved = share[s] / (rest > 1.1920929e-7f ? rest : 1.1920929e-7f) *
-                                __builtin_sqrtf(apart < 0 ? 0 : apart);  // no number stays none
+                                __builtin_sqrtf(apart < 0 ? 0 : apart);  // NaN stays NaN
             const float squared = moved * moved;
             sums[s] = fma(squared, squared, sums[s]);
         }

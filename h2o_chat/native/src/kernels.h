@@ -54,7 +54,7 @@ inline void norm(const float *x, const float *weight, int size, float epsilon, f
 inline Floats to_whole(Floats a) { return round(min(max(a, splat(-127.0f)), splat(127.0f))); }
 
 // Rounds groups of 32 numbers to whole ones from -127 to 127 and a scale; with `two_bytes` what is left of each to 256ths
-// of a whole one. A number that is none makes its scale none.
+// of a whole one. A NaN makes its scale NaN.
 inline void round_to_bytes(const float *x, bool two_bytes, Rounded out) {
     const Floats zero = splat(0.0f);
     Floats none = zero;  // stays 0, unless there is one

@@ -1,1 +1,1 @@
-"""Widgets and colours that the other rooms of the screen use."""
+"""Widgets and colours that the other folders of `tui/` use."""

@@ -33,7 +33,7 @@ from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
 from h2o_chat.native.spin_wait import let_torch_sleep
 
-AGES = (512, 2048, 8192)
+AGES = (128, 512, 2048, 8192)
 """Tokens that other programs have seen, as far as the model's window has room."""
 
 

@@ -265,8 +265,9 @@ def test_pages_of_others_do_not_reach_it(client: Client, headers: dict[str, str]
 def test_what_two_servers_may_understand_otherwise_is_refused(client: Client) -> None:
     """One of them may be a proxy in front."""
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
-    both = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-    told = raw(client, head + both)
+    both = b"Connection: close\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b'32\r\n{"messages": [{"role": "user", "content": "hi" }]}\r\n0\r\n\r\n'
+    told = raw(client, head + both % len(body) + body)
     assert told.startswith(b"HTTP/1.1 400 ")
     assert b"Transfer-Encoding and Content-Length" in told
     for name in (b"Origin: http://localhost\r\n", b"Authorization: Bearer x\r\n", b"Host: localhost\r\n"):

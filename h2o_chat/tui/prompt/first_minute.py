@@ -177,7 +177,7 @@ class FirstMinute:
         self._playing.clear()
         self._own += 1
         if len(self._offers) == len(OFFERS_TO.get(self._model, ())):
-            del self._offers[0]  # who has begun need not give another name
+            del self._offers[:1]  # who has begun need not give another name
         if self._own >= OWN_MOST:
             self._offers.clear()
         self._hide()

@@ -26,12 +26,12 @@ test: $(READY)
 test-all: $(READY)
 	$(PYTEST) $(ARGS)
 
+# Collecting finds two test files of one name, of which a whole run would leave one out.
 lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/make/check_docstrings.py
-	# Two test files of one name cannot be collected together.
 	@$(BIN)/pytest --collect-only -qq > .venv/collected.txt || { cat .venv/collected.txt; exit 1; }
 
 clean:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CALL_TOKENS = 512
 """Most tokens of a prompt in one call, on a GPU."""
 CALL_TOKENS_CPU = 128
-"""The same on a CPU, where more are hardly faster: progress must be shown four times a second. Not with nf4:
+"""Most on a CPU, where more are hardly faster: progress must be shown four times a second. Not with nf4:
 640 tokens in one call take 1.16 s instead of 1.37 there (135M, two cores).
 """
 CALL_FLOP = 150e9

@@ -97,7 +97,7 @@ class Service:
 
         self._grammars = Grammars(self.tokenizer, sorted(batch.runner.eos))
         self._turns = TurnLock()
-        """Of the threads that prepare requests one computes at a time."""
+        """One of the threads that prepare requests computes at a time."""
         self._prepared: set[Ticket] = set()
         """Requests that are being prepared."""
         self._under_way: dict[Request, Ticket] = {}

@@ -122,8 +122,9 @@ class Reader:
             check_length(at - begins)
             if places is not None:
                 places.ends.append(at)
-        *before, (_, last) = asked.messages
-        loop = loops.loop_in([Message(*one) for one in before], last)
+        *before, (role, last) = asked.messages
+        free = role == "user" and not asked.tools.grammar
+        loop = loops.loop_in([Message(*one) for one in before], last) if free else None
         if loop and loop.begins:
             notes = [*notes, loops.BROKEN]
         bias = asked.wishes.get("bias", {})
@@ -173,6 +174,4 @@ class Reader:
 
 def newest_from(tokens: int, session: Session) -> int:
     """Position from which on everything is certainly held after `tokens` tokens."""
-    if session.budget is None or tokens <= session.budget:
-        return 0
-    return tokens - session.recent
+    return 0 if session.budget is None or tokens <= session.budget else tokens - session.recent

@@ -99,6 +99,15 @@ def test_what_is_meant_to_repeat_is_no_loop(meant: object, thing: str) -> None:
     assert not any(loops(meant(thing)))
 
 
+def test_calls_of_a_tool_are_no_loop() -> None:
+    said = list[Message]()
+    for thing in THINGS:
+        call = f'<tool_call>\n{{"name": "price_of", "arguments": {{"thing": "{thing}"}}}}\n</tool_call>'
+        said += messages([(f"What does a {thing} cost?", call)])
+        assert loop_in([*said, Message("tool", "3"), Message("assistant", "Three.")], "And a bee?") is None
+        said += [Message("tool", "3"), Message("assistant", f"A {thing} costs three.")]
+
+
 def test_different_answers_are_no_loop() -> None:
     assert not any(
         loops(

@@ -70,6 +70,18 @@ def test_a_stream_brings_the_same_call(client: Client) -> None:
     assert not any(delta["delta"].get("content") for delta in deltas)
 
 
+def test_who_wants_the_same_form_again_and_again_gets_it(client: Client) -> None:
+    """A schema leaves one answer, and answers that repeat each other begin a loop elsewhere."""
+    schema = {"const": "The sky over Oslo is grey, and it rains all day."}
+    wanted = {"type": "json_schema", "json_schema": {"name": "weather", "schema": schema}}
+    said: list[Any] = []
+    for city in ("Oslo", "Rome", "Lima", "Bonn", "Kyiv", "Cairo", "Paris"):
+        said.append({"role": "user", "content": f"What is the weather in {city}?"})
+        message = choice_of(client.complete(said, response_format=wanted, **GREEDY))["message"]
+        assert json.loads(message["content"]) == schema["const"]
+        said.append(message)
+
+
 def test_who_gives_the_result_meets_its_prefix(client: Client) -> None:
     asked = {"tools": [WEATHER], **GREEDY}
     message = choice_of(client.complete([ASKED], tool_choice="required", **asked))["message"]

@@ -49,6 +49,7 @@ PATHS = (
     *("/v1/models", "/v1/models/pocket", "/health", "/metrics", "/props", "/slots"),
     *("/slots/0?action=save", "/slots/1?action=restore", "/slots/0?action=erase", "/slots/99?action=save"),
     *("/", "/slots/../../etc/passwd", "/v1/models/%2e%2e/%00", "//", "/v1/chat/completions/"),
+    *("/v1/conversations/chatcmpl-1/memory", "/v1/conversations/%00/memory", "/v1/conversations//memory"),
 )
 TEXTS = (
     "Hello",

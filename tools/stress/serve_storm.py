@@ -4,10 +4,11 @@
     tools/stress/serve_storm.py --hostile [NAME ...] [--seconds 60]
 
 Starts a server. Two of the clients are ill-behaved: one does not read, one goes away in the middle. The
-others hold conversations, greedy and drawn. At the end, in the middle of answers, the server gets a SIGTERM;
-another one goes on from what it has saved, with the last conversation of each client. Then all conversations
-are held once more, in an engine of their own, and compared. Prints what was asked, the longest request, the
-memory as computed and as it was.
+others hold conversations, greedy and drawn, with and without schemas and forced tools. At the end, in the
+middle of answers, the server gets a SIGTERM; another one goes on from what it has saved, with the last
+conversation of each client. Then all conversations are held once more, alone, and compared: in an engine of
+their own, or, with schemas and tools, one after the other at a server with one row. Prints what was asked,
+the longest request, the memory as computed and as it was.
 
 Memory: what the server's process has taken since it listens (anonymous pages and swap of smaps_rollup;
 weights are mapped, and not among them), once a second, beside what /metrics says: never more than 5% above
@@ -58,6 +59,17 @@ NOT_READ_S = 100
 """A client does not read for so long: less than the server promises, more than it needs to cut it off."""
 TURNS = 12
 """Turns of a conversation at most; then another begins."""
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 12}, "days": {"type": "integer", "maximum": 9}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+FORCED: tuple[dict[str, Any], ...] = (
+    {"tools": [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}]}
+    | {"tool_choice": "required"},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "weather", "schema": WEATHER}}},
+)
 LINES = (
     "My name is {name} and my cat is called Tom.",
     "I like long walks in the rain, and tea.",
@@ -78,6 +90,17 @@ class Said:
     answer: str
     new_tokens: int
     cached_tokens: int
+    calls: list[Any]
+
+    def messages(self) -> list[dict[str, Any]]:
+        """As the next request has them."""
+        answer = {"role": "assistant", "content": self.answer, "tool_calls": self.calls}
+        results = [{"role": "tool", "tool_call_id": one["id"], "content": "Rain."} for one in self.calls]
+        return [{"role": "user", "content": self.text}, answer, *results]
+
+    def told(self) -> tuple[Any, ...]:
+        """What is the same in the conversation alone."""
+        return self.answer, self.new_tokens, [one["function"] for one in self.calls]
 
 
 @dataclass
@@ -112,22 +135,19 @@ class Storm:
 
 def ask(storm: Storm, said: list[Said], text: str, sampling: dict[str, Any]) -> Said | None:
     """The next turn of a conversation; None where the server has none for it just now."""
-    messages = [
-        {"role": role, "content": content}
-        for turn in said
-        for role, content in (("user", turn.text), ("assistant", turn.answer))
-    ]
-    messages.append({"role": "user", "content": text})
+    messages = [message for turn in said for message in turn.messages()] + [{"role": "user", "content": text}]
     body, began = json.dumps({"messages": messages, "stream": True, **sampling}), time.monotonic()
     connection = http.client.HTTPConnection("127.0.0.1", storm.port, timeout=TIMEOUT_S + 60)
     try:
         connection.request("POST", "/v1/chat/completions", body)
         response = connection.getresponse()
-        answer, last, done = "", {}, False
+        answer, calls, last, done = "", list[Any](), {}, False
         for line in response:
             if line.startswith(b"data: {"):
                 last = json.loads(line.removeprefix(b"data: "))
-                answer += "".join(one["delta"].get("content", "") for one in last.get("choices", []))
+                for one in last.get("choices", []):
+                    answer += one["delta"].get("content", "")
+                    calls += one["delta"].get("tool_calls", [])
             done = done or line.startswith(b"data: [DONE]")
         storm.note(response.status, began)
     except (OSError, http.client.HTTPException) as error:
@@ -137,10 +157,10 @@ def ask(storm: Storm, said: list[Said], text: str, sampling: dict[str, Any]) -> 
         connection.close()
     if not done:
         if response.status == 200:
-            storm.wrong.append(f"a stream has ended with {last}")
+            storm.wrong.append(f"a stream has ended with {last}: {len(said)} turns, {sampling}")
         return None
     timings = last["timings"]
-    return Said(text, sampling, answer, timings["predicted_n"], timings["cache_n"])
+    return Said(text, sampling, answer, timings["predicted_n"], timings["cache_n"], calls)
 
 
 def talk(storm: Storm, seed: int) -> None:
@@ -151,11 +171,11 @@ def talk(storm: Storm, seed: int) -> None:
         with storm.lock:
             storm.conversations.append(said)
             storm.newest[seed] = said
-        drawn = rng.random() < 0.5
+        drawn, forced = rng.random() < 0.5, rng.choice([{}, {}, *FORCED])
         for number in range(rng.randint(1, TURNS)):
             line = LINES[(number + seed) % len(LINES)].format(name=f"Ada{seed}", number=rng.randrange(10**6))
             sampling: dict[str, Any] = {"max_tokens": rng.randint(1, 90), "seed": rng.randrange(2**32)}
-            sampling |= {"temperature": 0.8, "top_p": 0.95} if drawn else {}
+            sampling |= forced | ({"temperature": 0.8, "top_p": 0.95, "min_p": 0.05} if drawn else {})
             turn = ask(storm, said, line, sampling)
             if turn is None:
                 break
@@ -210,7 +230,7 @@ def go_away(storm: Storm) -> None:
             time.sleep(0.1)
 
 
-def compare(storm: Storm, settings: Settings) -> int:
+def compare(storm: Storm, settings: Settings, alone: Storm) -> int:
     """Holds all conversations once more, alone; how many tokens they have."""
     engine, tokens = Engine(open_model(settings, lambda *_: None), settings), 0
     with progress_bar() as progress:
@@ -221,15 +241,18 @@ def compare(storm: Storm, settings: Settings) -> int:
             for place, turn in enumerate(said):
                 if place and not turn.cached_tokens:
                     storm.wrong.append(f"conversation {number}, turn {place + 1}: all of it was read again")
-                chat.reseed(turn.sampling["seed"])
-                how = {key: value for key, value in turn.sampling.items() if key != "seed"}
-                (end,) = (e for e in chat.send(turn.text, Sampling(**how)) if isinstance(e, Turn))
-                tokens += end.new_tokens
-                if (end.text, end.new_tokens) != (turn.answer, turn.new_tokens):
-                    storm.wrong.append(
-                        f"conversation {number}, turn {place + 1}: {turn.new_tokens} tokens {turn.answer!r}"
-                        f" instead of {end.new_tokens} {end.text!r}"
-                    )
+                if turn.sampling.keys() & {"tools", "response_format"}:
+                    again = ask(alone, said[:place], turn.text, turn.sampling)
+                    expected = again.told() if again else ()
+                else:
+                    chat.reseed(turn.sampling["seed"])
+                    how = {key: value for key, value in turn.sampling.items() if key != "seed"}
+                    (end,) = (e for e in chat.send(turn.text, Sampling(**how)) if isinstance(e, Turn))
+                    expected = end.text, end.new_tokens, []
+                tokens += turn.new_tokens
+                if turn.told() != expected:
+                    where = f"conversation {number}, turn {place + 1}"
+                    storm.wrong.append(f"{where}: {turn.told()!r} instead of {expected!r}")
                     break
     return tokens
 
@@ -259,10 +282,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         storm = raged(Server(flags, Path(folder) / "data"), asked.minutes, asked.clients)
         goes_on(storm, Server(flags, Path(folder) / "data"))
-    settings = Settings(asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0)
-    tokens = compare(storm, settings)
-    turns = sum(map(len, storm.conversations))
-    print(f"{len(storm.conversations):,} conversations, {turns:,} turns, {tokens:,} tokens compared")
+        alone = Server([*flags, "--rows", "1", "--no-store"], Path(folder) / "alone")
+        settings = Settings(asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0)
+        tokens = compare(storm, settings, Storm(alone.port))
+        storm.wrong += [f"the server of one client has ended with {code}"] if (code := alone.end()) else []
+    turns = [turn for said in storm.conversations for turn in said]
+    forced = sum(any(key in turn.sampling for key in ("tools", "response_format")) for turn in turns)
+    print(f"{len(storm.conversations):,} conversations, {len(turns):,} turns, {tokens:,} tokens compared")
+    print(f"{forced:,} turns had a schema or a forced tool; {sum(bool(t.calls) for t in turns):,} are calls")
     print(f"answered, by status: {storm.statuses}; the longest took {storm.longest_s:.1f} s of {TIMEOUT_S} s")
     if storm.longest_s > TIMEOUT_S + 5:
         storm.wrong.append("a request took longer than promised")
@@ -349,7 +376,7 @@ def goes_on(storm: Storm, server: Server) -> None:
     storm.port, went = server.port, 0
     held = [said for said in storm.newest.values() if said]
     for said in held:
-        turn = ask(storm, said, "What is my name?", {"max_tokens": 20, "seed": 3})
+        turn = ask(storm, said, "What is my name?", said[-1].sampling | {"max_tokens": 20, "seed": 3})
         if turn is None or not turn.cached_tokens:
             storm.wrong.append("after the restart a conversation was not gone on with")
             continue

@@ -10,7 +10,7 @@ In a loop two things are done before a message is read (docs/STUCK.md has the ev
 - The answer may begin as an earlier one did, but not go on so (`engine/request.py`).
 
 The words alone decide, so a conversation that is resumed, or that a client sends anew, is treated alike; the
-transcript keeps everything.
+transcript keeps everything. Calls of tools do not count, and where a grammar forces an answer nothing is done.
 """
 
 import re
@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from h2o_chat.chat.templates.chat_template import Template, literal
@@ -90,10 +89,12 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
     Args:
         asked: the message that comes next.
     """
+    newest = messages[-2 * LOOKED_AT - 1 :]
+    roles = [one.role for one in newest]
     said = [
-        (before.text[:COMPARED_CHARACTERS], one.text[:COMPARED_CHARACTERS])
-        for before, one in pairwise(messages[-2 * LOOKED_AT - 1 :])
-        if (before.role, one.role) == ("user", "assistant")
+        (newest[at].text[:COMPARED_CHARACTERS], newest[at + 1].text[:COMPARED_CHARACTERS])
+        for at in range(len(roles))
+        if roles[at : at + 3] in (["user", "assistant"], ["user", "assistant", "user"])
     ]
     flags = [_repeats(tuple(said[max(0, at - BEFORE) : at + 1])) for at in range(len(said))]
     if not _goes_on(flags):
@@ -121,8 +122,7 @@ def break_loop(
         notes: gets a note for people.
         recalls: words are recalled with the message: the answer to it may have been given before.
     """
-    loop = loop_in(messages, asked)
-    if loop is None:
+    if engine.grammar or (loop := loop_in(messages, asked)) is None:
         return []
     if loop.begins:
         notes.append(BROKEN)
@@ -241,6 +241,5 @@ class Repeating:
         """Whether the newest tokens are one piece of this length, repeated often enough."""
         newest = self._newest
         enough = max(ENOUGH_TOKENS, length * ENOUGH_TIMES)
-        if len(newest) < enough or newest[-1] != newest[-1 - length]:
-            return False
-        return newest[-enough + length :] == newest[-enough:-length]
+        long = len(newest) >= enough and newest[-1] == newest[-1 - length]
+        return long and newest[-enough + length :] == newest[-enough:-length]

@@ -175,7 +175,12 @@ def llm(url: str, model: str) -> str:
         about = ["-o", "temperature", "0", "-o", "max_tokens", str(MOST_TOKENS)]
         person = said_by([*program, *about, "--schema", "name, age int", SENTENCE], name)
         assert set(json.loads(person)) >= {"name", "age"}, person
-        told = said_by([*program, *about, "--td", "--functions", f"{name}/tools.py", ASKED], name)
+        try:
+            told = said_by([*program, *about, "--td", "--functions", f"{name}/tools.py", ASKED], name)
+        except AssertionError as error:
+            if "Chain limit" in str(error):
+                return AGAIN
+            raise
     return used(told) if "Tool call:" in told else f"works; the model called no tool: {told[:60]!r}"
 
 
@@ -277,7 +282,10 @@ def aider(url: str, model: str) -> str:
         )
         made = Path(name, "hello.py").read_text()
     assert "Tokens:" in told, told[-400:]
-    return "works" if "goodbye" in made else f"works; the model wrote no edit: {told[-200:]!r}"
+    if made == 'print("hello")\n':
+        return f"works; the model wrote no edit: {told[-200:]!r}"
+    whole = made.replace("'", '"').strip() == 'print("goodbye")'
+    return "works" if whole else f"works; the model wrote a wrong edit: {made[:200]!r}"
 
 
 if __name__ == "__main__":

@@ -51,12 +51,13 @@ def made(folder: Path, packages: tuple[str, ...]) -> tuple[Path, str]:
     """
     place = folder / packages[0].partition("=")[0].partition("[")[0]
     python = place / "bin" / "python"
-    if (place / "ready").exists():
+    ready, wanted = place / "ready", "\n".join(packages)
+    if ready.exists() and ready.read_text() == wanted:
         return python, ""
-    venv.create(place, with_pip=True)
+    venv.create(place, with_pip=True, clear=True)
     done = subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], stderr=-1, text=True)
     if done.returncode == 0:
-        (place / "ready").touch()
+        ready.write_text(wanted)
     return python, done.stderr.strip()[-200:] if done.returncode else ""
 
 
@@ -82,21 +83,8 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = (asked.folder or Path(name)).resolve()
-        server = Server(
-            [
-                "-m",
-                asked.model,
-                "--timeout",
-                str(LONGEST_S),
-                "-b",
-                asked.budget,
-                "--rows",
-                "2",
-                "--any-model",
-                "--no-store",
-            ],
-            Path(name) / "data",
-        )
+        flags = ["-m", asked.model, "-b", asked.budget, "--timeout", str(LONGEST_S)]
+        server = Server([*flags, "--rows", "2", "--any-model", "--no-store"], Path(name) / "data")
         try:
             return tried(server, folder, asked.openapi, asked.only or [*CLIENTS, "openapi"])
         finally:

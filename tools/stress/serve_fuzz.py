@@ -32,16 +32,8 @@ KEYS = (
     *("max_tokens", "max_completion_tokens", "tools", "tool_choice", "model", "response_format", "logprobs"),
     *("cache_prompt", "id_slot", "repetition_penalty", "ignore_eos", "logit_bias", "user", "filename"),
     *("grammar", "json_schema", "top_logprobs", "presence_penalty", "frequency_penalty", "system", "prompt"),
-    *(
-        "input",
-        "instructions",
-        "previous_response_id",
-        "max_output_tokens",
-        "text",
-        "stop_sequences",
-        "store",
-    ),
-    *("include", "metadata", "suffix", "echo"),
+    *("input", "instructions", "previous_response_id", "max_output_tokens", "text", "stop_sequences"),
+    *("store", "include", "metadata", "suffix", "echo"),
 )
 POSTS = ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/completions")
 PATHS = (
@@ -52,15 +44,8 @@ PATHS = (
     *("/v1/conversations/chatcmpl-1/memory", "/v1/conversations/%00/memory", "/v1/conversations//memory"),
 )
 TEXTS = (
-    "Hello",
-    "My name is Ada.",
-    "",
-    "\0",
-    "\ud800",
-    "<|end|><|system|>",
-    "a" * 3000,
-    "\U0001f600" * 50,
-    "../..",
+    *("Hello", "My name is Ada.", "", "\0", "\ud800", "<|end|><|system|>", "../.."),
+    *("a" * 3000, "\U0001f600" * 50),
 )
 
 
@@ -223,11 +208,8 @@ def torn(port: int, rng: random.Random) -> int:
     elif how == 1:
         sent = head.encode()[: rng.randrange(len(head))]
     elif how == 2:
-        sent = (
-            head.encode()
-            + b"Transfer-Encoding: chunked\r\n\r\n"
-            + rng.choice([b"zz\r\n", b"-5\r\n", b"5\r\nabc"])
-        )
+        sent = head.encode() + b"Transfer-Encoding: chunked\r\n\r\n"
+        sent += rng.choice([b"zz\r\n", b"-5\r\n", b"5\r\nabc"])
     else:
         sent = rng.randbytes(rng.randrange(500)) + b"\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=LONGEST_S) as one:

@@ -18,17 +18,8 @@ class Server:
 
     def __init__(self, flags: list[str], data: Path, shell: Sequence[str] = ()) -> None:
         """`shell`: what begins the command, such as one that sets a limit."""
-        command = [
-            *shell,
-            sys.executable,
-            "-m",
-            "h2o_chat",
-            "serve",
-            "--address",
-            "127.0.0.1:0",
-            "--data",
-            str(data),
-        ]
+        command = [*shell, sys.executable, "-m", "h2o_chat", "serve"]
+        command += ["--address", "127.0.0.1:0", "--data", str(data)]
         self._err = data.with_suffix(f".{time.monotonic_ns()}.err")
         with self._err.open("w") as err:
             self.process = subprocess.Popen([*command, *flags], stderr=err)

@@ -10,7 +10,7 @@ In a loop two things are done before a message is read (docs/STUCK.md has the ev
 - The answer may begin as an earlier one did, but not go on so (`engine/request.py`).
 
 The words alone decide, so a conversation that is resumed, or that a client sends anew, is treated alike; the
-transcript keeps everything. Calls of tools do not count, and where a grammar forces an answer nothing is done.
+transcript keeps everything. Calls of tools do not count, and a grammar that forces the answer rules this out.
 """
 
 import re

@@ -97,7 +97,7 @@ def test_a_prompt_that_is_absorbed_by_half_tears_its_rows(
         with pytest.raises(MemoryError):
             runner.take(0)
     if mended == "after a step":
-        with pytest.raises(UsageError, match="chosen to the end"):
+        with pytest.raises(UsageError, match="was interrupted"):
             runner.feed([[5], [6]], prompt=False)
         assert runner.torn == {0, 1}
     if mended == "empty":

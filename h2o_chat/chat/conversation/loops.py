@@ -122,7 +122,8 @@ def break_loop(
         notes: gets a note for people.
         recalls: words are recalled with the message: the answer to it may have been given before.
     """
-    if engine.grammar or (loop := loop_in(messages, asked)) is None:
+    forced = getattr(engine, "grammar", "")  # only the engine of `run` can have one
+    if forced or (loop := loop_in(messages, asked)) is None:
         return []
     if loop.begins:
         notes.append(BROKEN)

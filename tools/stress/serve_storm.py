@@ -93,13 +93,13 @@ class Said:
     calls: list[Any]
 
     def messages(self) -> list[dict[str, Any]]:
-        """As the next request has them."""
+        """The turn in the form that the next request sends."""
         answer = {"role": "assistant", "content": self.answer, "tool_calls": self.calls}
         results = [{"role": "tool", "tool_call_id": one["id"], "content": "Rain."} for one in self.calls]
         return [{"role": "user", "content": self.text}, answer, *results]
 
     def told(self) -> tuple[Any, ...]:
-        """What is the same in the conversation alone."""
+        """The parts that must be equal in the conversation alone."""
         return self.answer, self.new_tokens, [one["function"] for one in self.calls]
 
 

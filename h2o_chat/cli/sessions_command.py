@@ -26,7 +26,7 @@ app = PlainTyper(
     no_args_is_help=True, help="Stored conversations: list, show, search, export, import, rename, remove."
 )
 
-Format = Literal["md", "json", "html"]
+Format = Literal["md", "json"]
 
 
 def _ids_starting_with(context: typer.Context, incomplete: str) -> list[str]:
@@ -91,7 +91,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     data: Data = None,
 ) -> None:
-    """Write a conversation as Markdown, JSON or HTML."""
+    """Write a conversation as Markdown or JSON."""
     suffix = format or _suffix(output)
     with _opened(data) as store:
         conversation = store.whole(store.find(which))

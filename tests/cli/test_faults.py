@@ -208,7 +208,7 @@ def test_tokens_of_the_hub_are_nowhere(small: Path, tmp_path: Path) -> None:
     commands = (
         ("run", "Once", "-m", str(small), "--save", "--json", "--max-tokens", "5", *record),
         ("sessions", "export", "last", "--format", "json"),
-        ("sessions", "export", "last", "--format", "html"),
+        ("sessions", "export", "last", "--format", "md"),
         ("sessions", "show", "last"),
         ("config", "show"),
         ("doctor",),

@@ -167,16 +167,16 @@ def test_exported_files(sessions: Sessions, ids: list[str], tmp_path: Path) -> N
     again = sessions("export", ids[1], "-o", folder)
     assert again.code == ExitCode.USAGE
     assert "is there already" in again.err
-    page = folder / "page.html"
+    page = folder / "page.json"
     page.symlink_to(tmp_path / "elsewhere")
     assert sessions("export", ids[0], "-o", page).code == ExitCode.USAGE, "a link is something that is there"
     assert sessions("export", ids[0], "-o", page, "--force").code == ExitCode.OK
-    assert page.read_text().startswith("<!DOCTYPE html>"), "the name asks for HTML"
+    assert json.loads(page.read_text())["id"] == ids[0], "the name asks for JSON"
     assert not page.is_symlink()
     assert page.stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / "elsewhere").exists()
-    assert sessions("export", ids[0], "-o", page, "--force", "--format", "json").code == ExitCode.OK
-    assert json.loads(page.read_text())["id"] == ids[0]
+    assert sessions("export", ids[0], "-o", page, "--force", "--format", "md").code == ExitCode.OK
+    assert page.read_text().startswith("# ")
     assert len(list(folder.iterdir())) == 2, "nothing is left over"
     done = sessions("export", ids[0], "-o", tmp_path / "no" / "where.md")
     assert done.code == ExitCode.USAGE

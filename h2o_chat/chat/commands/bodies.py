@@ -14,7 +14,7 @@ from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.message import as_conversation, no_such, numbered
 from h2o_chat.chat.conversation.pinning import pin as pin_message
-from h2o_chat.chat.files.export import FORMATS, file_name, to_html, write_file
+from h2o_chat.chat.files.export import FORMATS, file_name, write_file
 from h2o_chat.chat.memory import why as reasons
 from h2o_chat.chat.memory.remembered_words import in_lines
 from h2o_chat.events.events import ReadProgress
@@ -194,7 +194,7 @@ def find(surface: Surface, words: str) -> None:
 
 
 def export(surface: Surface, words: str) -> None:
-    """Write the conversation as a file: `md|json|html [FILE] [--force]`.
+    """Write the conversation as a file: `md|json [FILE] [--force]`.
 
     Raises:
         UsageError: no such format or folder, or the file is there.
@@ -205,16 +205,15 @@ def export(surface: Surface, words: str) -> None:
     force = last == "--force"  # a word of its own: `notes--force` is the name of a file
     kind, _, name = (rest if force else words).strip().partition(" ")
     if kind not in FORMATS:
-        raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md, json or html [FILE]")
+        raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md or json [FILE]")
     conversation = _present_conversation(chat)
-    text = to_html(conversation, _heat(chat)) if kind == "html" else FORMATS[kind](conversation)
     try:
         path = Path(name.strip()).expanduser() if name.strip() else Path()
     except RuntimeError as error:  # ~nobody
         raise UsageError(f"There is no such folder: {error}") from error
     if path.is_dir():
         path = path / file_name(conversation, kind)
-    write_file(path, text, force)
+    write_file(path, FORMATS[kind](conversation), force)
     surface.say(f"Wrote {path.resolve()}")
 
 
@@ -228,17 +227,6 @@ def _present_conversation(chat: Chat) -> Conversation:
         chat.keeper.catch_up()
         return chat.keeper.store.whole(chat.keeper.conversation)
     return as_conversation(chat.messages, chat.session.model)
-
-
-def _heat(chat: Chat) -> dict[int, list[tuple[str, float]]]:
-    """(text, hold) of the tokens of each stored message, by its number.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    path = chat.keeper.path(chat.keeper.leaf) if chat.keeper else []
-    found = {message.id: chat.holds.by_token(message, chat.engine.tokenizer) for message in path}
-    return {message: tokens for message, tokens in found.items() if tokens}
 
 
 def regenerate(surface: Surface, words: str) -> None:

@@ -52,7 +52,7 @@ COMMANDS = (
         *("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
         *(None, "screen"),
     ),
-    Command("export", "md|json|html [FILE]", "this conversation as a file", bodies.export),
+    Command("export", "md|json [FILE]", "this conversation as a file", bodies.export),
     Command("regenerate", "[TEMPERATURE]", "answer the last message in other words", bodies.regenerate),
     Command("again", "", "the same as /regenerate", bodies.regenerate, only="plain"),
     Command("edit", "[NUMBER]", "say something else instead of a message", bodies.edit),

@@ -1,14 +1,11 @@
-"""Hold of messages and words: the share of caches that keep each token, from the `cache` events."""
+"""Hold of messages: the share of caches that keep each token, from the `cache` events."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Any
 
 from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.conversation.spans import own_ids, tokens_of, tokens_read, was_read
-from h2o_chat.engine.detokenize import Detokenizer
+from h2o_chat.chat.conversation.spans import tokens_of, tokens_read, was_read
 from h2o_chat.events.events import CacheState
-from h2o_chat.store import StoredMessage
 
 TURN = 3
 """Messages whose positions one turn may change: system prompt, message, answer."""
@@ -85,22 +82,3 @@ class Holds:
         self._known = len(messages)
         self._holding = [index for index in self._holding if index < len(messages)]
         return kept
-
-    def by_token(self, message: StoredMessage, tokenizer: Any) -> list[tuple[str, float]]:
-        """(text, hold) of each token of a message; none where it was not read.
-
-        A character made of several tokens has the largest hold of them.
-        """
-        if not 0 < len(tokens_of(message)) <= len(message.ids):
-            return []
-        which = own_ids(message, len(message.ids))
-        text = Detokenizer(tokenizer, list(message.ids[: which.start]))
-        pieces, hold = [], 0.0
-        for place, token in zip(tokens_of(message), message.ids[which], strict=True):
-            hold = max(hold, self._held.get(place, 0.0))
-            if piece := text.add(token):
-                pieces.append((piece, hold))
-                hold = 0.0
-        if piece := text.flush():
-            pieces.append((piece, hold))
-        return pieces

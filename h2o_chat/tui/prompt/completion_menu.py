@@ -58,7 +58,7 @@ def choices(before: str, themes: list[str]) -> list[Completion]:
         known = {
             "set": settable.SETTABLE,
             "policy": CHOSEN,
-            "export": ("md", "json", "html"),
+            "export": ("md", "json"),
             "theme": themes,
             "model": models(typed) if name == "model" else (),
         }.get(name, ())

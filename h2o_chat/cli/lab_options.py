@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from h2o_chat.base.config import KvDtype, Settings
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cli.typer_messages import MODEL
 
@@ -24,9 +24,6 @@ Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.", r
 Quantize = Annotated[str, typer.Option(help="Weights: none, int8, int4, nf4 or auto.", rich_help_panel=MODEL)]
 KvDtypes = Annotated[
     list[str] | None, typer.Option("--kv-dtype", help="Precision of the memory; repeatable.")
-]
-OneKvDtype = Annotated[
-    KvDtype, typer.Option("--kv-dtype", help="Precision of the memory.", rich_help_panel=MODEL)
 ]
 EqualBytes = Annotated[
     bool, typer.Option("--equal-bytes", help="Smaller precisions get as many slots as fit the bytes.")

@@ -1,10 +1,10 @@
-"""`h2o-chat lab bench`: what it prints is what it measured; times are not judged here."""
+"""`tools/stress`: what is printed is what was measured; times are not judged here."""
 
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,52 +14,44 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.bench import bounded
-from h2o_chat.lab.bench.bounded import run_bounded
-from h2o_chat.models.choices import default_threads
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
 
-def printed(*arguments: str) -> Any:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(POCKET.parents[1] / "tools" / "stress"))
+    import long_and_many
+
+    return long_and_many
 
 
-def test_a_long_conversation_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WARM_UP_TOKENS", "TIMED_TOKENS"):
-        monkeypatch.setattr(bounded, name, 50)
-    settings = Settings(model=str(little(POCKET, tmp_path, window=128)), budget=32, threads=1)
-    (found,) = run_bounded(settings, 250)
-    assert found.tokens >= 250
-    assert_bounded(asdict(found), window=128)
-    still = replace(found, old_over_fresh=1.0, rss_growth_share=0.0)
-    monkeypatch.setattr(bounded, "run_bounded", lambda *_: [still])
-    said = CliRunner().invoke(app, ["bench", "bounded"]).stdout.splitlines()[-1]
-    assert said.startswith("Verdict: nothing grows ")
-    assert f"with {found.tokens} tokens: 32 of 32 slots at most, positions up to 127 of 128, " in said
-
-
-@pytest.mark.sweep
-def test_a_longer_one_too(shared_models: Path) -> None:
-    model = str(shared_models / "stories260k")
-    (found,) = printed("bench", "bounded", "-m", model, "-b", "32", "--tokens", "3000", "--json")
-    assert found["tokens"] >= 3000
-    assert_bounded(found)
-
-
-def assert_bounded(found: dict[str, Any], window: int = 512) -> None:
+def test_a_long_conversation_stays_bounded(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WARM_UP", "TIMED"):
+        monkeypatch.setattr(tool, name, 50)
+    model = str(little(POCKET, tmp_path, window=128))
+    found = tool.long(Settings(model=model, budget=32, threads=1, events_every=0), 250)
+    assert found["tokens"] >= 250
     assert found["most_kept_slots"] == 32
-    assert found["largest_index"] == window - 1
-    assert found["window_tokens"] == window
+    assert (found["largest_index"], found["window_tokens"]) == (127, 128)
     assert found["old_ms"] > 0
+
+
+def test_rows_are_timed_beside_each_other(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool, "TURNS", 2)
+    found = tool.many(Settings(model=str(POCKET), budget=32, events_every=0), [1, 3])
+    assert [one["rows"] for one in found] == [1, 3]
+    for one in found:
+        assert one["tok_s"] == pytest.approx(1000 * one["rows"] / one["step_ms"])
+        assert one["times_first"] == pytest.approx(one["tok_s"] / found[0]["tok_s"])
 
 
 def test_impossible_lengths_are_usage_errors() -> None:
     for command in (
         ["eval", "perplexity", "--texts", "x", "--length", "0"],
-        ["bench", "bounded", "--tokens", "-5"],
+        ["bench", "speed", "--turns", "-5"],
     ):
         assert CliRunner().invoke(app, command).exit_code == 2
 
@@ -119,19 +111,3 @@ def test_the_screen_is_measured_though_a_model_says_no_text(measured: Measured, 
     assert 0 < by_name["key press to screen"]["median"] <= by_name["key press to screen"]["worst"]
     assert by_name["append a token: work"]["times"] == 90
     assert by_name["frames at 200 tokens/s"]["times"] >= 2  # seconds, though the answer takes no half of one
-
-
-def test_rows_are_timed_beside_each_other() -> None:
-    found = printed("bench", "rows", "-b", "32", "--rows", "1", "--rows", "3", "--turns", "2", "--json")
-    assert [one["rows"] for one in found] == [1, 3]
-    for one in found:
-        assert one["tok_s"] == pytest.approx(1000 * one["rows"] / one["step_ms"])
-        assert one["times_one"] == pytest.approx(one["tok_s"] / found[0]["tok_s"])
-        assert (one["samples"], one["budget"]) == (2, 32)
-    told = CliRunner().invoke(app, ["bench", "rows", "-b", "32", "--rows", "2", "--turns", "1"]).stdout
-    assert "Verdict: 2 at once: " in told
-    threads = default_threads()
-    assert f"With {threads} thread" in told
-    assert "as many as serve and run --batch take here" in told
-    asked = ["bench", "rows", "-b", "32", "--rows", "2", "--turns", "1", "--threads", "2"]
-    assert "With 2 threads.\nVerdict: " in CliRunner().invoke(app, asked).stdout

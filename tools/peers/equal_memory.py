@@ -21,6 +21,9 @@ from typing import Any
 import programs
 from rich.table import Table
 
+sys.path.append(str(Path(__file__).parents[1] / "stress"))
+from long_and_many import APART, STEPS, fill
+
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.base.progress import Progress, progress_bar
@@ -29,7 +32,6 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.row_capacity import slots_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.bench.rows_bench import APART, STEPS, fill
 from h2o_chat.lab.bench.speed import Absent, one_line
 from h2o_chat.lab.bench.timed_programs import wait_until_idle
 from h2o_chat.lab.shared.report_output import print_tables

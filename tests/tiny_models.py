@@ -1,4 +1,4 @@
-"""Random tiny models of twelve families: seeded, a few milliseconds each, and not degenerate.
+"""Random tiny models of fourteen families: seeded, a few milliseconds each, and not degenerate.
 
 A freshly initialised model attends almost uniformly, so its heavy hitters are noise. These have
 weights scaled up until attention is peaked and every head prefers other tokens, untied embeddings
@@ -29,6 +29,7 @@ _SLIDING = {"sliding_window": WINDOW}
 _ALTERNATING = _SLIDING | {
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
+_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2}
 _NO_GROUPS = {key: value for key, value in _LLAMA.items() if key != "num_key_value_heads"}
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -43,6 +44,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "phi3": _LLAMA | _SLIDING,
     "olmo2": _LLAMA,
     "smollm3": _LLAMA | {"no_rope_layers": [1, 0, 1]},
+    "qwen3_moe": _LLAMA | _EXPERTS | {"moe_intermediate_size": 48, "head_dim": 8, "norm_topk_prob": True},
+    "olmoe": _LLAMA | _EXPERTS,
     "opt": {
         "hidden_size": 32,
         "word_embed_proj_dim": 32,
@@ -91,4 +94,6 @@ def tiny(
             else:
                 weight.add_(0.1 * noise)
     model.generation_config.eos_token_id = None
+    if dtype == torch.float64 and hasattr(config, "num_experts"):
+        model.set_experts_implementation("eager")  # the others know no float64
     return model.to(dtype)

@@ -13,6 +13,7 @@ Vectors are fp32. Each begins at a multiple of `ALIGNED` bytes, in the order in 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from h2o_chat.native.kinds import Q4_0, Q8_0
 from h2o_chat.native.model_frame import Frame
@@ -34,6 +35,13 @@ class Source:
     name: str
     rows: int
     """Rows of a matrix, or numbers of a vector."""
+    columns: int = 0
+    """Of a vector that is stored as [rows, columns]."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a vector."""
+        return (self.rows, self.columns) if self.columns else (self.rows,)
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class Vector:
 
     @property
     def numbers(self) -> int:
-        return sum(source.rows for source in self.sources)
+        return sum(prod(source.shape) for source in self.sources)
 
 
 @dataclass(frozen=True)
@@ -126,26 +134,28 @@ def _layer(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
     """
     keys = frame.kv_heads * frame.head_size
     rows = {"q": frame.heads * frame.head_size, "k": keys, "v": keys}
+    normed = (rows["q"], keys) if frame.whole_norms else (frame.head_size, frame.head_size)
 
     def qkv(kind: str) -> tuple[Source, ...]:
         return tuple(Source(f"{there}self_attn.{one}_proj.{kind}", count) for one, count in rows.items())
-
-    def mlp(*names: str, rows: int) -> tuple[Source, ...]:
-        return tuple(Source(f"{there}mlp.{one}_proj.weight", rows) for one in names)
 
     yield Vector(f"{here}norm_attention", (Source(f"{there}input_layernorm.weight", frame.hidden),))
     yield Matrix(f"{here}qkv", frame.bits, frame.hidden, qkv("weight"))
     if frame.bias:
         yield Vector(f"{here}bias_qkv", qkv("bias"))
     if frame.head_norms:
-        yield Vector(f"{here}norm_query", (Source(f"{there}self_attn.q_norm.weight", frame.head_size),))
-        yield Vector(f"{here}norm_key", (Source(f"{there}self_attn.k_norm.weight", frame.head_size),))
+        yield Vector(f"{here}norm_query", (Source(f"{there}self_attn.q_norm.weight", normed[0]),))
+        yield Vector(f"{here}norm_key", (Source(f"{there}self_attn.k_norm.weight", normed[1]),))
     out = Source(f"{there}self_attn.o_proj.weight", frame.hidden)
     yield Matrix(f"{here}out", frame.bits, rows["q"], (out,))
     yield Vector(f"{here}norm_mlp", (Source(f"{there}post_attention_layernorm.weight", frame.hidden),))
-    gate_up = mlp("gate", "up", rows=frame.intermediate)
-    yield Matrix(f"{here}gate_up", frame.bits, frame.hidden, gate_up, alternate=True)
-    yield Matrix(f"{here}down", frame.bits, frame.intermediate, mlp("down", rows=frame.hidden))
+    if frame.experts:
+        yield Vector(f"{here}router", (Source(f"{there}mlp.gate.weight", frame.experts, frame.hidden),))
+    for mlp in frame.mlps:
+        gate, up, down = (f"{there}mlp.{mlp}{one}_proj.weight" for one in ("gate", "up", "down"))
+        gate_up = Source(gate, frame.intermediate), Source(up, frame.intermediate)
+        yield Matrix(f"{here}{mlp}gate_up", frame.bits, frame.hidden, gate_up, alternate=True)
+        yield Matrix(f"{here}{mlp}down", frame.bits, frame.intermediate, (Source(down, frame.hidden),))
 
 
 def layout(frame: Frame) -> list[Place]:

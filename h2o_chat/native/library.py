@@ -30,13 +30,20 @@ class Rope(Structure):
     _fields_ = _fields((POINTER(c_float), "inv_freq"), (c_int32, "pairs"), (c_float, "scale"))
 
 
+class Mlp(Structure):
+    """`h2o_mlp`"""
+
+    _fields_ = _fields((Matrix, "gate_up up down"))
+
+
 class Layer(Structure):
     """`h2o_layer`"""
 
     _fields_ = _fields(
         (Matrix * 3, "qkv"),
-        (Matrix, "out gate_up up down"),
-        (c_void_p, "norm_attention norm_mlp bias_qkv norm_query norm_key"),
+        (Matrix, "out"),
+        (POINTER(Mlp), "mlp"),
+        (c_void_p, "router norm_attention norm_mlp bias_qkv norm_query norm_key norm_queries norm_keys"),
         (c_int32, "rope sees"),
     )
 
@@ -46,6 +53,7 @@ class Frame(Structure):
 
     _fields_ = _fields(
         (c_int32, "layer_count rope_count hidden heads kv_heads head_size vocabulary"),
+        (c_int32, "experts chosen shares_add_up"),
         (c_float, "epsilon"),
         (POINTER(Layer), "layers"),
         (POINTER(Rope), "ropes"),

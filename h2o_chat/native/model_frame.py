@@ -4,13 +4,14 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe")
 """`config.model_type`s that the C++ step can compute."""
 
 _MOST_LAYERS = 1024
 _MOST_COUNT = 2**24
 _MOST_HEAD = 1024
 _MOST_WINDOW = 2**31 - 1
+_MOST_EXPERTS = 1024
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,30 @@ class Frame:
     """Bits of the layers' weights, 4 or 8."""
     head_bits: int
     """Bits of output layer and embedding, 4 or 8; normally 8 (`probing.HEAD_BITS`)."""
+    experts: int = 0
+    """Experts of each layer, each an MLP; 0: one MLP that every token takes."""
+    chosen: int = 0
+    """Experts that a token takes."""
+    shares_add_up: bool = False
+    """Whether the shares of a token's experts are divided by their sum."""
+
+    @property
+    def whole_norms(self) -> bool:
+        """Whether queries and keys are normalised over all heads together."""
+        return self.family == "olmoe"
+
+    @property
+    def mlps(self) -> list[str]:
+        """Prefixes of the names of a layer's MLPs."""
+        return [f"experts.{number}." for number in range(self.experts)] or [""]
+
+
+_OF_EXPERTS = {"experts": 0, "chosen": 0, "shares_add_up": False}
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
-    return asdict(frame)
+    """Packed files that were written before there were experts have no such fields."""
+    return {name: value for name, value in asdict(frame).items() if frame.experts or name not in _OF_EXPERTS}
 
 
 def from_json(data: Any) -> Frame:
@@ -67,6 +88,8 @@ def from_json(data: Any) -> Frame:
     Raises:
         ValueError: a field is missing or wrong; names it and its value.
     """
+    if isinstance(data, dict):
+        data = _OF_EXPERTS | data
     if not isinstance(data, dict) or set(data) != set(Frame.__dataclass_fields__):
         raise ValueError("the frame lacks a field, or has one that is not known")
     for name in ("hidden", "intermediate", "heads", "kv_heads", "vocabulary"):
@@ -74,7 +97,7 @@ def from_json(data: Any) -> Frame:
     layers = _whole(data, "layers", _MOST_LAYERS)
     head_size = _whole(data, "head_size", _MOST_HEAD)
     _whole(data, "window_tokens", _MOST_WINDOW)
-    for name in ("tied", "bias", "head_norms"):
+    for name in ("tied", "bias", "head_norms", "shares_add_up"):
         _require(type(data[name]) is bool, data, name)
     _require(data["family"] in FAMILIES, data, "family")
     _require(_positive(data["epsilon"]), data, "epsilon")
@@ -83,6 +106,10 @@ def from_json(data: Any) -> Frame:
     _require(data["heads"] * head_size <= _MOST_COUNT, data, "heads")  # rows of a matrix are int32
     for name in ("bits", "head_bits"):
         _require(type(data[name]) is int and data[name] in (4, 8), data, name)
+    experts, chosen = data["experts"], data["chosen"]
+    _require(type(experts) is int and 0 <= experts <= _MOST_EXPERTS, data, "experts")
+    _require(type(chosen) is int and min(experts, 1) <= chosen <= experts, data, "chosen")
+    _require(experts * layers <= 2**16 and (not experts or data["hidden"] % 16 == 0), data, "experts")
     _require(isinstance(data["ropes"], list) and len(data["ropes"]) <= layers, data, "ropes")
     ropes = tuple(_turning(one, head_size) for one in data["ropes"])
     for name, least, most in (("rope_of", 0, len(ropes) - 1), ("sees", 1, _MOST_WINDOW)):

@@ -59,8 +59,8 @@ class Packed:
         """The place of a matrix; here always one.
 
         Args:
-            name: `layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both alternating), `.down`;
-                `embedding`; `head`, if it is not the embedding.
+            name: `layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both alternating), `.down`,
+                of an expert `layers.N.experts.E.gate_up`, `.down`; `embedding`; `head`, if it is another.
         """
         part = self._parts[name]
         assert isinstance(part, layout.Matrix)
@@ -71,7 +71,8 @@ class Packed:
         """Address of a vector in fp32.
 
         Args:
-            name: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv`, `.norm_query`, `.norm_key`; `norm`.
+            name: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv`, `.norm_query`, `.norm_key`, `.router`;
+                `norm`.
         """
         assert isinstance(self._parts[name], layout.Vector)
         return self._address(name)

@@ -149,7 +149,7 @@ def _write(
             put(_tiles(part, sources, scales))
             put(iter(scales))
         else:
-            put(sources.rows(one.name, (one.rows,), 0, one.rows) for one in part.sources)
+            put(sources.rows(one.name, one.shape, 0, one.rows) for one in part.sources)
     file.seek(0)
     file.write(PackedHeader(print_, home, frame, tuple(checks)).encoded())
 

@@ -26,8 +26,9 @@ HEAD_BITS = 8
 _LAYER = {
     *("input_layernorm.weight", "post_attention_layernorm.weight"),
     *(f"self_attn.{name}_proj.weight" for name in "qkvo"),
-    *(f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")),
 }
+_MLP = {f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")}
+_EXPERTS = {"mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"}
 _BIASES = {f"self_attn.{name}_proj.bias" for name in "qkv"}
 _NORMS = {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}
 
@@ -49,7 +50,11 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
         return "its weights are already quantised"
     if config.hidden_act != "silu":
         return f"its MLP computes {config.hidden_act}, and only silu is known"
-    heads, hidden = config.num_attention_heads, config.hidden_size
+    if getattr(config, "clip_qkv", None) is not None:
+        return "it clips queries, keys and values"
+    heads, hidden, experts = config.num_attention_heads, config.hidden_size, getattr(config, "num_experts", 0)
+    if experts and hidden % 16:
+        return f"its layers have experts and {hidden} numbers, which is no multiple of 16"
     head_size = getattr(config, "head_dim", None) or hidden // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     if head_size % 16:
@@ -72,7 +77,7 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
         family=config.model_type,
         layers=config.num_hidden_layers,
         hidden=hidden,
-        intermediate=config.intermediate_size,
+        intermediate=getattr(config, "moe_intermediate_size", config.intermediate_size),
         heads=heads,
         kv_heads=kv_heads,
         head_size=head_size,
@@ -87,6 +92,9 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
         sees=_sees(narrow, positions),
         bits=bits,
         head_bits=HEAD_BITS,
+        experts=experts,
+        chosen=config.num_experts_per_tok if experts else 0,
+        shares_add_up=bool(experts and config.norm_topk_prob),
     )
 
 
@@ -96,7 +104,9 @@ def _narrow(config: Any, head_size: int) -> Any:
 
     config = copy.deepcopy(config)
     config.head_dim = head_size
-    config.hidden_size = config.intermediate_size = 32
+    config.hidden_size = config.intermediate_size = head_size  # olmoe's norms take it for all heads together
+    if getattr(config, "num_experts", 0):
+        config.num_experts, config.num_experts_per_tok, config.moe_intermediate_size = 2, 1, 16
     config.num_attention_heads = config.num_key_value_heads = 1
     config.vocab_size, config.pad_token_id = 2, 0
     config.dtype = torch.float32
@@ -116,7 +126,8 @@ def _weights_of_a_layer(narrow: Any) -> set[str] | str:
     """Names of weights in a layer, equal in all; or which weights the native step does not support."""
     layers = [{name for name, _ in layer.named_parameters()} for layer in narrow.model.layers]
     for number, names in enumerate(layers):
-        known = _LAYER | (_BIASES if names & _BIASES else set()) | (_NORMS if names & _NORMS else set())
+        known = _LAYER | (_EXPERTS if names & _EXPERTS else _MLP)
+        known |= (_BIASES if names & _BIASES else set()) | (_NORMS if names & _NORMS else set())
         if names != known or names != layers[0]:
             return f"layer {number} has other weights than are known ({', '.join(sorted(names ^ known))})"
     for layer in narrow.model.layers:

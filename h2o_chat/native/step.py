@@ -200,17 +200,19 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
         name = f"layers.{number}."
         for at, one in enumerate(packed.matrices(name + "qkv")):
             layer.qkv[at] = _matrix_of(one)
-        gate_up, *up = packed.matrices(name + "gate_up")
-        layer.gate_up = _matrix_of(gate_up)
-        if up:
-            layer.up = _matrix_of(*up)
         layer.out = _matrix_of(*packed.matrices(name + "out"))
-        layer.down = _matrix_of(*packed.matrices(name + "down"))
+        experts = [_mlp_of(packed, name + one) for one in frame.mlps]
+        layer.mlp = (c.Mlp * len(experts))(*experts)
+        layer.router = packed.vector(name + "router") if frame.experts else None
         layer.norm_attention = packed.vector(name + "norm_attention")
         layer.norm_mlp = packed.vector(name + "norm_mlp")
         layer.bias_qkv = packed.vector(name + "bias_qkv") if frame.bias else None
-        layer.norm_query = packed.vector(name + "norm_query") if frame.head_norms else None
-        layer.norm_key = packed.vector(name + "norm_key") if frame.head_norms else None
+        if frame.head_norms:
+            norms = packed.vector(name + "norm_query"), packed.vector(name + "norm_key")
+            if frame.whole_norms:
+                layer.norm_queries, layer.norm_keys = norms
+            else:
+                layer.norm_query, layer.norm_key = norms
         rope, sees = frame.rope_of[number], frame.sees[number]
         layer.rope, layer.sees = -1 if rope is None else rope, sees or 0
     ropes = ropes_of([(one.inv_freq, one.scale) for one in frame.ropes])
@@ -223,6 +225,9 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
         kv_heads=frame.kv_heads,
         head_size=frame.head_size,
         vocabulary=frame.vocabulary,
+        experts=frame.experts,
+        chosen=frame.chosen,
+        shares_add_up=frame.shares_add_up,
         epsilon=frame.epsilon,
         layers=layers,
         ropes=ropes,
@@ -230,6 +235,11 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
         embedding=_matrix_of(*packed.matrices("embedding")),
         head=_matrix_of(*packed.matrices("embedding" if frame.tied else "head")),
     )
+
+
+def _mlp_of(packed: Packed | GgufWeights, name: str) -> c.Mlp:
+    gate_up, *up = (_matrix_of(one) for one in packed.matrices(name + "gate_up"))
+    return c.Mlp(gate_up, up[0] if up else c.Matrix(), _matrix_of(*packed.matrices(name + "down")))
 
 
 def _matrix_of(one: MatrixAddress) -> c.Matrix:

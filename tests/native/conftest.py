@@ -29,7 +29,8 @@ def saved(tmp_path: Path) -> Make:
     def make(family: str = "llama", name: str = "model", shard: str = "1GB", **changes: Any) -> Path:
         dtype = changes.pop("dtype", torch.float32)
         seed = changes.pop("seed", 0)
-        model = tiny(family, "eager", dtype, seed, **SIZES | changes)
+        sizes = SIZES | ({"hidden_size": 64} if family in ("qwen3_moe", "olmoe") else {})
+        model = tiny(family, "eager", dtype, seed, **sizes | changes)
         model.save_pretrained(tmp_path / name, max_shard_size=shard)
         return tmp_path / name
 

@@ -35,6 +35,7 @@ struct Shape {
     const char *name;
     int hidden, intermediate, heads, kv_heads, head_size, vocabulary, layers, kind, v_kind, up_kind, head_kind;
     bool bias, head_norms, tied, damaged, largest;
+    int experts = 0, chosen = 0;
 };
 
 const Shape kShapes[] = {
@@ -46,6 +47,9 @@ const Shape kShapes[] = {
     {"Q5_0 with Q5_1", 64, 96, 4, 2, 16, 40, 2, H2O_Q5_0, H2O_Q5_0, H2O_Q5_1, H2O_Q8_0, false, false, false, false, false},
     {"Q5_1 with Q8_0", 96, 64, 2, 2, 32, 40, 2, H2O_Q5_1, H2O_Q5_1, H2O_Q8_0, H2O_Q5_0, false, false, false, false, false},
     {"Q4_K with Q5_K and Q6_K", 256, 256, 2, 1, 128, 40, 1, H2O_Q4_K, H2O_Q6_K, H2O_Q5_K, H2O_Q6_K, true, false, true, false, false},
+    {"experts, normed together", 64, 48, 4, 2, 16, 40, 2, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q8_0, false, false, false, false, false, 21, 3},
+    {"experts of mixed kinds", 256, 256, 2, 1, 128, 40, 1, H2O_Q4_K, H2O_Q6_K, H2O_Q8_0, H2O_Q6_K, false, true, false, false, false, 5, 2},
+    {"damaged experts", 64, 48, 2, 1, 32, 40, 2, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q8_0, false, true, false, true, false, 4, 4},
     {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, H2O_Q4_0, H2O_Q4_1, H2O_Q4_0, H2O_Q8_0, true, true, true, true, false},
     {"damaged weights, eight bits", 64, 64, 2, 1, 32, 40, 2, H2O_Q8_0, H2O_Q5_1, H2O_Q8_0, H2O_Q8_0, false, true, false, true, false},
     {"damaged weights, blocks", 256, 256, 2, 1, 128, 40, 1, H2O_Q4_K, H2O_Q6_K, H2O_Q5_K, H2O_Q6_K, false, true, false, true, false},
@@ -94,14 +98,17 @@ struct Model {
     std::vector<Matrix> matrices;
     std::vector<std::vector<float>> vectors;
     std::vector<h2o_layer> layers;
+    std::vector<h2o_mlp> mlps;
     std::vector<h2o_rope> ropes;
     h2o_frame frame;
 
     explicit Model(const Shape &of) : shape(of) {
         Random random{7};
         const int out = of.heads * of.head_size, qkv = out + 2 * of.kv_heads * of.head_size;
-        matrices.reserve(6 * of.layers + 2);
-        vectors.reserve(8 * of.layers + 4);
+        const int each = of.experts ? of.experts : 1;
+        matrices.reserve(3 * (1 + each) * of.layers + 2);
+        mlps.reserve(each * of.layers);
+        vectors.reserve(9 * of.layers + 4);
         const auto matrix = [&](int rows, int columns, int kind) {
             return matrices.emplace_back(random, rows, columns, kind, of).as_c;
         };
@@ -122,14 +129,23 @@ struct Model {
             layer.qkv[0] = matrix(qkv - values, of.hidden, of.kind);
             if (values) layer.qkv[1] = matrix(values, of.hidden, of.v_kind);
             layer.out = matrix(of.hidden, out, of.kind);
-            layer.gate_up = matrix(of.up_kind == of.kind ? 2 * gates : gates, of.hidden, of.kind);
-            if (of.up_kind != of.kind) layer.up = matrix(gates, of.hidden, of.up_kind);
-            layer.down = matrix(of.hidden, of.intermediate, of.v_kind);
+            layer.mlp = mlps.data() + mlps.size();
+            for (int expert = 0; expert < each; ++expert) {
+                h2o_mlp &mlp = mlps.emplace_back();
+                mlp.gate_up = matrix(of.up_kind == of.kind ? 2 * gates : gates, of.hidden, of.kind);
+                if (of.up_kind != of.kind) mlp.up = matrix(gates, of.hidden, of.up_kind);
+                mlp.down = matrix(of.hidden, of.intermediate, of.v_kind);
+            }
+            layer.router = of.experts ? vector(of.experts * of.hidden, 0, .3f) : nullptr;
             layer.norm_attention = vector(of.hidden, 1, .2f);
             layer.norm_mlp = vector(of.hidden, 1, .2f);
             layer.bias_qkv = of.bias ? vector(up(qkv, 16), 0, .5f) : nullptr;
             layer.norm_query = of.head_norms ? vector(of.head_size, 1, .2f) : nullptr;
             layer.norm_key = of.head_norms ? vector(of.head_size, 1, .2f) : nullptr;
+            if (of.experts && !of.head_norms) {
+                layer.norm_queries = vector(out, 1, .2f);
+                layer.norm_keys = vector(of.kv_heads * of.head_size, 1, .2f);
+            }
             layer.rope = number % 3 - (number == 2 ? 3 : 0);  // 0, 1, then a layer without
             layer.sees = number == 1 ? 5 : 0;
             layers.push_back(layer);
@@ -142,6 +158,9 @@ struct Model {
         frame.kv_heads = of.kv_heads;
         frame.head_size = of.head_size;
         frame.vocabulary = of.vocabulary;
+        frame.experts = of.experts;
+        frame.chosen = of.chosen;
+        frame.shares_add_up = of.head_norms;
         frame.epsilon = 1e-5f;
         frame.layers = layers.data();
         frame.ropes = ropes.data();

@@ -27,6 +27,7 @@ _SLIDING = {
     "use_sliding_window": True,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
+_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0, "original_max_position_embeddings": 128}
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -39,6 +40,11 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("mistral", _SIZES | {"sliding_window": 16}),
     "qwen2": ("qwen2", _SIZES | _SLIDING),
     "qwen3": ("qwen3", _SIZES | _SLIDING | {"head_dim": 32}),
+    "qwen3_moe": (
+        "qwen3_moe",
+        _SIZES | _EXPERTS | {"head_dim": 32, "moe_intermediate_size": 48, "norm_topk_prob": True},
+    ),
+    "olmoe": ("olmoe", _SIZES | _EXPERTS | {"num_experts": 20, "num_experts_per_tok": 3}),
     "smollm3": ("smollm3", _SIZES | {"no_rope_layers": [1, 0, 1], "pad_token_id": 0}),
 }
 """Family and configuration, by what is special."""

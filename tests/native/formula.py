@@ -148,16 +148,44 @@ class Formula:
             qkv = self._times(name + "qkv", norm(x, self._vector(name + "norm_attention"), frame.epsilon))
             if frame.bias:
                 qkv = qkv + self._vector(name + "bias_qkv")
+            if frame.whole_norms:
+                queries, keys, values = qkv.split([rows * frame.head_size for rows in self._heads()])
+                queries = norm(queries, self._vector(name + "norm_query"), frame.epsilon)
+                keys = norm(keys, self._vector(name + "norm_key"), frame.epsilon)
+                qkv = torch.cat((queries, keys, values))
             attended, slots = self._attend(number, qkv, position, index, edge, slots, forget, remember)
             after.append(slots)
             x = x + self._times(name + "out", attended)[: frame.hidden]
-            both = self._times(name + "gate_up", norm(x, self._vector(name + "norm_mlp"), frame.epsilon))
-            alternate = len(self.packed.matrices(name + "gate_up")) == 1
-            gate, up = both.view(-1, 2, TILE).unbind(1) if alternate else both.view(2, -1).unbind()
-            gated = (silu(gate) * up).flatten()
-            x = x + self._times(name + "down", gated[: frame.intermediate])[: frame.hidden]
+            normed = norm(x, self._vector(name + "norm_mlp"), frame.epsilon)
+            if not frame.experts:
+                x = x + self._mlp(name, normed)
+            for expert, share in self._shares(name, normed) if frame.experts else []:
+                x = fma(share, self._mlp(f"{name}experts.{expert}.", normed), x)
         head = "embedding" if frame.tied else "head"
         return self._times(head, norm(x, self._vector("norm"), frame.epsilon))[: frame.vocabulary], after
+
+    def _heads(self) -> tuple[int, int, int]:
+        """Heads of queries, keys and values."""
+        return self.frame.heads, self.frame.kv_heads, self.frame.kv_heads
+
+    def _mlp(self, name: str, x: Tensor) -> Tensor:
+        both = self._times(name + "gate_up", x)
+        alternate = len(self.packed.matrices(name + "gate_up")) == 1
+        gate, up = both.view(-1, 2, TILE).unbind(1) if alternate else both.view(2, -1).unbind()
+        gated = (silu(gate) * up).flatten()
+        return self._times(name + "down", gated[: self.frame.intermediate])[: self.frame.hidden]
+
+    def _shares(self, name: str, x: Tensor) -> list[tuple[int, Tensor]]:
+        """The experts that a token takes, in rising order, and their shares."""
+        frame = self.frame
+        scores = dot(x, self._vector(name + "router").view(frame.experts, frame.hidden))
+        exps = exp_of_negative(scores - scores.max())
+        likely = exps * (1 / tree(added(lanes(exps))))
+        chosen = likely.argsort(descending=True, stable=True)[: frame.chosen].tolist()
+        whole = torch.tensor(0.0)
+        for expert in chosen:
+            whole = whole + likely[expert]
+        return [(one, likely[one] / whole if frame.shares_add_up else likely[one]) for one in sorted(chosen)]
 
     def _attend(
         self,
@@ -174,7 +202,7 @@ class Formula:
         heads, size, rope = frame.kv_heads, frame.head_size, frame.rope_of[number]
         queries, keys, values = qkv.split([frame.heads * size, heads * size, heads * size])
         queries, keys = queries.view(heads, -1, size), keys.view(heads, size)
-        if frame.head_norms:
+        if frame.head_norms and not frame.whole_norms:
             queries = norm(queries, self._vector(name + "norm_query"), frame.epsilon)
             keys = norm(keys, self._vector(name + "norm_key"), frame.epsilon)
         if rope is not None:

@@ -45,7 +45,9 @@ def test_families(family: str) -> None:
     assert (found.heads, found.kv_heads, found.head_size, found.vocabulary) == (4, 2, 16, VOCAB)
     assert (found.tied, found.window_tokens, found.head_bits) == (False, 1024, 8)
     assert found.bias is (family == "qwen2")
-    assert found.head_norms is (family == "qwen3")
+    assert found.head_norms is (family in ("qwen3", "qwen3_moe", "olmoe"))
+    experts = {"qwen3_moe": (6, 2, True), "olmoe": (6, 2, False)}
+    assert (found.experts, found.chosen, found.shares_add_up) == experts.get(family, (0, 0, False))
     sees = {"mistral": (WINDOW,) * 3, "qwen2": (WINDOW, None, WINDOW), "qwen3": (WINDOW, None, WINDOW)}
     assert found.sees == sees.get(family, (None,) * 3)
     assert found.rope_of == ((0, None, 0) if family == "smollm3" else (0, 0, 0))
@@ -77,6 +79,9 @@ def test_scaled_rotations() -> None:
         ("llama", {"attention_bias": True}, "self_attn.o_proj.bias"),
         ("llama", {"mlp_bias": True}, "mlp.gate_proj.bias"),
         ("qwen3", {"attention_bias": True}, "self_attn.o_proj.bias"),
+        ("olmoe", {"clip_qkv": 8.0}, "clips queries"),
+        ("olmoe", {"hidden_size": 40, "num_attention_heads": 5}, "40 numbers, which is no multiple of 16"),
+        ("qwen3_moe", {"mlp_only_layers": [1]}, "layer 1 has other weights"),
         ("llama", {"quantization_config": {"quant_method": "bitsandbytes"}}, "already quantised"),
     ],
 )

@@ -123,6 +123,7 @@ WAYS = [
     [
         *(("llama", *way) for way in WAYS),
         *(("qwen2", "h2o", "auto"), ("smollm3", "h2o", "auto"), ("smollm3", "h2o", "int8")),
+        *(("olmoe", "h2o", "auto"), ("qwen3_moe", "h2o", "auto")),
         ("llama, scaled RoPE", "h2o", "int8"),
         *sweep(*(("qwen2", *way) for way in WAYS[1:])),
         *sweep(*(("smollm3", *way) for way in WAYS[1:] if way != ("h2o", "int8"))),
@@ -174,6 +175,7 @@ HELD = [(bits, kv) for bits in (8, 4) for kv in ("auto", "int8", "int4")]
     ("name", "bits", "kv"),
     [
         *(("llama", 8, "int4"), ("qwen3", 8, "auto"), ("smollm3", 4, "int8")),
+        *(("olmoe", 8, "auto"), ("qwen3_moe", 4, "auto")),
         *sweep(*(("llama", *held) for held in HELD if held != (8, "int4"))),
         *sweep(*(("qwen3", *held) for held in HELD[1:])),
         *sweep(*(("smollm3", *held) for held in HELD if held != (4, "int8"))),
@@ -196,10 +198,16 @@ def test_every_form_and_any_number_of_threads_gives_the_same_bits(
             assert torch.equal(a, b), way
 
 
-@pytest.mark.parametrize(("bits", "kv"), [(8, "auto"), (4, "int8"), *sweep((4, "auto"))])
-def test_rows_are_what_each_is_alone(bits: int, kv: str, pack: Pack) -> None:
+@pytest.mark.parametrize(
+    ("name", "bits", "kv"),
+    [
+        *(("llama", 8, "auto"), ("llama", 4, "int8"), ("olmoe", 4, "auto"), ("qwen3_moe", 8, "auto")),
+        *sweep(("llama", 4, "auto")),
+    ],
+)
+def test_rows_are_what_each_is_alone(name: str, bits: int, kv: str, pack: Pack) -> None:
     """Sixteen rows of different age, of which some wait at every step: bit for bit."""
-    packed = pack("llama", bits)
+    packed = pack(name, bits)
     step, rows = NativeStep(packed, 2), 16
     together = cache_of(packed, 32, kv=kv)
     alone = [cache_of(packed, 32, kv=kv) for _ in range(rows)]

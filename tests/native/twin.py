@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear, pad, silu
 
 import h2o_chat.transformers_cache.registered  # noqa: F401  (registers "h2o")
 from h2o_chat.native.layout import GROUP, Matrix, parts
@@ -31,11 +31,13 @@ def twin(
     model = transformers.AutoModelForCausalLM.from_config(
         config, attn_implementation=attention, dtype=torch.float32
     )
-    missing, unknown = model.load_state_dict(_numbers(packed), strict=False)
+    missing, unknown = model.load_state_dict(fused(_numbers(packed)), strict=False)
     assert not unknown
     assert set(missing) <= ({"lm_head.weight"} if packed.frame.tied else set())
     model.tie_weights()
     model.eval().to(dtype)
+    if packed.frame.experts:
+        model.set_experts_implementation("eager")  # the others know no float64
     if activations:
         round_activations(model, packed.frame.bits, packed.frame.head_bits)
     return model
@@ -53,6 +55,24 @@ def round_activations(model: nn.Module, bits: int, head_bits: int = 8) -> None:
             setattr(
                 model.get_submodule(parent), own, Rounding(module, head_bits if own == "lm_head" else bits)
             )
+        elif name.endswith(".experts"):
+            model.get_submodule(name.removesuffix(".experts")).experts = RoundingExperts(module, bits, bits)
+
+
+def fused(numbers: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights as a transformers model has them: experts stand in one tensor, gate above up."""
+    found = {name: one for name, one in numbers.items() if ".experts." not in name}
+    for layer in sorted({name.partition(".experts.")[0] for name in numbers.keys() - found.keys()}):
+        count = sum(name.startswith(f"{layer}.experts.") for name in numbers) // 3
+        gate, up, down = (
+            torch.stack([numbers[f"{layer}.experts.{expert}.{one}_proj.weight"] for expert in range(count)])
+            for one in ("gate", "up", "down")
+        )
+        found |= {
+            f"{layer}.experts.gate_up_proj": torch.cat((gate, up), 1),
+            f"{layer}.experts.down_proj": down,
+        }
+    return found
 
 
 def _numbers(packed: Packed) -> dict[str, Tensor]:
@@ -61,9 +81,34 @@ def _numbers(packed: Packed) -> dict[str, Tensor]:
     for part in parts(packed.frame):
         sizes = [source.rows for source in part.sources]
         whole = packed.weight(part.name)
-        assert whole.shape == ((sum(sizes), part.columns) if isinstance(part, Matrix) else (sum(sizes),))
+        if isinstance(part, Matrix):
+            assert whole.shape == (sum(sizes), part.columns)
+        elif part.sources[0].columns:
+            whole = whole.view(part.sources[0].shape)
+        assert len(whole) == sum(sizes)
         found |= dict(zip((source.name for source in part.sources), whole.split(sizes), strict=True))
     return found
+
+
+class RoundingExperts(nn.Module):
+    """Experts whose products round their input.
+
+    Args:
+        bits, down_bits: of the weights of gate and up, and of down.
+    """
+
+    def __init__(self, of: Any, bits: int, down_bits: int) -> None:
+        super().__init__()
+        self.gate_up, self.down, self.bits, self.down_bits = of.gate_up_proj, of.down_proj, bits, down_bits
+
+    def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        out, rounded = torch.zeros_like(x), rounded_activations(x, self.bits)
+        for expert in chosen.unique():
+            rows, which = torch.where(chosen == expert)
+            gate, up = linear(rounded[rows], self.gate_up[expert]).chunk(2, -1)
+            gated = rounded_activations(silu(gate) * up, self.down_bits)
+            out[rows] += linear(gated, self.down[expert]) * shares[rows, which, None]
+        return out
 
 
 class Rounding(nn.Module):

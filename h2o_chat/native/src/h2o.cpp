@@ -91,9 +91,10 @@ struct h2o_model {
     int tokens = 0, slots = 0;  // what there is room for
     int widest = 0, most_pairs = 0;
     size_t own_bytes = 0;
-    Room<float> x, qkv, attended, gated, weights, scales, cosines, sines, edge_cosines, edge_sines;
+    Room<float> x, qkv, attended, gated, routed, weights, scales, cosines, sines, edge_cosines, edge_sines;
     Room<int8_t> numbers;
-    Room<int32_t> sums, rows, index;
+    Room<int32_t> sums, rows, index, takers;
+    Experts experts;
     Room<int64_t> ids;
     Room<char> own;
     int turned = 0;  // indices in the tables
@@ -131,6 +132,9 @@ static Job job_of(h2o_model &model, Team &team, int tokens) {
     job.qkv = model.qkv.get();
     job.attended = model.attended.get();
     job.gated = model.gated.get();
+    job.routed = model.routed.get();
+    job.experts = &model.experts;
+    job.takers = model.takers.get();
     job.weights = model.weights.get();
     job.weights_stride = rounded_up(model.slots, 16);
     job.logits_stride = model.frame.vocabulary;
@@ -236,7 +240,8 @@ h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads) {
     model->form = form;
     model->kernels = form_of(form);
     const h2o_layer &layer = model->layers[0];
-    model->widest = std::max({layer.qkv[0].columns, layer.out.columns, layer.down.columns, frame->head_size});
+    const int wide = layer.mlp ? layer.mlp->down.columns : 0;  // kernels without weights have none
+    model->widest = std::max({layer.qkv[0].columns, layer.out.columns, wide, frame->head_size});
     for (int i = 0; i < frame->rope_count; ++i) model->most_pairs = std::max(model->most_pairs, frame->ropes[i].pairs);
     model->own_bytes = static_cast<size_t>(model->widest) * 16;
     threads = std::max(threads, 1);
@@ -265,9 +270,13 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
     const h2o_layer &layer = model->layers[0];
     const size_t pairs = n * (model->frame.rope_count + 1) * model->most_pairs;
     const size_t weights = n * model->frame.heads * rounded_up(most_slots, 16);
-    const size_t numbers = static_cast<size_t>(rounded_up(static_cast<int>(n), kWidth)) * model->widest;
+    const size_t takers = Expert::takers(model->frame, n), gated = model->frame.experts ? takers : n;
+    const size_t wide = layer.mlp ? layer.mlp->down.columns : 0;
+    const size_t numbers = std::max(static_cast<size_t>(rounded_up(static_cast<int>(n), kWidth)) * model->widest,
+                                    takers * std::max(wide, static_cast<size_t>(layer.qkv[0].columns)));
     const bool made = model->x.make(n * layer.qkv[0].columns) && model->qkv.make(n * Sizes(model->frame).rows) &&
-                      model->attended.make(n * layer.out.columns) && model->gated.make(n * layer.down.columns) &&
+                      model->attended.make(n * layer.out.columns) && model->gated.make(gated * wide) &&
+                      model->routed.make(n * rounded_up(model->frame.experts, 16)) && model->takers.make(takers) &&
                       model->weights.make(weights) && model->numbers.make(2 * numbers) &&
                       model->scales.make(numbers / 32) && model->sums.make(numbers / 16) &&
                       model->cosines.make(pairs) && model->sines.make(pairs) && model->edge_cosines.make(pairs) &&

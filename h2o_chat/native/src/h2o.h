@@ -49,16 +49,23 @@ typedef struct {
     float scale;  // of cosines and sines
 } h2o_rope;
 
+// An MLP, or one expert of several.
+typedef struct {
+    h2o_matrix gate_up;  // a tile of gate, a tile of up, and so on; gate alone where `up` has rows
+    h2o_matrix up;
+    h2o_matrix down;
+} h2o_mlp;
+
 // Vectors go on with zeros up to a multiple of 16.
 typedef struct {
     h2o_matrix qkv[3];   // all of q, then k, then v, in one matrix or in several; others have no rows
     h2o_matrix out;
-    h2o_matrix gate_up;  // a tile of gate, a tile of up, and so on; gate alone where `up` has rows
-    h2o_matrix up;
-    h2o_matrix down;
+    const h2o_mlp *mlp;  // one, or [experts], all alike
+    const float *router;                     // [experts, hidden], hidden a multiple of 16; null: there are no experts
     const float *norm_attention, *norm_mlp;  // [hidden]
     const float *bias_qkv;                   // [rows of qkv]; null: none
-    const float *norm_query, *norm_key;      // [D]; null: none
+    const float *norm_query, *norm_key;      // [D] of each head; null: none
+    const float *norm_queries, *norm_keys;   // [H * G * D], [H * D] of all heads together; null: none
     int32_t rope;                            // which one; -1: nothing is turned
     int32_t sees;                            // positions that a query sees, itself included; 0: all before it
 } h2o_layer;
@@ -66,6 +73,8 @@ typedef struct {
 typedef struct {
     int32_t layer_count, rope_count;
     int32_t hidden, heads, kv_heads, head_size, vocabulary;
+    int32_t experts, chosen;  // of each layer, 1,024 at most; of each token; 0: none
+    int32_t shares_add_up;    // the chosen experts' shares in the output of a layer are divided by their sum
     float epsilon;
     const h2o_layer *layers;
     const h2o_rope *ropes;

@@ -288,14 +288,18 @@ inline void tiles_times(const h2o_matrix &m, int first, int end, const Rounded &
     if (sixteen) end_sixteen();
 }
 
-// A thread's share of the products with some matrices, one below the other: a run of tiles at a time, all tokens. Tiles
-// are taken in pairs.
+// Tiles that a thread takes at once: few, since to take some is a cache line's way between processors. In pairs.
+inline int run_of(const Job &job, int tiles) {
+    const int run = (tiles / (job.team->threads * 2) + 1) & ~1;
+    return run < 2 ? 2 : run > 16 && job.tokens > 1 ? 16 : run;
+}
+
+// A thread's share of the products with some matrices, one below the other: a run of tiles at a time, all tokens.
 template <class Out>
 inline void product(Job &job, const h2o_matrix *matrices, int count, const Rounded &in, const Out &out) {
     int tiles = 0;
     for (int i = 0; i < count; ++i) tiles += matrices[i].rows / 16;
-    int run = (tiles / (job.team->threads * 2) + 1) & ~1;  // few: to take one is a cache line's way between processors
-    run = run < 2 ? 2 : run > 16 && job.tokens > 1 ? 16 : run;
+    const int run = run_of(job, tiles);
     for (int first; (first = take(job.team->next, run, tiles)) >= 0;) {
         for (int i = 0, before = 0; i < count; before += matrices[i++].rows / 16) {
             const int from = first > before ? first - before : 0;

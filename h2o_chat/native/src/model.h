@@ -34,6 +34,26 @@ struct Rounded {
     }
 };
 
+constexpr int kMostExperts = 1024;
+
+// The tokens that chose an expert stand together in `Job.takers`, and so do their numbers. Sixteen and more begin a block
+// of their own, and fill their last one.
+struct Expert {
+    int number, first, count;
+
+    // Room for the tokens of all experts.
+    static size_t takers(const h2o_frame &frame, size_t tokens) {
+        const size_t all = tokens * frame.chosen, blocks = all / kWidth, most = frame.experts;
+        return all + (kWidth - 1) * (blocks < most ? blocks : most);
+    }
+};
+
+// The experts of a layer that any token chose, in rising order.
+struct Experts {
+    int count;
+    Expert all[kMostExperts];
+};
+
 constexpr int kUnpacked = 16;  // slots whose values are summed at a time, or unpacked
 // Floats between what two threads write all the time: a processor fetches lines ahead, also those that another one writes.
 constexpr int kApart = 1024;
@@ -76,7 +96,10 @@ struct Job {
     float *x;               // [N, x_stride] residual stream
     float *qkv;             // [N, rows of qkv]
     float *attended;        // [N, columns of out]
-    float *gated;           // [N, columns of down]
+    float *gated;           // [N, columns of down]; where there are experts [takers, columns of down]
+    float *routed;          // [N, experts rounded up to 16] their scores, then their shares; 0: not chosen
+    Experts *experts;
+    int32_t *takers;        // tokens, expert after expert
     float *weights;         // [N * H * G, slots rounded up to 16] probabilities of the layer under way
     float *logits;          // [N, vocabulary]
     int64_t logits_stride;

@@ -108,6 +108,14 @@ inline void queries_keys_values(Job &job, int thread, const h2o_layer &layer) {
         for (int i = first; i < end; ++i) before += layer.qkv[i].rows;
         meet(*job.team);
     }
+    if (!layer.norm_queries) return;
+    const Sizes of(*job.frame);
+    by_tokens(job, [&](int token) {
+        float *queries = job.qkv + static_cast<ptrdiff_t>(token) * rows, *keys = queries + of.heads * of.size;
+        norm(queries, layer.norm_queries, of.heads * of.size, job.frame->epsilon, queries);
+        norm(keys, layer.norm_keys, of.kv_heads * of.size, job.frame->epsilon, keys);
+    });
+    meet(*job.team);
 }
 
 // Attended [N, columns of out] -> x.
@@ -120,36 +128,134 @@ inline void output(Job &job, int thread, const h2o_layer &layer) {
     meet(*job.team);
 }
 
-inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
-    const int wide = layer.down.columns;
-    const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.gate_up);
-    const auto gated_at = [&](int token, int tile) {
-        return job.gated + static_cast<ptrdiff_t>(token) * wide + 16 * tile;
-    };
-    if (layer.up.rows) {
-        product(job, &layer.gate_up, 1, in,
-                [&](Floats sums, int token, int tile) { store(gated_at(token, tile), silu(sums)); });
+inline float *routed_of(const Job &job, int token) {
+    return job.routed + static_cast<ptrdiff_t>(token) * ((job.frame->experts + 15) & ~15);
+}
+
+// Scores become shares of the likeliest experts, and 0 of others. NaN stays.
+inline void choose(const h2o_frame &frame, float *routed) {
+    softmax(routed, (frame.experts + 15) & ~15);
+    bool chosen[kMostExperts] = {};
+    float whole = 0;
+    for (int i = 0; i < frame.chosen; ++i) {
+        int best = -1;
+        for (int e = 0; e < frame.experts; ++e)
+            if (!chosen[e] && (best < 0 || routed[e] > routed[best])) best = e;
+        chosen[best] = true;
+        whole += routed[best];
+    }
+    for (int e = 0; e < frame.experts; ++e) {
+        if (frame.shares_add_up) routed[e] /= whole;
+        if (!chosen[e]) routed[e] = 0;
+    }
+}
+
+// Which experts each token takes: scores in fp32, since rounded numbers might choose others.
+inline void route(Job &job, int thread, const h2o_layer &layer) {
+    const h2o_frame &frame = *job.frame;
+    const int runs = (frame.experts + 15) / 16;
+    float *normed = Own(job, thread).floats;
+    int is_normed = -1;
+    for (int unit; (unit = take(job.team->next, 1, job.tokens * runs)) >= 0;) {
+        const int token = unit / runs, from = unit % runs * 16;
+        const float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride;
+        if (token != is_normed) norm(x, layer.norm_mlp, frame.hidden, frame.epsilon, normed);
+        is_normed = token;
+        for (int e = from; e < from + 16; ++e)
+            routed_of(job, token)[e] =
+                e < frame.experts ? dot(normed, layer.router + static_cast<ptrdiff_t>(e) * frame.hidden, frame.hidden) : -3e38f;
+    }
+    meet(*job.team);
+    by_tokens(job, [&](int token) { choose(frame, routed_of(job, token)); });
+    meet(*job.team);
+    if (take(job.team->next, 1, 1) == 0) {
+        Experts &experts = *job.experts;
+        experts.count = 0;
+        for (int e = 0, first = 0; e < frame.experts; ++e) {
+            Expert one = {e, first, 0};
+            for (int token = 0; token < job.tokens; ++token)
+                if (routed_of(job, token)[e] != 0) job.takers[first + one.count++] = token;
+            if (one.count) experts.all[experts.count++] = one;
+            first += one.count < kWidth ? one.count : (one.count + kWidth - 1) / kWidth * kWidth;
+        }
+    }
+    meet(*job.team);
+}
+
+// The rounded activations of an expert's tokens, for a product with m.
+inline Rounded shared_of(const Job &job, const h2o_matrix &m, const Expert &expert) {
+    const ptrdiff_t groups = static_cast<ptrdiff_t>(expert.first) * (m.columns / 32);
+    const int width = expert.count < kWidth ? expert.count : kWidth, bytes = two_bytes(m) ? 64 : 32;
+    return {job.numbers + groups * bytes, job.scales + groups, job.sums + 2 * groups, m.columns, width, bytes};
+}
+
+// A thread's share of each expert's products with its tokens: a run of tiles at a time, expert after expert, so that what is
+// added to a token has one order. What is multiplied are tokens' numbers, normed; or, without a weight, takers' numbers.
+// `out(sums, taker, tile, expert)`.
+template <class Out>
+inline void experts_times(Job &job, int thread, const float *x, int stride, const float *weight, const h2o_layer &layer,
+                          const h2o_matrix h2o_mlp::*which, const Out &out) {
+    const h2o_frame &frame = *job.frame;
+    const h2o_matrix &any = layer.mlp->*which;
+    float *normed = Own(job, thread).floats;
+    for (int i; (i = take(job.team->next, 1, job.experts->count)) >= 0;) {
+        const Expert &expert = job.experts->all[i];
+        for (int b = 0; b < expert.count; ++b) {
+            const int row = weight ? job.takers[expert.first + b] : expert.first + b;
+            const float *from = x + static_cast<ptrdiff_t>(row) * stride;
+            if (weight) {
+                norm(from, weight, frame.hidden, frame.epsilon, normed);
+                for (int column = frame.hidden; column < any.columns; ++column) normed[column] = 0;
+                from = normed;
+            }
+            round_to_bytes(from, two_bytes(any), shared_of(job, any, expert).of(b));
+        }
+    }
+    meet(*job.team);
+    const int tiles = any.rows / 16, run = run_of(job, tiles);
+    for (int first; (first = take(job.team->next, run, tiles)) >= 0;)
+        for (int i = 0; i < job.experts->count; ++i) {
+            const Expert &expert = job.experts->all[i];
+            const h2o_matrix &m = layer.mlp[expert.number].*which;
+            tiles_times(m, first, first + run < tiles ? first + run : tiles, shared_of(job, m, expert), expert.count,
+                        [&](Floats sums, int b, int tile) { out(sums, expert.first + b, tile, expert.number); });
+        }
+    meet(*job.team);
+}
+
+inline void mlp(Job &job, int thread, const h2o_layer &layer) {
+    if (layer.router) route(job, thread, layer);
+    // Rows of tokens, or of takers where there are experts.
+    const auto times = [&](const float *x, int stride, const float *weight, const h2o_matrix h2o_mlp::*which,
+                           const auto &out) {
+        if (layer.router) return experts_times(job, thread, x, stride, weight, layer, which, out);
+        const h2o_matrix &m = layer.mlp->*which;
+        const Rounded in = rounded(job, thread, x, stride, weight, m);
+        product(job, &m, 1, in, [&](Floats sums, int token, int tile) { out(sums, token, tile, 0); });
         meet(*job.team);
-        const Rounded again = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.up);
-        product(job, &layer.up, 1, again, [&](Floats sums, int token, int tile) {
-            store(gated_at(token, tile), mul(load(gated_at(token, tile)), sums));
+    };
+    const int wide = layer.mlp->down.columns;
+    const auto gated_at = [&](int row, int tile) { return job.gated + static_cast<ptrdiff_t>(row) * wide + 16 * tile; };
+    if (layer.mlp->up.rows) {
+        times(job.x, job.x_stride, layer.norm_mlp, &h2o_mlp::gate_up,
+              [&](Floats sums, int row, int tile, int) { store(gated_at(row, tile), silu(sums)); });
+        times(job.x, job.x_stride, layer.norm_mlp, &h2o_mlp::up, [&](Floats sums, int row, int tile, int) {
+            store(gated_at(row, tile), mul(load(gated_at(row, tile)), sums));
         });
     } else {
         Floats gates[kWidth] = {};
-        product(job, &layer.gate_up, 1, in, [&](Floats sums, int token, int tile) {
+        times(job.x, job.x_stride, layer.norm_mlp, &h2o_mlp::gate_up, [&](Floats sums, int row, int tile, int) {
             if (tile % 2 == 0)
-                gates[token % kWidth] = silu(sums);
+                gates[row % kWidth] = silu(sums);
             else
-                store(gated_at(token, tile / 2), mul(gates[token % kWidth], sums));
+                store(gated_at(row, tile / 2), mul(gates[row % kWidth], sums));
         });
     }
-    meet(*job.team);
-    const Rounded gated = rounded(job, thread, job.gated, wide, nullptr, layer.down);
-    product(job, &layer.down, 1, gated, [&](Floats sums, int token, int tile) {
+    times(job.gated, wide, nullptr, &h2o_mlp::down, [&](Floats sums, int row, int tile, int expert) {
+        const int token = layer.router ? job.takers[row] : row;
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
-        store(x, add(load(x), sums));
+        store(x, layer.router ? fma(splat(routed_of(job, token)[expert]), sums, load(x)) : add(load(x), sums));
     });
-    meet(*job.team);
 }
 
 inline void logits_of(Job &job, int thread) {
@@ -179,7 +285,7 @@ void decode(Job &job, int thread) {
         queries_keys_values(job, thread, layer);
         attend(job, thread, layer, slots);
         output(job, thread, layer);
-        gated_mlp(job, thread, layer);
+        mlp(job, thread, layer);
     }
     logits_of(job, thread);
 }
@@ -216,7 +322,7 @@ void after(Job &job, int thread) {
     });
     meet(*job.team);
     output(job, thread, layer);
-    gated_mlp(job, thread, layer);
+    mlp(job, thread, layer);
 }
 
 void head(Job &job, int thread) { logits_of(job, thread); }

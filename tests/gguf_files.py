@@ -6,6 +6,7 @@ from typing import Any
 
 import gguf
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
@@ -29,7 +30,12 @@ _INNER = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
 }
+_ARCHITECTURES = {"mistral": "llama", "qwen3_moe": "qwen3moe"}
 _CONTROL, _NORMAL, _BYTE = 3, 1, 6
 
 
@@ -59,14 +65,14 @@ def write(
         leave_out: no tensor with this in its name in the file.
     """
     config = json.loads((folder / "config.json").read_text("utf-8"))
-    family = "llama" if config["model_type"] == "mistral" else config["model_type"]
+    family = _ARCHITECTURES.get(config["model_type"], config["model_type"])
     writer = gguf.GGUFWriter(path, family)
     _tokenizer(writer, config, tokenizer, template)
     for key, value in (values_of(config, family) | (values or {})).items():
         writer.kv_data[0].pop(key, None)
         add(writer, key, value)
     stored = {name: one for file in folder.glob("*.safetensors") for name, one in load_file(file).items()}
-    for name, tensor in stored.items():
+    for name, tensor in stacked(stored).items():
         called = called_in_file(name)
         if leave_out in called or called in (tensors or {}):
             continue
@@ -76,12 +82,13 @@ def write(
             numbers = _in_pairs(numbers, config[heads])
         wanted = kind if name not in _OUTER or not ends else ends
         wanted = next((other for part, other in (mixed or {}).items() if part in called), wanted)
-        if numbers.ndim == 1 or wanted == "F32":
+        if numbers.ndim == 1 or wanted == "F32" or "gate_inp" in called:
             writer.add_tensor(called, numbers)
         else:
-            if numbers.shape[1] % 256:  # as llama.cpp does
+            if numbers.shape[-1] % 256:  # as llama.cpp does
                 wanted = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}.get(wanted, wanted)
-            writer.add_tensor(called, quantized(numbers, wanted), raw_dtype=Kind[wanted])
+            rows = quantized(numbers.reshape(-1, numbers.shape[-1]), wanted)
+            writer.add_tensor(called, rows.reshape(*numbers.shape[:-1], -1), raw_dtype=Kind[wanted])
     for called, numbers in (tensors or {}).items():
         writer.add_tensor(called, np.ascontiguousarray(numbers, np.float32))
     writer.write_header_to_file()
@@ -156,7 +163,12 @@ def values_of(config: dict[str, Any], family: str) -> dict[str, Any]:
     heads = config["num_attention_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rope = config.get("rope_parameters") or config
-    return {
+    experts = {
+        f"{family}.expert_count": config.get("num_experts") or config.get("num_local_experts"),
+        f"{family}.expert_used_count": config.get("num_experts_per_tok"),
+        f"{family}.expert_feed_forward_length": config.get("moe_intermediate_size"),
+    }
+    return experts | {
         f"{family}.context_length": config["max_position_embeddings"],
         f"{family}.embedding_length": config["hidden_size"],
         f"{family}.block_count": config["num_hidden_layers"],
@@ -228,6 +240,18 @@ def words(writer: Any, config: dict[str, Any]) -> None:
     writer.add_eos_token_id(0)
 
 
+def stacked(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Weights with each layer's experts in one tensor."""
+    found = {name: one for name, one in numbers.items() if ".experts." not in name}
+    for name in sorted(numbers.keys() - found.keys()):
+        layer, _, rest = name.partition(".experts.")
+        of = rest.partition(".")[2]
+        count = sum(one.startswith(f"{layer}.experts.") and one.endswith(of) for one in numbers)
+        each = [numbers[f"{layer}.experts.{expert}.{of}"] for expert in range(count)]
+        found[f"{layer}.experts.{of}"] = torch.stack(each)
+    return found
+
+
 def called_in_file(name: str) -> str:
     """A weight's name in the file."""
     if name in _OUTER:
@@ -247,9 +271,9 @@ def numbers_in(file: Path, folder: Path) -> dict[str, Floats]:
     """The numbers of a file, dequantised by the package, by the names and in the order of its folder."""
     config = json.loads((folder / "config.json").read_text("utf-8"))
     tensors = {one.name: one for one in gguf.GGUFReader(file).tensors}
-    found = {}
+    found: dict[str, Floats] = {}
     for path in folder.glob("*.safetensors"):
-        for name in load_file(path):
+        for name in stacked(load_file(path)):
             called = called_in_file(name)
             stored = tensors[called]
             numbers = np.asarray(gguf.quants.dequantize(stored.data, stored.tensor_type), np.float32)
@@ -259,5 +283,9 @@ def numbers_in(file: Path, folder: Path) -> dict[str, Floats]:
                 heads = config["num_attention_heads" if "attn_q" in called else "num_key_value_heads"]
                 pairs = numbers.reshape(heads, -1, 2, numbers.shape[1])
                 numbers = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(numbers.shape)
-            found[name] = numbers
+            if ".experts." in name:
+                layer, _, of = name.partition(".experts.")
+                found |= {f"{layer}.experts.{expert}.{of}": one for expert, one in enumerate(numbers)}
+            else:
+                found[name] = numbers
     return found

@@ -100,8 +100,9 @@ def auto_budget(folder: Path, machine_bytes: int) -> int:
     """Slots of a conversation for which nobody chose a budget: more of them lose less of a pasted page.
 
     A power of two from 512 to 2,048, at most the model's window. Its keys and values in fp32 take at most a
-    fifth of the bytes that a token reads of the weights, which is its time on a CPU, and a sixteenth of the
-    machine's memory. It follows from the model's files and that memory alone, so a run can be repeated.
+    fifth of the bytes that a token reads of the weights (of experts it reads those that it takes), which is
+    its time on a CPU, and a sixteenth of the machine's memory. It follows from the model's files and that
+    memory alone, so a run can be repeated.
 
     Args:
         folder: the model's folder, or its GGUF file.
@@ -123,6 +124,12 @@ def auto_budget(folder: Path, machine_bytes: int) -> int:
     read = (
         weights.held_bytes or weights.parameters * (9 if weights.parameters >= FOUR_BITS_FROM else 17) // 16
     )
+    count = config.get("num_experts") or config.get("num_local_experts")
+    inner = config.get("moe_intermediate_size") or config.get("intermediate_size")
+    match count, config.get("num_experts_per_tok"), inner:
+        case int(experts), int(chosen), int(inner) if 0 < chosen <= experts and inner > 0:
+            share = min(1.0, layers * experts * 3 * hidden * inner / weights.parameters)
+            read = int(read * (1 - share * (1 - chosen / experts)))
     most = min(read // 5, machine_bytes // 16) // slot_bytes(sizes, 4)
     budget, window = LEAST_AUTO, config.get("max_position_embeddings") or LEAST_AUTO
     while 2 * budget <= min(most, window, MOST_AUTO):

@@ -20,8 +20,13 @@ FAMILIES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
+    "qwen3moe": "Qwen3MoeForCausalLM",
+    "olmoe": "OlmoeForCausalLM",
 }
 """Architectures that are read here, and their class in transformers. Mistral's architecture is llama."""
+
+_TYPES = {"qwen3moe": "qwen3_moe"}
+"""Types of transformers that are not called as the architecture is."""
 
 EXACT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 """Types of which the native step takes levels and scales as they are; it rounds others to 8 bits."""
@@ -70,7 +75,7 @@ def config_of(header: Header) -> dict[str, Any]:
     head_size = header.whole(f"{kind}.attention.key_length", max(1, hidden // heads))
     tokens, *_ = _shape(header, "token_embd.weight", 2)
     config: dict[str, Any] = {
-        "model_type": kind,
+        "model_type": _TYPES.get(kind, kind),
         "architectures": [FAMILIES[kind]],
         "hidden_act": "silu",
         "vocab_size": tokens,
@@ -94,6 +99,15 @@ def config_of(header: Header) -> dict[str, Any]:
         )
     if kind == "llama":
         config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
+    if kind in ("qwen3moe", "olmoe"):
+        inner = header.whole(f"{kind}.expert_feed_forward_length", config["intermediate_size"])
+        config |= {
+            "intermediate_size": inner,
+            "moe_intermediate_size": inner,
+            "num_experts": header.whole(f"{kind}.expert_count"),
+            "num_experts_per_tok": header.whole(f"{kind}.expert_used_count"),
+            "norm_topk_prob": kind == "qwen3moe",  # as in llama.cpp: files do not say it
+        }
     _check_tensors(header, config)
     return config
 
@@ -105,7 +119,7 @@ def forget() -> None:
 
 
 def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """(name in the file, shape) of each weight, by its name in transformers."""
+    """(name in the file, shape) of each weight, by its name in transformers; experts stand in one tensor."""
     hidden, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     queries, keys = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
     kind, tokens = config["model_type"], config["vocab_size"]
@@ -122,10 +136,16 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
         "self_attn.v_proj.weight": ("attn_v.weight", (keys, hidden)),
         "self_attn.o_proj.weight": ("attn_output.weight", (hidden, queries)),
         "post_attention_layernorm.weight": ("ffn_norm.weight", (hidden,)),
-        "mlp.gate_proj.weight": ("ffn_gate.weight", (inner, hidden)),
-        "mlp.up_proj.weight": ("ffn_up.weight", (inner, hidden)),
-        "mlp.down_proj.weight": ("ffn_down.weight", (hidden, inner)),
     }
+    mlp = {"gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}
+    if count := config.get("num_experts"):
+        layer["mlp.gate.weight"] = ("ffn_gate_inp.weight", (count, hidden))
+        layer |= {
+            f"mlp.experts.{one}_proj.weight": (f"ffn_{one}_exps.weight", (count, *shape))
+            for one, shape in mlp.items()
+        }
+    else:
+        layer |= {f"mlp.{one}_proj.weight": (f"ffn_{one}.weight", shape) for one, shape in mlp.items()}
     if kind == "qwen2" or config.get("attention_bias"):
         layer |= {
             f"self_attn.{one}_proj.bias": (f"attn_{one}.bias", (rows,))
@@ -133,9 +153,10 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
         }
     if config.get("attention_bias"):
         layer["self_attn.o_proj.bias"] = ("attn_output.bias", (hidden,))
-    if kind == "qwen3":
-        layer["self_attn.q_norm.weight"] = ("attn_q_norm.weight", (head,))
-        layer["self_attn.k_norm.weight"] = ("attn_k_norm.weight", (head,))
+    if kind in ("qwen3", "qwen3_moe", "olmoe"):
+        whole = kind == "olmoe"
+        layer["self_attn.q_norm.weight"] = ("attn_q_norm.weight", (queries if whole else head,))
+        layer["self_attn.k_norm.weight"] = ("attn_k_norm.weight", (keys if whole else head,))
     for number in range(config["num_hidden_layers"]):
         found |= {
             f"model.layers.{number}.{name}": (f"blk.{number}.{there}", shape)
@@ -203,14 +224,14 @@ def _check_tensors(header: Header, config: dict[str, Any]) -> None:
     other = sorted(header.tensors.keys() - known.keys() - {_ROPE_FREQS})
     if other:
         what = (
-            "it is a mixture of experts"
+            "it is a mixture of experts of another family"
             if any("_exps" in one or "_inp" in one for one in other)
             else "what they do is not known here"
         )
         raise ModelError(
             f"{header.path} holds {len(other):,} tensors that a {header.architecture} model has not"
             f" ({', '.join(one[:60] for one in other[:3])}): {what}.",
-            f"Architectures that are read: {', '.join(FAMILIES)}, without experts.",
+            f"Architectures that are read: {', '.join(FAMILIES)}.",
         )
 
 

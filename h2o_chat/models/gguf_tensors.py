@@ -1,5 +1,7 @@
 """Reads tensors of a GGUF file by their names in transformers, some rows at a time."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -11,6 +13,7 @@ from h2o_chat.models.gguf import Stored, damaged, header_of, library
 from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
 from h2o_chat.models.safetensors_header import read_range
 
+_EXPERT = re.compile(r"(?<=\.experts)\.(\d+)(?=\.)")
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -74,14 +77,14 @@ class GgufTensors:
 
     def raw_rows(self, name: str, first: int, end: int) -> bytearray:
         """Rows [first, end) as the file has them, in its order."""
-        stored = self._header.tensors[self._names[name][0]]
+        stored, _ = self._stored(name)
         row_bytes = stored.bytes // stored.shape[0]
         return read_range(self.path, stored.start + first * row_bytes, (end - first) * row_bytes)
 
     def turned_rows(self, name: str) -> int:
         """Rows of a head that the file stores in pairs, (0, half), (1, half + 1) ...; 0: as they come."""
         heads = turned_heads(self._config, name)
-        return self._header.tensors[self._names[name][0]].shape[0] // heads if heads else 0
+        return self._stored(name)[0].shape[0] // heads if heads else 0
 
     def find(self, name: str, shape: tuple[int, ...]) -> Stored:
         """Type and place of a tensor of this shape.
@@ -89,14 +92,31 @@ class GgufTensors:
         Raises:
             ModelError: it has another shape.
         """
-        there, known = self._names.get(name, ("", ()))
+        stored, known = self._stored(name)
         if known != shape:
             raise damaged(self.path, f"{name} has the shape {list(known)}, and {list(shape)} is needed")
-        return self._header.tensors[there]
+        return stored
+
+    def _stored(self, name: str) -> tuple[Stored, tuple[int, ...]]:
+        """Type and place of a tensor, or of one expert's part of it; its shape in transformers."""
+        there, shape = self._names[_EXPERT.sub("", name)]
+        stored = self._header.tensors[there]
+        if (expert := _EXPERT.search(name)) is None:
+            return stored, shape
+        size = stored.bytes // shape[0]
+        start = stored.start + int(expert[1]) * size
+        return replace(stored, shape=shape[1:], start=start, bytes=size), shape[1:]
 
     def all(self) -> dict[str, "LazyTensor"]:
-        """All tensors by name, read lazily."""
-        return {name: LazyTensor(self, name, shape) for name, (_, shape) in self._names.items()}
+        """All tensors by name, read lazily; each expert's by itself."""
+        found = dict[str, LazyTensor]()
+        for name, (_, shape) in self._names.items():
+            if ".experts." in name:
+                of_each = [name.replace(".experts.", f".experts.{number}.") for number in range(shape[0])]
+                found |= {one: LazyTensor(self, one, shape[1:]) for one in of_each}
+            else:
+                found[name] = LazyTensor(self, name, shape)
+        return found
 
 
 class LazyTensor:

@@ -155,7 +155,7 @@ def check_family(folder: Path) -> Any:
     # A damaged config.json raises exceptions of any type.
     file = folder if folder.is_file() else folder / "config.json"
     with blamed_on_the_model(f"{file} is not a valid {kind} configuration", "Fetch it again."):
-        if folder.is_file() and kind in FAMILIES:
+        if folder.is_file() and header_of(folder).architecture in FAMILIES:
             config = transformers.AutoConfig.for_model(**raw)
         else:
             where = {"gguf_file": folder.name} if folder.is_file() else {}

@@ -22,8 +22,10 @@ def plain_frame(file: Path) -> Frame | None:
         return None
     config = config_of(header)
     family, layers, head_size = config["model_type"], config["num_hidden_layers"], config["head_dim"]
-    rotation = config["rope_parameters"]
+    rotation, experts = config["rope_parameters"], config.get("num_experts", 0)
     if rotation["rope_type"] != "default" or head_size % 16 or config.get("attention_bias"):
+        return None
+    if experts and config["hidden_size"] % 16:
         return None
     interval = config.get("no_rope_layer_interval")
     powers = torch.arange(0, head_size, 2, dtype=torch.int64).float() / head_size
@@ -40,7 +42,7 @@ def plain_frame(file: Path) -> Frame | None:
         epsilon=config["rms_norm_eps"],
         tied=config["tie_word_embeddings"],
         bias=family == "qwen2",
-        head_norms=family == "qwen3",
+        head_norms=family in ("qwen3", "qwen3_moe", "olmoe"),
         window_tokens=config["max_position_embeddings"],
         ropes=(Turning(tuple(inv_freq.tolist()), 1.0),),
         rope_of=tuple(
@@ -49,4 +51,7 @@ def plain_frame(file: Path) -> Frame | None:
         sees=(None,) * layers,
         bits=8,
         head_bits=8,
+        experts=experts,
+        chosen=config["num_experts_per_tok"] if experts else 0,
+        shares_add_up=bool(experts and config["norm_topk_prob"]),
     )

@@ -140,7 +140,7 @@ class GgufWeights:
         for part in layout.parts(self.frame):
             if isinstance(part, layout.Vector):
                 numbers = torch.cat(
-                    [self._tensors.rows(one.name, (one.rows,), 0, one.rows) for one in part.sources]
+                    [self._tensors.rows(one.name, one.shape, 0, one.rows).flatten() for one in part.sources]
                 )
                 ctypes.memmove(self._vectors[part.name], numbers.data_ptr(), numbers.nbytes)
         runs = sorted(self._runs(), key=lambda run: (self._stored(run.source, run.columns).start, run.first))

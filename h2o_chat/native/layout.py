@@ -36,11 +36,11 @@ class Source:
     rows: int
     """Rows of a matrix, or numbers of a vector."""
     columns: int = 0
-    """Of a vector that is stored as [rows, columns]."""
+    """Columns, if a vector is stored as [rows, columns]."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a vector."""
+        """Shape of a stored vector."""
         return (self.rows, self.columns) if self.columns else (self.rows,)
 
 

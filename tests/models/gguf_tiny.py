@@ -21,6 +21,7 @@ FULL: dict[str, Any] = {"layer_types": ["full_attention"] * 2, "use_sliding_wind
 CHANGES: dict[str, dict[str, Any]] = {
     "qwen2": FULL,
     "qwen3": FULL,
+    "olmoe": {"head_dim": 16},
     "smollm3": {"num_hidden_layers": 5, "no_rope_layers": [1, 1, 1, 0, 1], "pad_token_id": 0},
 }
 """The fourth layer of smollm3 turns no keys."""

@@ -33,7 +33,7 @@ __all__ = ["llama"]
 # -- the configuration
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_frame_is_that_of_the_folder(family: str, tied: bool, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 70000.0}}
@@ -185,15 +185,16 @@ def test_opened_in_memory(kind: str, llama: Path, tmp_path: Path, monkeypatch: p
     assert loaded.packed.bytes == pytest.approx(check_weights(path).held_bytes, rel=0.2)
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe"])
 def test_transformers_computes_it_too(family: str, tmp_path: Path) -> None:
     """Logits equal those with the folder's own weights."""
     folder = folder_of(family, tmp_path / "model", **CHANGES.get(family, {}))
     path = write(folder, tmp_path / "model.gguf", "F32")
     loaded = load.load(Settings(model=str(path), dtype="float64"), lambda *_: None)
     loaded.model.set_attn_implementation("eager")
+    loaded.model.set_experts_implementation("eager")  # the others know no float64
     own = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager"
+        folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager"
     )
     ids = torch.arange(3, 40)[None]
     with torch.no_grad():
@@ -226,6 +227,7 @@ def test_a_family_without_a_native_step(tmp_path: Path, capfd: pytest.CaptureFix
     assert capfd.readouterr().err == "", "its own bar would stand in the middle of the screen"
     assert "this is gemma2" in loaded.why_not_native
     loaded.model.set_attn_implementation("eager")
+    loaded.model.set_experts_implementation("eager")  # the others know no float64
     own = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     ids = torch.arange(3, 40)[None]
     with torch.no_grad():

@@ -1,6 +1,7 @@
 """The estimate of a model's memory, and the error for one that does not fit."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gguf_files import write
@@ -82,3 +83,13 @@ def test_auto_budget(
     )
     model = write(folder, tmp_path / "model.gguf", "Q8_0") if as_file else folder
     assert auto_budget(model, int(gib * 2**30)) == budget
+
+
+@pytest.mark.parametrize(("chosen", "budget"), [(1, 512), (8, 2048)])
+def test_a_token_reads_its_own_experts(chosen: int, budget: int, tmp_path: Path) -> None:
+    """Eight experts of .8 million weights each."""
+    sizes: dict[str, Any] = {"num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 64}
+    sizes |= {"num_experts": 8, "num_experts_per_tok": chosen, "hidden_size": 256, "intermediate_size": 1024}
+    folder = folder_of("olmoe", tmp_path / "model", **sizes, max_position_embeddings=4096)
+    model = write(folder, tmp_path / "model.gguf", "Q8_0")
+    assert [auto_budget(one, 2**34) for one in (folder, model)] == [budget, budget]

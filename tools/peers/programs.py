@@ -208,9 +208,14 @@ def start(name: str, how: Conditions) -> tuple[Driven, dict[str, Any]]:
 
 
 def gguf_token_bytes(file: Path) -> int:
-    """Bytes that a token reads of a GGUF file: all, but of an untied embedding only a row."""
-    tensors = header_of(file).tensors
+    """Bytes that a token reads of a GGUF file: all, but of an untied embedding a row, of experts its own."""
+    header = header_of(file)
+    tensors, of = header.tensors, header.architecture
     skipped = tensors["token_embd.weight"].bytes if "output.weight" in tensors else 0
+    if f"{of}.expert_count" in header.values:
+        experts = sum(one.bytes for name, one in tensors.items() if "_exps." in name)
+        count, used = header.whole(f"{of}.expert_count"), header.whole(f"{of}.expert_used_count")
+        skipped += experts * (count - used) // count
     return sum(one.bytes for one in tensors.values()) - skipped
 
 

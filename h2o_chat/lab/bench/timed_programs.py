@@ -15,6 +15,7 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Token
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.gguf_weights import GgufWeights
+from h2o_chat.native.layout import parts
 from h2o_chat.native.packed import Packed
 
 IDLE_SHARE = 0.1
@@ -150,9 +151,14 @@ class Ours:
 
 
 def packed_bytes(packed: Packed | GgufWeights) -> int:
-    """Bytes of weights that one token reads: all, but of an untied embedding only a row."""
-    untied = () if packed.frame.tied else packed.matrices("embedding")
-    return packed.bytes - sum(one.bytes for one in untied)
+    """Bytes of weights that one token reads: all, but of an untied embedding a row, of experts its own."""
+    frame = packed.frame
+    skipped = 0 if frame.tied else sum(one.bytes for one in packed.matrices("embedding"))
+    if frame.experts:
+        names = (part.name for part in parts(frame) if ".experts." in part.name)
+        experts = sum(one.bytes for name in names for one in packed.matrices(name))
+        skipped += experts * (frame.experts - frame.chosen) // frame.experts
+    return packed.bytes - skipped
 
 
 def weight_bytes(model: Any) -> int:

@@ -12,7 +12,7 @@ import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -32,10 +32,12 @@ from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.release import release, stored_as
 from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE
-from h2o_chat.chat.conversation.tool_rounds import send_and_call
+from h2o_chat.chat.conversation.tool_rounds import MAY_CALL, send_and_call
+from h2o_chat.chat.templates.tool_form import Splitter, ToolForm
+from h2o_chat.chat.tools.tool_calls import ToolCalls
 from h2o_chat.cli.interruptible import interruptible, with_progress
 from h2o_chat.engine.lark import json_rule
-from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
+from h2o_chat.events.events import End, Error, Event, Note, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.tokenizer_calls import is_panic
 
@@ -83,23 +85,35 @@ class JsonLines:
 
 
 class PlainText:
-    """The answers as they come, each ended by a newline, a line of `---` between two of them."""
+    """The answers as they come, each ended by a newline, a line of `---` between two of them.
+
+    Attributes:
+        tools: an answer's calls of them are left out.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.tools: ToolCalls | None = None
+        self._splitter = Splitter(ToolForm(), False)
         self._answer = ""
         self._answers = 0
 
     def write(self, event: Event) -> None:
+        # Thoughts are printed: no mark of one is looked for.
+        form = replace(self.tools.form, thought=("", "")) if self.tools else ToolForm()
         match event:
+            case Said():
+                self._splitter = Splitter(form, self.tools is not None)
             case Token():
-                self._print(event.text)
+                self._print("".join(text for _, text in self._splitter.add(event.text)))
             case Turn():
-                self._print(event.text.removeprefix(self._answer))
-                if not self._answer.endswith("\n"):
-                    self._print("\n")
+                parts = form.read(event.text, self.tools is not None and event.finish in MAY_CALL)
+                self._print("".join(text for _, text in self._splitter.end(parts)))
+                if self._answer or not parts.calls:
+                    if not self._answer.endswith("\n"):
+                        self._print("\n")
+                    self._answers += 1
                 self._answer = ""
-                self._answers += 1
             case _:
                 return
         self._stream.flush()
@@ -181,7 +195,8 @@ def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = 
         recorder: gets all events, whatever stdout gets; not opened yet.
     """
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    out: Output = JsonLines(sys.stdout) if json else PlainText(sys.stdout)
+    text = None if json else PlainText(sys.stdout)
+    out: Output = text or JsonLines(sys.stdout)
     tally = _RunCounts()
     if recorder:
         out = RecordingOutput(out, recorder)
@@ -190,7 +205,7 @@ def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = 
         job = prepare()
         if recorder:
             recorder.open()
-        return _converse(job, out, tally, plain=not json)
+        return _converse(job, out, tally, text)
 
     try:
         code = ending(work, out)
@@ -230,12 +245,13 @@ def _store(tally: _RunCounts, code: ExitCode, out: Output) -> ExitCode:
     return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
 
 
-def _converse(job: RunTask, out: Output, tally: _RunCounts, plain: bool) -> ExitCode:
+def _converse(job: RunTask, out: Output, tally: _RunCounts, text: PlainText | None) -> ExitCode:
     with progress_bar() as progress:
         chat = job.open_chat(progress)
     chat.engine.grammar = job.grammar
     tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
-    if plain:
+    if text:
+        text.tools = chat.tools
         note_session(chat.session, job.sampling)
     for event in chat.opening():
         out.write(event)
@@ -245,9 +261,9 @@ def _converse(job: RunTask, out: Output, tally: _RunCounts, plain: bool) -> Exit
         chat.keeper
     )  # the chat itself holds tensors, which no thread of ours may be the last to let go of
     with interruptible(lambda: _say_how_it_ended(keeper)) as interrupted:
-        for text in job.turns:
+        for said in job.turns:
             try:
-                code = _turn(send_and_call(chat, text, job.sampling, lambda: bool(interrupted())), out, tally)
+                code = _turn(send_and_call(chat, said, job.sampling, lambda: bool(interrupted())), out, tally)
             except H2OChatError as error:
                 if not interrupted():
                     raise

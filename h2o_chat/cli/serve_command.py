@@ -60,7 +60,7 @@ def serve(
         _option(
             min=0,
             help="Conversations kept in memory after their answer, to go on from.",
-            show_default="64, or what fits",
+            show_default="64, or as many as 2 GiB hold",
         ),
     ] = None,
     queue: Annotated[int, _option(min=1, help="Requests that may wait, of all keys.")] = 64,

@@ -16,7 +16,9 @@ slots are ranked (`settle.TOGETHER`).
 """
 
 SNAPSHOTS = 64
-"""Default number of conversations kept beside the rows."""
+"""Default number of conversations kept beside the rows, as far as they take SNAPSHOTS_BYTES."""
+SNAPSHOTS_BYTES = 2 << 30
+"""Default bytes of these; but each row may keep one, so that its conversation goes on."""
 NOT_READ_YET = 4
 """Requests whose snapshot was dropped but is still in memory: they wait, or are prepared or read."""
 OBJECTS_BYTES = 16 << 10
@@ -78,7 +80,7 @@ def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
     Args:
         runner: one of this model and these settings, of which no row has slots yet.
         rows: that will answer.
-        wanted: None: `SNAPSHOTS`, or half of those that fit.
+        wanted: None: `SNAPSHOTS`, or as many as `SNAPSHOTS_BYTES` or half of the free memory allow.
 
     Raises:
         BudgetError: so many do not fit; says the sum.
@@ -88,7 +90,7 @@ def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
     each = snapshot_bytes(runner)
     fit = max(0, free // each)
     if wanted is None:
-        return min(SNAPSHOTS, fit // 2)
+        return min(SNAPSHOTS, max(rows, SNAPSHOTS_BYTES // each), fit // 2)
     if wanted > fit:
         raise BudgetError(
             f"{wanted:,} snapshots do not fit: each takes {each / 1e6:,.1f} MB, and beside {rows} rows and"

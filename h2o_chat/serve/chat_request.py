@@ -3,7 +3,8 @@
 import difflib
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,7 +45,9 @@ OWN = {
 }
 KNOWN = (*OWN, *SAMPLING, *OTHERS)
 MISSPELT = 0.85
-"""Similarity from which on an unknown key counts as a misspelt one: a note says so. All are ignored."""
+"""Similarity from which on an unknown key counts as a misspelt one."""
+MEANINGLESS = ("metadata", "service_tier", "store", "user")
+"""Keys of OpenAI's API that are ignored without a note: they change no answer there either."""
 CHOICES = 16
 """Most answers to one request: each takes a row."""
 VALUES = 100_000
@@ -102,9 +105,10 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
     if len(body) > KEYS:
         raise wrong(None, f"The body has {len(body):,} keys: {KEYS} is the most.")
     for key in body:
-        if key not in KNOWN and (near := difflib.get_close_matches(key[:40], KNOWN, 1, MISSPELT)):
-            shown = name_of(key[:40])
-            notes.append(Note("ignored", f"{shown!r} is not known. Did you mean {near[0]}?"))
+        if key not in KNOWN and key not in MEANINGLESS:
+            near = difflib.get_close_matches(key[:40], KNOWN, 1, MISSPELT)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            notes.append(Note("ignored", f"{name_of(key[:40])!r} is not known, and ignored.{meant}"))
     for key, allowed in OTHERS.items():
         if body.get(key) is not None and not _changes_nothing(body[key], allowed):
             what = f"Only {' or '.join(map(json.dumps, allowed)) or 'null'} is supported."
@@ -155,7 +159,11 @@ def text_asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
     for key in ("suffix", "echo", "logprobs"):
         if body.get(key):
             raise wrong(key, f"{key} is not supported: leave it out.")
-    rest = {key: value for key, value in body.items() if key not in ("prompt", "logprobs", "tools")}
+    rest = {
+        key: value
+        for key, value in body.items()
+        if key not in ("prompt", "logprobs", "tools", "suffix", "echo")
+    }
     asked = asked_for(rest | {"messages": [{"role": "user", "content": text}]}, replace(served, system=None))
     if asked.choices > 1:
         raise wrong("n", "Here n is 1 at most: /v1/chat/completions gives several answers.")
@@ -279,7 +287,9 @@ def _messages(messages: Any, form: ToolForm) -> Iterator[Message]:
         raise wrong("messages", "messages is no list of messages.")
     if len(messages) > MESSAGES:
         raise wrong("messages", f"messages has {len(messages):,} messages: {MESSAGES:,} is the most.")
-    role, texts, calls = "", list[str](), False
+    role, texts, calls = "", list[str](), list[Any]()
+    places = list[int]()
+    """Places of the calls of the results in `texts`."""
     for index, message in enumerate(messages):
         here = f"messages[{index}]"
         before, (role, text) = role, _message(message, here, form)
@@ -292,20 +302,25 @@ def _messages(messages: Any, form: ToolForm) -> Iterator[Message]:
             )
         if role != before and texts:
             yield before, _joined(before, texts)
-            texts = []
-        if text or role != "system":  # clients send an empty one where they have none
+            texts, places = [], []
+        if role == "tool":  # several may come in the order in which they were ready
+            id_ = message.get("tool_call_id")
+            place = next((at for at, one in enumerate(calls) if one.get("id") == id_), len(calls))
+            places.insert(at := bisect_right(places, place), place)
+            texts.insert(at, text)
+        elif text or role != "system":  # clients send an empty one where they have none
             texts.append(text)
-        calls = bool(message.get("tool_calls")) or (calls and role == "tool")
+        calls = message.get("tool_calls") or (calls if role == "tool" else [])
     if role not in ("user", "tool"):
         raise wrong("messages", "messages do not end with one of role user or tool.")
     yield role, _joined(role, texts)
 
 
-def _may_follow(role: str, before: str, calls: bool) -> bool:
+def _may_follow(role: str, before: str, calls: Sequence[Any]) -> bool:
     """Whether a message of a role may stand behind one of another role, which perhaps has `calls`."""
     if role == "tool":
-        return calls
-    return before == "" if role == "system" else before in ("user", "tool")
+        return bool(calls)
+    return before in ("", role) if role == "system" else before in ("user", "tool")
 
 
 def _joined(role: str, texts: list[str]) -> str:

@@ -124,7 +124,9 @@ class Reader:
                 places.ends.append(at)
         *before, (role, last) = asked.messages
         free = role == "user" and not asked.tools.grammar
-        loop = loops.loop_in([Message(*one) for one in before], last) if free else None
+        # A call without a result is no answer either: a client that forces calls may leave results out.
+        said = [Message("call" if self._is_call(*one) else one[0], one[1]) for one in before] if free else []
+        loop = loops.loop_in(said, last)
         if loop and loop.begins:
             notes = [*notes, loops.BROKEN]
         bias = asked.wishes.get("bias", {})
@@ -148,6 +150,9 @@ class Reader:
             keep=True,
         )
         return Prepared(request, places, [*asked.notes, *notes])
+
+    def _is_call(self, role: str, text: str) -> bool:
+        return role == "assistant" and bool(self.form.read(text, True).calls)
 
     def _openings(self, asked: ChatRequest, places: MessagePositions | None) -> list[int]:
         """Positions of the tokens by which the template opened the answers."""

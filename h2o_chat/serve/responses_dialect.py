@@ -77,7 +77,7 @@ def chat_body(body: Body, before: Messages) -> dict[str, Any]:
         raise wrong("input", "input is no text and no list of items.")
     system = body.get("instructions")
     first = [{"role": "system", "content": system}] if system else []
-    made["messages"] = first + before + list(_messages(items))
+    made["messages"] = first + before + messages_of(items)
     made["tools"] = body.get("tools") or []
     match body.get("text"):
         case {"format": dict(wanted)}:
@@ -85,33 +85,28 @@ def chat_body(body: Body, before: Messages) -> dict[str, Any]:
     return made
 
 
-def _messages(items: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Chat messages of items; calls in a row are of one answer."""
-    calls = list[Any]()
+def messages_of(items: Sequence[Any]) -> Messages:
+    """Chat messages of items; what is said and called without a result between is one answer."""
+    made: Messages = []
     for at, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise wrong(f"input[{at}]", f"input[{at}] is no object.")
         match item:
             case {"type": "function_call", "call_id": str(id_), "name": str(name), "arguments": given}:
+                if not made or made[-1]["role"] != "assistant":
+                    made.append({"role": "assistant", "content": None})
                 function = {"name": name, "arguments": given}
-                calls.append({"id": id_, "type": "function", "function": function})
-                continue
+                call = {"id": id_, "type": "function", "function": function}
+                made[-1].setdefault("tool_calls", []).append(call)
             case {"type": "reasoning"}:
-                continue
-        if calls:
-            yield {"role": "assistant", "content": None, "tool_calls": calls}
-            calls = []
-        match item:
+                pass
             case {"type": "function_call_output", "call_id": str(id_), "output": output}:
-                yield {"role": "tool", "tool_call_id": id_, "content": _content(output, at)}
+                made.append({"role": "tool", "tool_call_id": id_, "content": _content(output, at)})
             case {"type": "message", "role": str(role), "content": content}:
-                yield {"role": role, "content": _content(content, at)}
+                made.append({"role": role, "content": _content(content, at)})
             case {"role": str(role), "content": content} if "type" not in item:
-                yield {"role": role, "content": _content(content, at)}
+                made.append({"role": role, "content": _content(content, at)})
             case _:
                 raise wrong(f"input[{at}]", f"input[{at}] is no message, function_call or its output.")
-    if calls:
-        yield {"role": "assistant", "content": None, "tool_calls": calls}
+    return made
 
 
 def _content(value: Any, at: int) -> str:
@@ -133,8 +128,8 @@ class ResponsesDialect:
 
     model: str
     body: Body
-    hold: Callable[[str, Parts], None]
-    """Called with the id and the answer, so that it can go on."""
+    hold: Callable[[str, list[Any]], None]
+    """Called with the id and the items of the answer, so that it can go on."""
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(16)}")
     created: float = field(default_factory=lambda: int(time.time()))
     _number: Iterator[int] = field(default_factory=itertools.count)
@@ -172,8 +167,9 @@ class ResponsesDialect:
         return made
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        self.hold(self.id, parts)
-        closed, status = self._closed(), _status(ended)
+        closed = b"" if self._items else self._opened("content")
+        closed, status = closed + self._closed(), _status(ended)
+        self.hold(self.id, self._items)
         whole = self._about(status, self._items, ended)
         return closed + self._event(f"response.{status}", response=whole)
 
@@ -181,10 +177,11 @@ class ResponsesDialect:
         return self._event("error", code=error.code, message=error.message, param=error.param)
 
     def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
-        self.hold(self.id, parts)
         items = [_reasoning(parts.thought)] if parts.thought else []
         items += [_message(parts.content, _status(ended))] if parts.content or not parts.calls else []
-        return self._about(_status(ended), [*items, *map(_function_call, parts.calls)], ended)
+        items += map(_function_call, parts.calls)
+        self.hold(self.id, items)
+        return self._about(_status(ended), items, ended)
 
     def _about(self, status: str, items: list[dict[str, Any]], ended: Ended | None) -> dict[str, Any]:
         told = {key: self.body.get(key) for key in _TOLD_AGAIN}
@@ -231,15 +228,6 @@ class ResponsesDialect:
     def _event(self, kind: str, **values: Any) -> bytes:
         told = {"type": kind, "sequence_number": next(self._number), **values}
         return f"event: {kind}\ndata: ".encode() + to_json(told) + b"\n\n"
-
-
-def answer_message(parts: Parts) -> dict[str, Any]:
-    """An answer as a chat message, for the request that goes on."""
-    made = [
-        {"id": call_id(), "type": "function", "function": {"name": one.name, "arguments": one.arguments}}
-        for one in parts.calls
-    ]
-    return {"role": "assistant", "content": parts.content} | ({"tool_calls": made} if made else {})
 
 
 def _status(ended: Ended) -> str:

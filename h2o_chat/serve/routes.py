@@ -16,7 +16,6 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import h2o_chat
-from h2o_chat.chat.templates.tool_form import Parts
 from h2o_chat.serve import messages_dialect, responses_dialect
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
@@ -124,9 +123,9 @@ class Routes:
             chat = responses_dialect.chat_body(body, before)
             said = [one for one in chat["messages"] if one["role"] != "system"]
 
-            def hold(id_: str, parts: Parts) -> None:
+            def hold(id_: str, items: list[Any]) -> None:
                 if body.get("store") is not False:
-                    held.add(owner, id_, [*said, responses_dialect.answer_message(parts)])
+                    held.add(owner, id_, [*said, *responses_dialect.messages_of(items)])
 
             found = asked_for(chat, self.service.served)
             return found, responses_dialect.ResponsesDialect(self.model, body, hold)

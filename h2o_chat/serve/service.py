@@ -355,8 +355,9 @@ def context_of(session: Session, template: str, jinja: Any) -> bytes:
 def served_by(service: Service) -> Served:
     """The names and defaults against which requests are checked."""
     name = service.session.model
-    names = frozenset({name, name.removesuffix(".gguf"), f"{name.removesuffix('.gguf')}.gguf"})
+    names = {name, name.removesuffix(".gguf"), f"{name.removesuffix('.gguf')}.gguf"}
+    names |= {service.settings.model or name}
     template = service.template
     marks = tuple(template.mark_texts()) if isinstance(template, ModelTemplate) else ()
     added = {str(token): number for number, token in service.tokenizer.added_tokens_decoder.items()}
-    return Served(names, service.sampling, service.settings.system, service.form, marks, added)
+    return Served(frozenset(names), service.sampling, service.settings.system, service.form, marks, added)

@@ -151,7 +151,7 @@ def test_a_tool_that_fails_ends_its_call_and_not_the_chat(name: str) -> None:
     assert said in chat.messages[3].text
     assert chat.messages[4].finish in ("eos", "length")
     calls(chat, ECHO)
-    assert chat.messages[-1].finish in ("eos", "length")
+    assert chat.messages[-2].text.endswith("heard snow"), "one that has died is started again"
     began = time.monotonic()
     servers.close()
     assert time.monotonic() - began < 8, "it is killed where it hangs"
@@ -177,6 +177,20 @@ def test_a_server_that_does_not_start_is_said_and_the_others_work() -> None:
     calls(chat, ECHO)
     assert chat.messages[3].text.endswith("heard snow")
     servers.close()
+
+
+def test_who_begins_without_tools_and_resumes_with_them_is_told(servers: McpServers, store: Store) -> None:
+    chat = Chat(Engine(loaded(SETTINGS), SETTINGS), SETTINGS)
+    chat.keeper = Keeper(store, None, chat.session, asdict(SETTINGS))
+    list(chat.send("Hello!", SAMPLING))
+    take_tools(chat, servers)
+    (note,) = chat.notes
+    assert note.code == "mcp"
+    assert all(one["function"]["name"] in note.message for one in servers.tools)
+    with_tools = opened(servers, allow, Keeper(store, None, chat.session, asdict(SETTINGS)))
+    list(with_tools.send("Hello!", SAMPLING))
+    take_tools(with_tools, servers)
+    assert not with_tools.notes
 
 
 def test_calls_are_stored_resumed_exported_and_gone_back_over(servers: McpServers, store: Store) -> None:

@@ -1,5 +1,6 @@
 """`run` and the plain chat call tools of a real MCP server; the bundled model's answers are forced calls."""
 
+import io
 import json
 import os
 import subprocess
@@ -7,10 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from opened_models import loaded
 from program import Ended, Program
 
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.events.events import Note, Said
+from h2o_chat.base.tool_servers import ToolServer
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.tool_rounds import send_and_call, take_tools
+from h2o_chat.chat.tools.mcp_servers import McpServers, allow
+from h2o_chat.cli.run import PlainText
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Note, Said, Turn
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 SERVER = Path(__file__).parents[1] / "mcp_server.py"
@@ -73,6 +82,32 @@ def test_run_makes_no_other_calls_and_says_so(
     assert codes.count("tool-refused") == 8
     assert "--allow-tool escapes" in done.err
     assert not any("red" in one.text for one in done.events if isinstance(one, Said) and one.role == "tool")
+
+
+def test_calls_are_no_answers_on_stdout(configured: dict[str, str]) -> None:
+    """The first answer is a call alone, the second speaks first, the third is free."""
+    call = json.dumps({"name": "echo", "arguments": {"text": "snow"}})
+    settings = Settings(model=str(POCKET), budget=1024, threads=1, seed=1)
+    chat = Chat(Engine(loaded(settings), settings), settings)
+    command = (sys.executable, str(SERVER))
+    servers = McpServers([ToolServer("tests", command, {}, 60.0)])
+    servers.ask = allow
+    take_tools(chat, servers)
+    grammars = [f"start: {json.dumps(call)}", f'start: "I look. " {json.dumps(f"<tool_call>{call}")}', ""]
+    out, answers = io.StringIO(), list[str]()
+    plain = PlainText(out)
+    plain.tools = chat.tools
+    chat.engine.grammar = grammars.pop(0)
+    for event in send_and_call(chat, "Hello!", Sampling(temperature=0, max_tokens=60)):
+        plain.write(event)
+        if isinstance(event, Turn):
+            answers.append(event.text)
+            chat.engine.grammar = grammars.pop(0) if grammars else ""
+    servers.close()
+    assert len(answers) == 3
+    assert call in answers[0]
+    assert call in answers[1]
+    assert out.getvalue() == f"I look. \n---\n{answers[2]}\n"
 
 
 def test_the_plain_chat_asks_by_lines(configured: dict[str, str]) -> None:

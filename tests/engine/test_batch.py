@@ -16,7 +16,7 @@ from h2o_chat.engine.answer import Answer
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.request import BatchReport, Request, RequestPiece
-from h2o_chat.engine.row_capacity import BESIDE, ROWS, row_bytes
+from h2o_chat.engine.row_capacity import BESIDE, ROWS, row_bytes, snapshots_for
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
 from h2o_chat.events.events import CacheState, Prompt, Token, Turn
@@ -243,3 +243,15 @@ def test_rows_are_admitted_by_what_they_take(
             Batch(native, settings, rows)
     monkeypatch.setattr("h2o_chat.engine.row_capacity.free_bytes", lambda device: 1 << 50)
     assert Batch(native, settings).runner.rows == ROWS
+
+
+@pytest.mark.parametrize(("mib", "rows", "most"), [(1, 3, 64), (100, 3, 20), (100, 40, 40), (4000, 3, 3)])
+def test_snapshots_have_a_limit_of_bytes(
+    native: Loaded, mib: int, rows: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long memories are kept in a smaller number, but one for each row."""
+    batch = Batch(native, NATIVE, rows=3)
+    monkeypatch.setattr("h2o_chat.engine.row_capacity.free_bytes", lambda device: 1 << 50)
+    monkeypatch.setattr("h2o_chat.engine.row_capacity.snapshot_bytes", lambda runner: mib << 20)
+    assert snapshots_for(batch.reader, rows, None) == most
+    assert snapshots_for(batch.reader, rows, 64) == 64, "who asks for more gets more"

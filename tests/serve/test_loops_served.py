@@ -9,6 +9,7 @@ from serving import SAMPLING, begin
 from test_server_recall import answered
 
 from h2o_chat.base.config import Settings
+from h2o_chat.chat.templates.tool_form import Call, Parts
 from h2o_chat.serve.service import Service
 
 LOOP = "I'm doing great, thank you for asking, and I hope you are well too."
@@ -42,6 +43,13 @@ async def test_an_answer_leaves_the_loop_and_it_is_said_once(service: Service) -
     assert later.turn.text != first.turn.text
     fifth = await answered(service, [*history([LOOP] * 5), ("user", "And now?")])
     assert not fifth.notes, "it was said a message before"
+
+
+async def test_calls_without_results_are_no_loop(service: Service) -> None:
+    """A client that forces calls for their form sends no results of them."""
+    call = service.form.written(Parts("", (Call("weather", {"city": "Rome", "days": "three or four"}),)))
+    free = await answered(service, [*history([call] * 5), ("user", "And now?")])
+    assert not free.notes
 
 
 async def test_the_next_request_goes_on_from_the_memory_after_it(service: Service) -> None:

@@ -1,5 +1,6 @@
 """Tools, schemas and the other dialects, on a real server with the bundled model."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -199,6 +200,41 @@ def test_responses_go_on_by_their_id(client: Client) -> None:
 RESPONSE = {"max_output_tokens": 20, "temperature": 0}
 
 
+def test_items_of_an_answer_that_speaks_and_calls_come_back(client: Client) -> None:
+    """Agents send the whole history as items, where they name no earlier response."""
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]}
+    call = {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": "Snow"}
+    items = [ASKED, said, call, result]
+    found = client.ask("POST", "/v1/responses", {"input": items, "max_output_tokens": 9, "temperature": 0})
+    chat = [
+        ASKED,
+        {"role": "assistant", "content": "I look.", "tool_calls": [calling("c")]},
+        result_of("c", "Snow"),
+    ]
+    same = client.complete(chat, max_tokens=9, temperature=0)
+    assert found.body["usage"]["input_tokens"] == same.body["usage"]["prompt_tokens"]
+    assert found.body["output"][0]["content"][0]["text"] == choice_of(same)["message"]["content"]
+
+
+def calling(id_: str) -> dict[str, Any]:
+    return {"id": id_, "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+
+
+def result_of(id_: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id_, "content": text}
+
+
+def test_results_stand_in_the_order_of_their_calls(client: Client) -> None:
+    """Calls made at once end in any order, and what the model reads has no ids."""
+    calls = {"role": "assistant", "content": None, "tool_calls": [calling("a"), calling("b"), calling("c")]}
+    results = [result_of("a", "Snow"), result_of("b", "Rain"), result_of("c", "Sun, and no wind")]
+    answer = choice_of(client.complete([ASKED, calls, *results], **GREEDY))["message"]
+    for first, second, third in itertools.permutations(results):
+        found = client.complete([ASKED, calls, first, second, third, answer, ASKED], **GREEDY)
+        assert found.body["usage"]["prompt_tokens_details"]["cached_tokens"] > 50, "it was read in this order"
+
+
 def test_a_text_goes_on(client: Client) -> None:
     found = client.ask(
         "POST", "/v1/completions", {"prompt": "Once upon a", "max_tokens": 5, "temperature": 0}
@@ -208,8 +244,9 @@ def test_a_text_goes_on(client: Client) -> None:
 
 
 def test_an_unknown_key_is_noted(client: Client) -> None:
-    found = client.complete("Hello", max_tokes=5, max_tokens=2)
-    assert [one["code"] for one in found.body["notes"]] == ["ignored"]
+    found = client.complete("Hello", max_tokes=5, max_tokens=2, made_up=[1], service_tier="auto", user="a")
+    assert [one["code"] for one in found.body["notes"]] == ["ignored"] * 2
+    assert ["max_tokens?" in one["message"] for one in found.body["notes"]] == [True, False]
 
 
 def test_what_one_key_has_held_makes_no_other_lose_its_own() -> None:

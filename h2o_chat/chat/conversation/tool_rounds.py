@@ -8,13 +8,16 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.chat.tools.tool_calls import ToolCalls
 from h2o_chat.events.events import Event, Note
+from h2o_chat.models.tokenizer_calls import text_of
 
+MAY_CALL = ("eos", "stop")
+"""The ends of answers whose calls are made: others are not complete."""
 ROUNDS = 8
 """Most answers with calls to one message."""
 
 
 def take_tools(chat: Chat, servers: McpServers) -> None:
-    """Gives a conversation tools; one that has begun without them is not told of them.
+    """Gives a conversation tools; a note names those that the model of one that has begun does not know.
 
     Raises:
         UsageError: the package `mcp` is not installed.
@@ -24,6 +27,12 @@ def take_tools(chat: Chat, servers: McpServers) -> None:
     chat.notes += chat.tools.notes()
     if not begun:
         chat.begin_blank()
+    elif chat.keeper:
+        first = next((one.ids for one in chat.keeper.path(chat.keeper.leaf) if one.ids), ())
+        read = text_of(chat.engine.tokenizer, first)
+        if missing := [name for name in sorted(chat.tools.names) if f'"{name}"' not in read]:
+            what = f"This conversation began without {', '.join(missing)}: the model does not know of them."
+            chat.notes.append(Note("mcp", what, "A new conversation begins with all tools."))
 
 
 def send_and_call(
@@ -39,7 +48,7 @@ def send_and_call(
     yield from chat.send(text, sampling, cancel, pin=pin, avoid=avoid)
     for number in range(ROUNDS + 1):
         last = chat.messages[-1] if chat.tools and chat.messages else None
-        if last is None or last.finish not in ("eos", "stop") or cancel():
+        if last is None or last.finish not in MAY_CALL or cancel():
             return
         assert chat.tools is not None
         if not (calls := chat.tools.calls_in(last.text)):

@@ -54,7 +54,9 @@ class McpServers:
         self.allowed: set[str] = set()
         self.ask: Ask = refuse
         self.notes: list[Note] = []
-        self._calls: dict[str, tuple[Client, ToolServer]] = {}
+        self._calls: dict[str, ToolServer] = {}
+        self._clients: dict[str, Client] = {}
+        """By the name of their server; of one that has ended there is none."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event
         self._held: list[Future[None]] = []
@@ -113,13 +115,14 @@ class McpServers:
                 # Later it can only fail to end in order; its calls have told the model so.
 
     def _add(self, server: ToolServer, client: "Client", tools: Sequence[Any]) -> None:
+        self._clients[server.name] = client
         for one in tools:
             name = clean(one.name)
             if name in self._calls or len(self.tools) >= TOOLS:
                 why = "another server has one" if name in self._calls else f"{TOOLS} tools are the most"
                 self.notes.append(Note("mcp", f"{name} of {server.name} is left out: {why}."))
                 continue
-            self._calls[name] = client, server
+            self._calls[name] = server
             described = {"description": one.description or "", "parameters": one.input_schema}
             self.tools.append({"type": "function", "function": {"name": name, **described}})
 
@@ -130,9 +133,10 @@ class McpServers:
             name: of one of `tools`.
         """
         assert self._loop is not None
-        client, server = self._calls[name]
-        end = time.monotonic() + server.timeout_s
-        result = asyncio.run_coroutine_threadsafe(client.call_tool(name, arguments), self._loop)
+        server = self._calls[name]
+        starts_s = 0.0 if server.name in self._clients else START_S
+        end = time.monotonic() + server.timeout_s + starts_s
+        result = asyncio.run_coroutine_threadsafe(self._result(server, name, arguments), self._loop)
         while not wait([result], LOOK_S).done:
             if cancel() or time.monotonic() > end:
                 result.cancel()
@@ -141,6 +145,22 @@ class McpServers:
             return f"The call has failed: {_words(error)}."
         blocks = result.result().content
         return clean("\n".join(getattr(one, "text", f"[{one.type} left out]") for one in blocks))
+
+    async def _result(self, server: ToolServer, name: str, arguments: dict[str, Any]) -> Any:
+        """Calls a tool; starts its server again where that has ended."""
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+
+        if server.name not in self._clients:
+            begun, loop = Future[Begun](), asyncio.get_running_loop()
+            self._held.append(asyncio.run_coroutine_threadsafe(self._hold(server, begun), loop))
+            self._clients[server.name], _ = await asyncio.wrap_future(begun)
+        try:
+            return await self._clients[server.name].call_tool(name, arguments)
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                del self._clients[server.name]
+            raise
 
     def close(self) -> None:
         """Ends the servers; one that does not end by itself is killed."""

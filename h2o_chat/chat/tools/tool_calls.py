@@ -26,7 +26,7 @@ class ToolCalls:
 
     def __init__(self, servers: McpServers, template: Template) -> None:
         self._servers, self._template = servers, template
-        self._form = form_of(template)
+        self.form = form_of(template)
         marks = template.mark_texts() if isinstance(template, ModelTemplate) else []
         self.tools = [
             # The template writes tools as they are: one with such a mark could speak for the user.
@@ -48,18 +48,18 @@ class ToolCalls:
         if not self.tools:
             return text
         text = text or "You are a helpful assistant that can call tools."
-        return "\n\n".join(filter(None, (text, self._form.described(self.tools))))
+        return "\n\n".join(filter(None, (text, self.form.described(self.tools))))
 
     def first(self, system: str | None, text: str) -> Fed:
         """The tokens of the first turn."""
-        return self._template.first(system, text, self.tools if self._form.native else ())
+        return self._template.first(system, text, self.tools if self.form.native else ())
 
     def results(self, text: str, marked: bool) -> Fed:
         """The tokens of a message with results; `marked` as for `Template.later`."""
-        return self._form.fed([text], "", self._template, marked)
+        return self.form.fed([text], "", self._template, marked)
 
     def calls_in(self, answer: str) -> tuple[Call, ...]:
-        return self._form.read(answer, bool(self.tools)).calls
+        return self.form.read(answer, bool(self.tools)).calls
 
     def called(self, calls: Sequence[Call], cancel: ShouldStop) -> Generator[Note, None, str]:
         """Makes calls, with a note about each; returns the message with their results."""

@@ -1,10 +1,11 @@
 """Many clients at a server at once: every answer is what the same conversation alone gives, token for token.
 
-    tools/stress/serve_storm.py [--minutes 10] [--clients 32] [--model FOLDER] [--budget 512] [--rows 16]
+    tools/stress/serve_storm.py [--minutes 10] [--clients 32] [--model FOLDER] [--rows 16] [--tools]
     tools/stress/serve_storm.py --hostile [NAME ...] [--seconds 60]
 
 Starts a server. Two of the clients are ill-behaved: one does not read, one goes away in the middle. The
-others hold conversations, greedy and drawn, with and without schemas and forced tools. At the end, in the
+others hold conversations, greedy and drawn, with and without schemas and forced tools; with --tools each has
+tools, and calls are free, forced, and made two at once. At the end, in the
 middle of answers, the server gets a SIGTERM; another one goes on from what it has saved, with the last
 conversation of each client. Then all conversations are held once more, alone, and compared: in an engine of
 their own, or, with schemas and tools, one after the other at a server with one row. Prints what was asked,
@@ -65,11 +66,27 @@ WEATHER = {
     "required": ["city"],
     "additionalProperties": False,
 }
+TOOLS: dict[str, Any] = {
+    "tools": [
+        {"type": "function", "function": {"name": name, "parameters": WEATHER}}
+        for name in ("weather", "tides")
+    ]
+}
 FORCED: tuple[dict[str, Any], ...] = (
-    {"tools": [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}]}
-    | {"tool_choice": "required"},
+    TOOLS | {"tool_choice": "required"},
     {"response_format": {"type": "json_schema", "json_schema": {"name": "weather", "schema": WEATHER}}},
 )
+CALL = (
+    r'"<tool_call>\n{\"name\": \"" ("weather" | "tides") "\", \"arguments\": {\"city\": \""'
+    r' [A-Z] [a-z]* "\"}}\n</tool_call>"'
+)
+CHOICES: tuple[dict[str, Any], ...] = (
+    {},
+    {"tool_choice": "required"},
+    {"tool_choice": {"type": "function", "function": {"name": "tides"}}},
+    {"grammar": rf'root ::= {CALL} "\n" {CALL}', "max_tokens": 120},
+)
+"""Kinds of turns with --tools: free, a forced call of any tool or of one, and two calls at once."""
 LINES = (
     "My name is {name} and my cat is called Tom.",
     "I like long walks in the rain, and tea.",
@@ -91,12 +108,17 @@ class Said:
     new_tokens: int
     cached_tokens: int
     calls: list[Any]
+    order: int = 1
+    """-1: the results of its calls are sent in the reverse order."""
 
     def messages(self) -> list[dict[str, Any]]:
         """The turn in the form that the next request sends."""
         answer = {"role": "assistant", "content": self.answer, "tool_calls": self.calls}
-        results = [{"role": "tool", "tool_call_id": one["id"], "content": "Rain."} for one in self.calls]
-        return [{"role": "user", "content": self.text}, answer, *results]
+        results = [
+            {"role": "tool", "tool_call_id": one["id"], "content": f"Rain in {one['function']['arguments']}."}
+            for one in self.calls
+        ]
+        return [{"role": "user", "content": self.text}, answer, *results[:: self.order]]
 
     def told(self) -> tuple[Any, ...]:
         """The parts that must be equal in the conversation alone."""
@@ -163,22 +185,24 @@ def ask(storm: Storm, said: list[Said], text: str, sampling: dict[str, Any]) -> 
     return Said(text, sampling, answer, timings["predicted_n"], timings["cache_n"], calls)
 
 
-def talk(storm: Storm, seed: int) -> None:
-    """One conversation after the other."""
+def talk(storm: Storm, tools: bool, seed: int) -> None:
+    """One conversation after the other; `tools`: each has them."""
     rng = random.Random(seed)
     while not storm.over.is_set():
         said: list[Said] = []
         with storm.lock:
             storm.conversations.append(said)
             storm.newest[seed] = said
-        drawn, forced = rng.random() < 0.5, rng.choice([{}, {}, *FORCED])
+        drawn, forced = rng.random() < 0.5, TOOLS if tools else rng.choice([{}, {}, *FORCED])
         for number in range(rng.randint(1, TURNS)):
             line = LINES[(number + seed) % len(LINES)].format(name=f"Ada{seed}", number=rng.randrange(10**6))
             sampling: dict[str, Any] = {"max_tokens": rng.randint(1, 90), "seed": rng.randrange(2**32)}
-            sampling |= forced | ({"temperature": 0.8, "top_p": 0.95, "min_p": 0.05} if drawn else {})
+            sampling |= forced | (rng.choice(CHOICES) if tools else {})
+            sampling |= {"temperature": 0.8, "top_p": 0.95, "min_p": 0.05} if drawn else {}
             turn = ask(storm, said, line, sampling)
             if turn is None:
                 break
+            turn.order = rng.choice([1, -1])
             said.append(turn)
             if storm.over.is_set():
                 return
@@ -268,6 +292,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--snapshots", type=int, help="8 for each client, if not given.")
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--tools", action="store_true", help="All conversations have tools.")
     parser.add_argument("--hostile", nargs="*", metavar="NAME")
     parser.add_argument("--seconds", type=float, default=60, help="Of each attack.")
     asked = parser.parse_args()
@@ -280,7 +305,7 @@ def main() -> int:
         print(*(f"wrong: {what}" for what in wrong), sep="\n")
         return 1 if wrong else 0
     with tempfile.TemporaryDirectory() as folder:
-        storm = raged(Server(flags, Path(folder) / "data"), asked.minutes, asked.clients)
+        storm = raged(Server(flags, Path(folder) / "data"), asked.minutes, asked.clients, asked.tools)
         goes_on(storm, Server(flags, Path(folder) / "data"))
         alone = Server([*flags, "--rows", "1", "--no-store"], Path(folder) / "alone")
         settings = Settings(asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0)
@@ -289,7 +314,8 @@ def main() -> int:
     turns = [turn for said in storm.conversations for turn in said]
     forced = sum(any(key in turn.sampling for key in ("tools", "response_format")) for turn in turns)
     print(f"{len(storm.conversations):,} conversations, {len(turns):,} turns, {tokens:,} tokens compared")
-    print(f"{forced:,} turns had a schema or a forced tool; {sum(bool(t.calls) for t in turns):,} are calls")
+    called, several = (sum(len(turn.calls) > most for turn in turns) for most in (0, 1))
+    print(f"{forced:,} turns had tools or a schema; {called:,} are calls, {several:,} several at once")
     print(f"answered, by status: {storm.statuses}; the longest took {storm.longest_s:.1f} s of {TIMEOUT_S} s")
     if storm.longest_s > TIMEOUT_S + 5:
         storm.wrong.append("a request took longer than promised")
@@ -298,11 +324,11 @@ def main() -> int:
     return 1 if storm.wrong else 0
 
 
-def raged(server: Server, minutes: float, clients: int) -> Storm:
+def raged(server: Server, minutes: float, clients: int, tools: bool) -> Storm:
     """All clients at once, and then a SIGTERM."""
     storm, memory = Storm(server.port), Memory(server)
     work: list[Callable[[], None]] = [partial(one, storm) for one in (not_read, go_away)]
-    work += [partial(talk, storm, seed) for seed in range(clients - len(work))]
+    work += [partial(talk, storm, tools, seed) for seed in range(clients - len(work))]
     threads = [threading.Thread(target=one) for one in work]
     for thread in threads:
         thread.start()

@@ -85,11 +85,7 @@ class JsonLines:
 
 
 class PlainText:
-    """The answers as they come, each ended by a newline, a line of `---` between two of them.
-
-    Attributes:
-        tools: an answer's calls of them are left out.
-    """
+    """The answers without calls, each ended by a newline, a line of `---` between two of them."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -257,9 +253,8 @@ def _converse(job: RunTask, out: Output, tally: _RunCounts, text: PlainText | No
         out.write(event)
     for note in chat.take_notes():
         _tell(note, out)
-    keeper = (
-        chat.keeper
-    )  # the chat itself holds tensors, which no thread of ours may be the last to let go of
+    # The chat itself holds tensors, which no thread of ours may be the last to let go of.
+    keeper = chat.keeper
     with interruptible(lambda: _say_how_it_ended(keeper)) as interrupted:
         for said in job.turns:
             try:

@@ -56,12 +56,7 @@ def serve(
         int | None, _option(min=1, help="Conversations at once.", show_default="16, or what fits")
     ] = None,
     snapshots: Annotated[
-        int | None,
-        _option(
-            min=0,
-            help="Conversations kept in memory after their answer, to go on from.",
-            show_default="64, or as many as 2 GiB hold",
-        ),
+        int | None, _option(min=0, help="Conversations kept, to go on from.", show_default="64, or 2 GiB")
     ] = None,
     queue: Annotated[int, _option(min=1, help="Requests that may wait, of all keys.")] = 64,
     timeout: Annotated[float, _option(min=0.1, help="Seconds for a request, waiting included.")] = 600,

@@ -48,6 +48,8 @@ MISSPELT = 0.85
 """Similarity from which on an unknown key counts as a misspelt one."""
 MEANINGLESS = ("metadata", "service_tier", "store", "user")
 """Keys of OpenAI's API that are ignored without a note: they change no answer there either."""
+TEXTS = ("text", "input_text", "output_text")
+"""Types of a message's parts; the last two are of /v1/responses."""
 CHOICES = 16
 """Most answers to one request: each takes a row."""
 VALUES = 100_000
@@ -351,7 +353,7 @@ def _text(value: Any, where: str) -> str:
     """A message's content: a text, or a list of text parts."""
     if isinstance(value, list):
         parts = [part if isinstance(part, dict) else {} for part in value]
-        if any(part.get("type") != "text" or not isinstance(part.get("text"), str) for part in parts):
+        if any(part.get("type") not in TEXTS or not isinstance(part.get("text"), str) for part in parts):
             raise wrong(where, f"{where} has a part that is no text. Only text can be said.")
         value = "".join(part["text"] for part in parts)
     if not isinstance(value, str):

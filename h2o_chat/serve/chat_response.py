@@ -94,13 +94,8 @@ class ChatDialect:
         return self._about("chat.completion.chunk", [choice]) | ({"usage": None} if self.tells_usage else {})
 
     def _about(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-        }
+        about = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        return {**about, "choices": choices}
 
 
 class TextDialect(ChatDialect):
@@ -135,14 +130,10 @@ def call_id() -> str:
 
 
 def _calls(calls: Sequence[Call]) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": call_id(),
-            "type": "function",
-            "function": {"name": one.name, "arguments": json.dumps(one.arguments, ensure_ascii=False)},
-        }
-        for one in calls
+    functions = [
+        {"name": one.name, "arguments": json.dumps(one.arguments, ensure_ascii=False)} for one in calls
     ]
+    return [{"id": call_id(), "type": "function", "function": one} for one in functions]
 
 
 def _logprobs(chances: Sequence[Any]) -> dict[str, Any] | None:

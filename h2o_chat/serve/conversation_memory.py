@@ -24,7 +24,9 @@ def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
     of = tag_of(owner)
     found = next((one for one in service.prefixes.all() if (one.id, one.tag) == (id_, of)), None)
     if found is None or found.state is None:
-        raise ApiError(404, f"No memory is kept of {id_[:60]!a}: 64 are, or --snapshots.", "not_found")
+        raise ApiError(
+            404, f"No memory is kept of {id_[:60]!a}: {service.prefixes.most} are at most.", "not_found"
+        )
     cache, about = found.state.cache, found.state.about
     ends = about[0] if about else []
     places = positions_of_json(about, len(ends), cache.fed + len(found.state.pending))

@@ -50,12 +50,8 @@ def _tool(one: Any, at: int) -> dict[str, Any]:
         raise wrong(
             f"tools[{at}]", f"tools[{at}] has no input_schema: only tools of the client are supported."
         )
-    function = {
-        "name": one.get("name"),
-        "description": one.get("description"),
-        "parameters": one["input_schema"],
-    }
-    return {"type": "function", "function": function}
+    about = {"name": one.get("name"), "description": one.get("description")}
+    return {"type": "function", "function": about | {"parameters": one["input_schema"]}}
 
 
 def _message(message: Any, at: int) -> Iterator[dict[str, Any]]:
@@ -164,12 +160,8 @@ def _event(kind: str, **values: Any) -> bytes:
 
 
 def _tool_use(call: Call) -> dict[str, Any]:
-    return {
-        "type": "tool_use",
-        "id": f"toolu_{secrets.token_hex(12)}",
-        "name": call.name,
-        "input": call.arguments,
-    }
+    about = {"type": "tool_use", "id": f"toolu_{secrets.token_hex(12)}"}
+    return {**about, "name": call.name, "input": call.arguments}
 
 
 def _stop(ended: Ended, parts: Parts) -> str:

@@ -16,10 +16,8 @@ def metrics(service: Service) -> str:
 
 def _lines(service: Service) -> Iterator[str]:
     counts, prefixes = service.counts, service.prefixes
-    what = "Requests that nothing was read of yet."
-    yield from _one("requests_waiting", "gauge", what, len(service.waiting))
-    what = "Requests that are read, or were read and have no row yet."
-    yield from _one("requests_reading", "gauge", what, service.reading)
+    yield from _one("requests_waiting", "gauge", "Nothing of them was read yet.", len(service.waiting))
+    yield from _one("requests_reading", "gauge", "Being read, or read and without a row.", service.reading)
     busy = sum(request is not None for request in service.seated)
     yield from _one("rows_busy", "gauge", "Conversations that are answered just now.", busy)
     yield from _one("rows", "gauge", "Conversations that can be answered at once.", len(service.seated))
@@ -28,10 +26,8 @@ def _lines(service: Service) -> Iterator[str]:
     yield from _one("snapshots", "gauge", "Conversations that can go on at once.", len(prefixes))
     yield from _one("snapshots_limit", "gauge", "So many at most.", prefixes.most)
     yield from _one("snapshots_bytes", "gauge", "Of all of them, in memory.", prefixes.held_bytes)
-    what = "For rows, snapshots and the reading of prompts, as computed."
-    yield from _one("computed_bytes", "gauge", what, service.computed_bytes)
-    memory = _PROCESS.memory_info().rss
-    yield from _one("resident_memory_bytes", "gauge", "Of this process.", memory)
+    yield from _one("computed_bytes", "gauge", "For rows, snapshots and prompts.", service.computed_bytes)
+    yield from _one("resident_memory_bytes", "gauge", "Of this process.", _PROCESS.memory_info().rss)
     yield from _one("prompt_tokens_total", "counter", "Read.", counts.prompt_tokens)
     yield from _one("cached_tokens_total", "counter", "Read for an earlier request.", counts.cached_tokens)
     yield from _one("generated_tokens_total", "counter", "Answered.", counts.new_tokens)

@@ -86,7 +86,7 @@ def chat_body(body: Body, before: Messages) -> dict[str, Any]:
 
 
 def messages_of(items: Sequence[Any]) -> Messages:
-    """Chat messages of items; what is said and called without a result between is one answer."""
+    """Chat messages of items, their texts unchecked; what is said and called in a row is one answer."""
     made: Messages = []
     for at, item in enumerate(items):
         match item:
@@ -99,23 +99,14 @@ def messages_of(items: Sequence[Any]) -> Messages:
             case {"type": "reasoning"}:
                 pass
             case {"type": "function_call_output", "call_id": str(id_), "output": output}:
-                made.append({"role": "tool", "tool_call_id": id_, "content": _content(output, at)})
+                made.append({"role": "tool", "tool_call_id": id_, "content": output})
             case {"type": "message", "role": str(role), "content": content}:
-                made.append({"role": role, "content": _content(content, at)})
+                made.append({"role": role, "content": content})
             case {"role": str(role), "content": content} if "type" not in item:
-                made.append({"role": role, "content": _content(content, at)})
+                made.append({"role": role, "content": content})
             case _:
                 raise wrong(f"input[{at}]", f"input[{at}] is no message, function_call or its output.")
     return made
-
-
-def _content(value: Any, at: int) -> str:
-    if isinstance(value, str):
-        return value
-    parts: list[Any] = value if isinstance(value, list) else [None]
-    if any(not isinstance(one, dict) or not isinstance(one.get("text"), str) for one in parts):
-        raise wrong(f"input[{at}]", f"input[{at}] has a part that is no text.")
-    return "".join(one["text"] for one in parts)
 
 
 @dataclass

@@ -62,14 +62,15 @@ class Routes:
             "/slots": self.slots.all,
         }
         routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
-        post = {
-            "/v1/chat/completions": self.chat,
-            "/v1/completions": self.completions,
-            "/v1/messages": self.messages,
-            "/v1/responses": self.responses,
-            "/slots/{id}": self.slots.act,
+        dialects: dict[str, Callable[[Body, bytes], Asked]] = {
+            "/v1/chat/completions": self._chat,
+            "/v1/completions": self._completion,
+            "/v1/messages": self._message,
+            "/v1/responses": self._response,
         }
-        routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in post.items()]
+        for path, asked in dialects.items():
+            routes.append(Route(path, partial(self._answered, asked=asked), methods=["POST"]))
+        routes.append(Route("/slots/{id}", self.slots.act, methods=["POST"]))
         self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,49 +89,29 @@ class Routes:
         except ClientDisconnect:
             return  # before its request was complete
 
-    async def chat(self, request: Request) -> Response:
-        """POST /v1/chat/completions"""
+    def _chat(self, body: Body, owner: bytes) -> Asked:
+        found = asked_for(body, self.service.served)
+        return found, ChatDialect(self.model, found.tells_usage)
 
-        def asked(body: Body, owner: bytes) -> Asked:
-            found = asked_for(body, self.service.served)
-            return found, ChatDialect(self.model, found.tells_usage)
+    def _completion(self, body: Body, owner: bytes) -> Asked:
+        return text_asked_for(body, self.service.served), TextDialect(self.model)
 
-        return await self._answered(request, asked)
+    def _message(self, body: Body, owner: bytes) -> Asked:
+        found = asked_for(messages_dialect.chat_body(body), self.service.served)
+        return found, messages_dialect.MessagesDialect(self.model)
 
-    async def completions(self, request: Request) -> Response:
-        """POST /v1/completions"""
+    def _response(self, body: Body, owner: bytes) -> Asked:
+        held = self._conversations
+        before = held.find(owner, id_) if (id_ := body.get("previous_response_id")) else []
+        chat = responses_dialect.chat_body(body, before)
+        said = [one for one in chat["messages"] if one["role"] != "system"]
 
-        def asked(body: Body, owner: bytes) -> Asked:
-            return text_asked_for(body, self.service.served), TextDialect(self.model)
+        def hold(id_: str, items: list[Any]) -> None:
+            if body.get("store") is not False:
+                held.add(owner, id_, [*said, *responses_dialect.messages_of(items)])
 
-        return await self._answered(request, asked)
-
-    async def messages(self, request: Request) -> Response:
-        """POST /v1/messages"""
-
-        def asked(body: Body, owner: bytes) -> Asked:
-            found = asked_for(messages_dialect.chat_body(body), self.service.served)
-            return found, messages_dialect.MessagesDialect(self.model)
-
-        return await self._answered(request, asked)
-
-    async def responses(self, request: Request) -> Response:
-        """POST /v1/responses"""
-
-        def asked(body: Body, owner: bytes) -> Asked:
-            held = self._conversations
-            before = held.find(owner, id_) if (id_ := body.get("previous_response_id")) else []
-            chat = responses_dialect.chat_body(body, before)
-            said = [one for one in chat["messages"] if one["role"] != "system"]
-
-            def hold(id_: str, items: list[Any]) -> None:
-                if body.get("store") is not False:
-                    held.add(owner, id_, [*said, *responses_dialect.messages_of(items)])
-
-            found = asked_for(chat, self.service.served)
-            return found, responses_dialect.ResponsesDialect(self.model, body, hold)
-
-        return await self._answered(request, asked)
+        found = asked_for(chat, self.service.served)
+        return found, responses_dialect.ResponsesDialect(self.model, body, hold)
 
     async def _answered(self, request: Request, asked: Callable[[Body, bytes], Asked]) -> Response:
         """The answer to a request; `asked` makes a chat request of its body, in a thread."""

@@ -98,9 +98,7 @@ class SlotRoutes:
         except (SavedCacheError, StoreError) as error:
             raise ApiError(409, error.message, error.code, "filename") from error
         except OSError as error:
-            raise ApiError(
-                507, f"It cannot be written or read: {error.strerror or error}.", "disk"
-            ) from error
+            raise ApiError(507, f"Not written or read: {error.strerror or error}.", "disk") from error
 
     def _folder(self) -> Saved:
         if self._saved is None:
@@ -111,9 +109,7 @@ class SlotRoutes:
         """The number of the row in the path."""
         text, rows = request.path_params["id"], len(self._service.seated)
         if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) < rows):
-            raise ApiError(
-                404, f"There is no slot {ascii(text)[:40]}: they go from 0 to {rows - 1}.", "no_slot"
-            )
+            raise ApiError(404, f"No slot {ascii(text)[:40]}: 0 to {rows - 1}.", "no_slot")
         if self._service.seated[int(text)] is not None:
             raise ApiError(409, f"Slot {int(text)} is in use. Try again after its answer.", "slot_busy")
         return int(text)

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-import torch
 from torch import Tensor
 
 from h2o_chat.base.config import Sampling
@@ -58,9 +57,8 @@ class Answer:
             ModelError: the tokenizer fails on it.
         """
         clock = time.perf_counter()
-        if refused := self._other_words.refused():
-            logits = logits.index_fill(0, torch.tensor(refused, device=logits.device), -torch.inf)
-        token = self.row.sampler.choose(self.wished.changed(logits), self.sampling)
+        changes = self.wished.changes(self._other_words.refused())
+        token = self.row.sampler.choose(self.wished.allowed(logits), self.sampling, changes)
         self._other_words.hear(token)
         self.wished.took(token, logits)
         self.row.pending = (token,)

@@ -7,7 +7,7 @@ exactly only where that is not certain. The kept tokens and their probabilities 
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,8 @@ from torch import Tensor
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
+from h2o_chat.engine.device_choice import HISTORY_TOKENS, changed, device_choice
 from h2o_chat.native.threads import one_torch_thread
-
-Process = Callable[[Any, Tensor], Tensor]
-"""A logits processor of transformers: tokens so far, scores [1, V] -> scores [1, V]."""
 
 Shares = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -32,9 +30,6 @@ DRAW_FIRST = 0.5
 NEAR = 2.0**-19
 """Two fp32 shares whose ratio is this near to min-p may be rounded to either side of it."""
 
-REPETITION_TOKENS = 1024
-"""The repetition penalty looks back this far: a growing history would cost more with every token."""
-
 
 class Sampler:
     """Chooses tokens from logits; seeded, so that a run can be repeated."""
@@ -42,43 +37,30 @@ class Sampler:
     def __init__(self, seed: int, device: torch.device) -> None:
         self.on_cpu = device.type == "cpu"
         """Reading a tensor does not synchronise there."""
-        self.random = torch.Generator(device).manual_seed(seed)
-        self.history: deque[int] = deque(maxlen=REPETITION_TOKENS)
-        self._sampling: Sampling | None = None
-        self._processors: list[Process] = []
+        self.random = torch.Generator().manual_seed(seed)
+        self.history: deque[int] = deque(maxlen=HISTORY_TOKENS)
 
-    def choose(self, logits: Tensor, sampling: Sampling) -> int:
+    def choose(self, logits: Tensor, sampling: Sampling, changes: Mapping[int, float] | None = None) -> int:
         """The next token from logits [V].
+
+        Args:
+            changes: added to the logits of these tokens; -inf for those that must not come.
 
         Raises:
             GenerationError: the logits hold NaN or +inf, or are all -inf (overflow in half precision, damaged
                 weights).
         """
-        if sampling is not self._sampling:
-            self._sampling, self._processors = sampling, _processors(sampling, self.on_cpu)
-        scores = logits.float()[None]
-        if not self.on_cpu:
-            return self._choose(scores, sampling)
-        with one_torch_thread():
-            return self._choose_on_cpu(scores, sampling)
-
-    def _choose(self, scores: Tensor, sampling: Sampling) -> int:
-        """From scores [1, V] on a device, of which one value is read."""
-        if sampling.temperature == 0 and sampling.repetition_penalty == 1:  # few launches
-            highest, token = scores.max(-1)
-            return _checked(int(torch.where(highest.abs() < torch.inf, token, -1)))
-        wrong = ~(scores.amax().abs() < torch.inf)  # NaN is the largest, and not below anything
-        scores = self._processed(scores.masked_fill(wrong, 0), sampling)
-        if sampling.temperature == 0:
-            token = scores.argmax(-1)
-        else:
-            token = torch.multinomial(scores.softmax(-1), 1, generator=self.random)
-        return _checked(int(torch.where(wrong, -1, token)))
+        if self.on_cpu:
+            with one_torch_thread():
+                scores = changed(logits, changes) if changes else logits.float()
+                return self._choose_on_cpu(scores[None], sampling)
+        choice = device_choice(logits.device, len(logits))
+        return _checked(choice.choose(logits, sampling, changes or {}, self.history, self._random_number()))
 
     def _choose_on_cpu(self, scores: Tensor, sampling: Sampling) -> int:
         if not abs(scores.numpy().max()) < np.inf:  # NaN is the largest, and not below anything
             return _checked(-1)
-        scores = self._processed(scores, sampling)
+        scores = self._scaled(scores, sampling)
         if sampling.temperature == 0:
             return int(scores.numpy().argmax())
         if sampling.top_p < DRAW_FIRST:
@@ -102,20 +84,23 @@ class Sampler:
     def _drawn(self, shares: Shares) -> int:
         """A place in shares [N], by one random number: first its block, then the place."""
         added = np.add.reduceat(shares, np.arange(0, len(shares), BLOCK), dtype=np.float64).cumsum()
-        drawn = float(torch.rand((), dtype=torch.float64, generator=self.random)) * added[-1]
+        drawn = float(self._random_number()) * added[-1]
         first = BLOCK * _first_beyond(drawn, added)
         before = added[first // BLOCK - 1] if first else 0.0
         return first + _first_beyond(drawn - before, shares[first : first + BLOCK].cumsum(dtype=np.float64))
 
-    def _processed(self, scores: Tensor, sampling: Sampling) -> Tensor:
-        """Scores [1, V] after all processors."""
-        seen = None  # the others do not look at it
+    def _random_number(self) -> Tensor:
+        """From 0 to 1, without 1. [] fp64"""
+        return torch.rand((), dtype=torch.float64, generator=self.random)
+
+    def _scaled(self, scores: Tensor, sampling: Sampling) -> Tensor:
+        """Scores [1, V] on a CPU after penalty and temperature, as transformers' processors make them."""
+        if sampling.temperature == 0 and sampling.repetition_penalty == 1:
+            return scores
+        seen = None  # there is no penalty
         if sampling.repetition_penalty != 1:
-            history = np.fromiter(self.history, np.int64, len(self.history))
-            seen = torch.from_numpy(history)[None].to(scores.device)
-        for process in self._processors:
-            scores = process(seen, scores)
-        return scores
+            seen = torch.from_numpy(np.fromiter(self.history, np.int64, len(self.history)))[None]
+        return ScaledOnCpu(sampling.repetition_penalty, sampling.temperature or 1)(seen, scores)
 
 
 class ScaledOnCpu:
@@ -245,26 +230,3 @@ def _checked(token: int) -> int:
             "In half precision this is overflow: try --dtype float32 (or bfloat16 on a GPU).",
         )
     return token
-
-
-def _processors(sampling: Sampling, on_cpu: bool) -> list[Process]:
-    """The processors in transformers' own order: penalties, temperature, then the cuts, which a CPU makes in
-    `_cut`."""
-    if sampling.temperature == 0 and sampling.repetition_penalty == 1:
-        return []
-    if on_cpu:
-        return [ScaledOnCpu(sampling.repetition_penalty, sampling.temperature or 1)]
-    from transformers.generation import logits_process as theirs  # the greedy do without
-
-    processors: list[Process] = []
-    if sampling.repetition_penalty != 1:
-        processors.append(theirs.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
-    if sampling.temperature not in (0, 1):
-        processors.append(theirs.TemperatureLogitsWarper(sampling.temperature))
-    if sampling.temperature and sampling.top_k:
-        processors.append(theirs.TopKLogitsWarper(sampling.top_k))
-    if sampling.temperature and sampling.top_p < 1:
-        processors.append(theirs.TopPLogitsWarper(sampling.top_p))
-    if sampling.temperature and sampling.min_p:
-        processors.append(theirs.MinPLogitsWarper(sampling.min_p))
-    return processors

@@ -240,7 +240,7 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
             states=_states(tensors, by) if fed else [],
         ),
         pending=tuple(ids["pending"].tolist()),
-        random=_random(tensors["random"], by.device),
+        random=_random(tensors["random"]),
         history=tuple(ids["history"].tolist()),
         texts=dict(ids["texts"].tolist()),
         lost=(count(lost_at), lost),
@@ -255,10 +255,10 @@ def _pins(value: Any) -> frozenset[int]:
     return frozenset(count(position) for position in value)
 
 
-def _random(state: Tensor, device: torch.device) -> Tensor:
+def _random(state: Tensor) -> Tensor:
     """The state of a generator, if a generator accepts it."""
     try:
-        torch.Generator(device).set_state(state)
+        torch.Generator().set_state(state)
     except (RuntimeError, TypeError) as error:
         raise Wrong("its random state is none") from error
     return state

@@ -1,8 +1,9 @@
 """Changes logits as a client wishes, and tells the chances of what was chosen."""
 
+import math
 from collections import Counter
+from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from h2o_chat.engine.request import Chance, Wishes
@@ -17,22 +18,21 @@ class Wished:
         self.chances: tuple[Chance, ...] = ()
         """The token chosen last, then the likeliest ones."""
 
-    def changed(self, logits: Tensor) -> Tensor:
-        """Logits [V] with all that is wished.
+    def allowed(self, logits: Tensor) -> Tensor:
+        """Logits [V], -inf where the grammar does not allow a token.
 
         Raises:
             UsageError: the grammar has become too complex.
         """
-        wishes = self._wishes
-        added = dict(wishes.bias)
+        return logits if self._wishes.grammar is None else self._wishes.grammar.masked(logits)
+
+    def changes(self, barred: Sequence[int]) -> dict[int, float]:
+        """What is added to the logits of some tokens; -inf for those that are barred."""
+        wishes, added = self._wishes, dict(self._wishes.bias)
         if wishes.presence or wishes.frequency:
             for token, times in self._said.items():
                 added[token] = added.get(token, 0.0) - wishes.presence - times * wishes.frequency
-        if added:
-            where = torch.tensor(list(added), device=logits.device)
-            by = torch.tensor(list(added.values()), dtype=torch.float32, device=logits.device)
-            logits = logits.float().index_add(0, where, by)
-        return logits if wishes.grammar is None else wishes.grammar.masked(logits)
+        return added | dict.fromkeys(barred, -math.inf)
 
     def took(self, token: int, logits: Tensor) -> None:
         """Notes the token that was chosen from logits [V]."""

@@ -18,30 +18,13 @@ from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.settle import Due, note_ranking, rows_due, settle_rows
 from h2o_chat.graph import attention_kernels as kernels
 from h2o_chat.graph import launches, prompts
+from h2o_chat.graph.captured import captured
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.policies import scores
 from h2o_chat.policies.scores import Received
 from h2o_chat.transformers_cache.cache import H2OCache
-
-
-def captured(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """Returns what repeats some work with the same addresses: a CUDA graph.
-
-    The work has run before, so that its kernels are compiled, and does not run now. On a CPU, under Triton's
-    interpreter, it is the work itself.
-    """
-    if device.type != "cuda":
-        return work
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    # A workspace that cuBLAS takes while a graph is captured dies with that graph: none is left to the next.
-    torch._C._cuda_clearCublasWorkspaces()
-    with torch.cuda.graph(graph):
-        work()
-    torch._C._cuda_clearCublasWorkspaces()
-    return graph.replay
 
 
 @dataclass

@@ -30,9 +30,9 @@ def chosen_from(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[bytes]]:
     found: dict[int, list[bytes]] = defaultdict(list)
     choose = Sampler.choose
 
-    def noted(sampler: Sampler, logits: torch.Tensor, sampling: Sampling) -> int:
+    def noted(sampler: Sampler, logits: torch.Tensor, *how: Any) -> int:
         found[sampler.random.initial_seed()].append(sha256(logits.numpy().tobytes()).digest())
-        return choose(sampler, logits, sampling)
+        return choose(sampler, logits, *how)
 
     monkeypatch.setattr(Sampler, "choose", noted)
     return found

@@ -17,7 +17,6 @@ from h2o_chat.engine.sampling import (
     ScaledOnCpu,
     TopPOnCpu,
     _cut,
-    _processors,
     is_kept,
 )
 
@@ -221,17 +220,6 @@ def test_each_token_comes_as_often_as_after_transformers_cut(how: dict[str, Any]
     assert (came[shares == 0] == 0).all()
     deviation = (shares * (1 - shares) / draws).sqrt()
     assert ((came / draws - shares).abs() <= 4 * deviation).all()
-
-
-def test_a_device_and_a_cpu_keep_the_same() -> None:
-    sampling = Sampling(temperature=0.7, top_k=50, top_p=0.9, min_p=0.01, repetition_penalty=1.1)
-    seen, scores = torch.tensor([[3, 5, 3]]), logits_of(1, 320, 3.0)
-    [scaled] = _processors(sampling, True)
-    ours, theirs = _cut(scaled(seen, scores), sampling), scores
-    for other in _processors(sampling, False):
-        theirs = other(seen, theirs)
-    assert torch.equal(ours, theirs)
-    assert 1 < int((ours > -torch.inf).sum()) < 50
 
 
 def test_tokens_come_as_often_as_they_should() -> None:

@@ -329,8 +329,8 @@ def product_times(device: str, shape: str, int4: bool) -> dict[str, tuple[float,
     """Microseconds of each product of a token, alone, over matrices that no cache of the device holds; and
     the bytes that it reads."""
     from h2o_chat.graph import launches
+    from h2o_chat.graph.captured import captured
     from h2o_chat.graph.int4 import packed
-    from h2o_chat.graph.step import captured
 
     config, found = GPU_SHAPES[shape], {}
     wide, heads, deep = config.hidden_size, config.num_attention_heads, config.intermediate_size

@@ -27,6 +27,7 @@ TESTS = (
     "tests/cache/test_exactness.py",
     "tests/cache/test_families.py",
     "tests/cache/test_reads.py",
+    "tests/engine/test_device_choice.py",
     "tests/engine/test_pocket.py",
     "tests/graph",
 )

@@ -98,7 +98,9 @@ class GraphStep:
             room.now[:6] = -1  # padding, which changes no slot
             self._token(cache, room, clamps)
             self._tokens[clamps] = captured(lambda: self._token(cache, room, clamps), self.device)
-        room.now.copy_(torch.tensor(numbers, dtype=torch.int32))
+        # From pinned memory nothing waits: the device may still be at the token before.
+        given = torch.tensor(numbers, dtype=torch.int32, pin_memory=self.device.type == "cuda")
+        room.now.copy_(given, non_blocking=True)
         self._tokens[clamps]()
         step.lasting = True
         for arena in cache.arenas:

@@ -106,6 +106,8 @@ class H2OCache(Cache):
         """Copies of the states of `state_layers` before the prepared step."""
         super().__init__(layer_class_to_replicate=self.new_layer)
         self.layers += layers_of(self, self.trained.layers if self.trained else ())
+        self.state_layers = [layer for layer in self.layers if isinstance(layer, StateLayer)]
+        """The layers that keep a state of fixed size; those that transformers asks for later have slots."""
 
     def new_layer(self) -> H2OLayer:
         """Creates the next layer, when transformers asks for it."""
@@ -134,11 +136,6 @@ class H2OCache(Cache):
     def attention_layers(self) -> list[H2OLayer]:
         """The layers with slots. All numbers of layers here count only these."""
         return [layer for layer in self.layers if isinstance(layer, H2OLayer)]
-
-    @property
-    def state_layers(self) -> list[StateLayer]:
-        """The layers that keep a state of fixed size."""
-        return [layer for layer in self.layers if isinstance(layer, StateLayer)]
 
     @property
     def shares_slots(self) -> bool:

@@ -40,8 +40,9 @@ def prepare(cache: CacheLike, step: Step) -> None:
             f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
         )
     step.passes, step.begun = [], False
-    with torch.inference_mode(False):  # models change convolution states in place
-        cache.states_before = changed([layer.held for layer in cache.state_layers], torch.clone)
+    if cache.state_layers:
+        with torch.inference_mode(False):  # models change convolution states in place
+            cache.states_before = changed([layer.held for layer in cache.state_layers], torch.clone)
     if cache.arenas:
         make_ready(cache, step)
     cache.step = step

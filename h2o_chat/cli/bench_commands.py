@@ -66,3 +66,53 @@ def speed(
             seed=seed,
         )
         return tell(run_speed(wanted), as_json, show_speed)
+
+
+@bench.command()
+@ends
+def gpu(
+    model: lab.Model = None,
+    shape: lab.Shape = None,
+    budget: lab.OneBudget = 512,
+    quantize: Annotated[list[str] | None, typer.Option(help="none or int4; repeatable.")] = None,
+    seen: Annotated[
+        list[int] | None,
+        typer.Option(help="Tokens seen, 512, 4096, 32000 and 100000 if not given; repeatable.", min=1),
+    ] = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(help="Conversations at once, 1, 8 and 32 if not given.", min=1)
+    ] = None,
+    prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 8192,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Stock also compiled, with a static cache: minutes.")
+    ] = False,
+    turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 6,
+    seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
+    as_json: lab.Json = False,
+) -> ExitCode:
+    """On a GPU: tokens at several lengths and of many rows, beside a copy's bandwidth and stock transformers.
+
+    Stock's full cache is timed where the model's window holds what was seen.
+    """
+    from h2o_chat.models.choices import choose_device
+
+    choose_device("cuda")  # before weights are made
+    with lab.measured(shape, model, seed, budget=budget, device="cuda") as settings:
+        from h2o_chat.lab.bench.gpu import run_gpu, show_gpu
+        from h2o_chat.lab.bench.speed import Wanted
+        from h2o_chat.models.load import check_family
+        from h2o_chat.models.resolve import find
+
+        window = check_family(find(settings.model).folder).get_text_config().max_position_embeddings
+        lengths = seen or [512, 4096, 32_000, 100_000]
+        wanted = Wanted(
+            settings,
+            quantize=quantize or ["none"],
+            seen=lengths,
+            stock_seen=[one for one in lengths if one <= window],
+            compiled=compiled,
+            prompt=prompt,
+            turns=turns,
+            seed=seed,
+        )
+        return tell(run_gpu(wanted, rows or [1, 8, 32]), as_json, show_gpu)

@@ -8,12 +8,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from opened_models import little
 from transformers import AutoConfig, AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
+from h2o_chat.graph.loading import open_model
+from h2o_chat.lab.bench.gpu import rows_speed
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
@@ -111,3 +114,20 @@ def test_the_screen_is_measured_though_a_model_says_no_text(measured: Measured, 
     assert 0 < by_name["key press to screen"]["median"] <= by_name["key press to screen"]["worst"]
     assert by_name["append a token: work"]["times"] == 90
     assert by_name["frames at 200 tokens/s"]["times"] >= 2  # seconds, though the answer takes no half of one
+
+
+def test_without_a_gpu_it_says_so() -> None:
+    """Before any weights are made."""
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    result = CliRunner().invoke(app, ["lab", "bench", "gpu", "--shape", "smollm2-135m"])
+    assert result.exit_code == 2
+    assert "cuda" in result.stderr
+
+
+def test_rows_share_a_step() -> None:
+    settings = Settings(model=str(POCKET), budget=32, threads=1)
+    found = rows_speed(open_model(settings, lambda *_: None), settings, 3, warm=1, timed=4)
+    assert found.rows == 3
+    assert 0 < found.step_ms
+    assert 0 < found.tokens_per_s < 3_000_000 / found.step_ms

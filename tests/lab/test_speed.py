@@ -1,6 +1,7 @@
 """`h2o-chat lab bench speed`: peers are compared turn by turn; times are not judged here."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.bench.speed import Wanted, run_speed
+from h2o_chat.graph.loading import open_model
+from h2o_chat.lab.bench.speed import TURN_TOKENS, Wanted, run_speed
 from h2o_chat.lab.bench.speed_table import show_speed
+from h2o_chat.lab.bench.timed_programs import CompiledStock
 
 pytestmark = pytest.mark.usefixtures("timed_at_once")
 
@@ -41,6 +44,25 @@ def test_ours_beside_stock_and_beside_ours(model: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert f"beside {first}." in said
     assert f"{1 / ratio.token:.2f} times as fast as stock float32" in said.splitlines()[-1]
+
+
+def test_stock_where_ours_has_seen_as_much_and_compiled(model: Path) -> None:
+    """Each is compared with what has seen as much; a turn ends where it began."""
+    settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32")
+    wanted = Wanted(settings, quantize=("none",), seen=(20, 90), threads=(1,), prompt=24, turns=1)
+    report = run_speed(replace(wanted, stock_seen=(20, 90), compiled=True))
+    ours, stock = "transformers float32, {} seen", "stock float32{}, {} seen"
+    pairs = {(one.peer, one.beside) for one in report.ratios}
+    for seen in (20, 90):
+        assert {(ours.format(seen), stock.format(how, seen)) for how in ("", ", compiled")} <= pairs
+    timed = {row.peer for row in report.rows if row.first_ms}
+    assert timed == {ours.format(20), stock.format("", 20)}, "one prompt of each"
+    loaded = open_model(settings, lambda *_: None)
+    compiled = CompiledStock(loaded)
+    compiled.read([*range(3, 23)])
+    for _ in range(3):
+        compiled.decode(TURN_TOKENS)
+        assert int(compiled.cache.get_seq_length()) == 20
 
 
 def test_the_command_prints_json(model: Path) -> None:

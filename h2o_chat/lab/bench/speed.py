@@ -21,6 +21,7 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.bench.timed_programs import (
+    CompiledStock,
     Ours,
     Program,
     Sample,
@@ -51,6 +52,10 @@ class Wanted:
     quantize: Sequence[str] = ("auto",)
     seen: Sequence[int] = (640,)
     """Tokens before the first that is timed."""
+    stock_seen: Sequence[int] = ()
+    """Where stock is timed; empty: at the first of `seen`."""
+    compiled: bool = False
+    """Whether stock is timed compiled, with a static cache, too."""
     threads: Sequence[int] = ()
     """Empty: as many as the program takes by itself. Stock and other programs have the first of them."""
     prompt: int = 640
@@ -205,11 +210,15 @@ def stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list
             about = form, loaded.dtype, packed_bytes(loaded.packed)
         else:
             about = form, loaded.dtype, weight_bytes(loaded.model)
-            name, given = (
-                f"stock {form}",
-                f"transformers {transformers.__version__}: {form}; SDPA, full cache",
-            )
-            stocks.append(Peer(name, name, STOCK, given, Stock(loaded), wanted.seen[0], threads[0], *about))
+            for seen, compiled in product(wanted.stock_seen or wanted.seen[:1], range(1 + wanted.compiled)):
+                program = f"stock {form}{', compiled' if compiled else ''}"
+                name = f"{program}, {seen:,} seen" if wanted.stock_seen else program
+                given = f"transformers {transformers.__version__}: {form}; SDPA, full cache"
+                given += ", static, torch.compile" if compiled else ""
+                runs_stock = CompiledStock(loaded) if compiled else Stock(loaded)
+                peer = Peer(name, program, STOCK, given, runs_stock, seen, threads[0], *about)
+                peer.timed_prompt = not compiled and seen == (wanted.stock_seen or wanted.seen)[0]
+                stocks.append(peer)
         for policy, seen, count in product(wanted.policies, wanted.seen, threads):
             settings = replace(wanted.settings, policy=policy)  # type: ignore[arg-type]
             runs = Ours(loaded, settings, count)
@@ -283,9 +292,11 @@ def _speed(one: Peer, prompt: int, read_gb_s: float) -> Speed:
 
 
 def _ratios(peers: Sequence[Peer]) -> list[Ratio]:
-    first, *more = [one for one in peers if one.kind == OURS]
+    ours = first, *more = [one for one in peers if one.kind == OURS]
     baselines = [one for one in peers if one.kind != OURS]
-    return [_ratio(first, other) for other in baselines] + [_ratio(one, first) for one in more]
+    # Beside what has seen as much, if there is one.
+    beside = [(next((one for one in ours if one.seen == other.seen), first), other) for other in baselines]
+    return [_ratio(*pair) for pair in beside] + [_ratio(one, first) for one in more]
 
 
 def _ratio(one: Peer, other: Peer) -> Ratio:
@@ -303,11 +314,15 @@ def _by_turns(mine: list[Sample], theirs: list[Sample]) -> list[float]:
 
 
 def _read_gb_s(memory: Tensor) -> float:
-    """The better of two passes, which follow each other at once."""
-    best = float("inf")
+    """The better of two passes, which follow each other at once; on a GPU a copy, read and written."""
+    best, part = float("inf"), len(memory) // 2
     for _ in range(2):
         clock = time.perf_counter()
-        float(memory.sum())  # read, so that the device is waited for
+        if memory.is_cuda:
+            memory[:part].copy_(memory[part:])
+            torch.cuda.synchronize()
+        else:
+            memory.sum()
         best = min(best, time.perf_counter() - clock)
     return memory.nbytes / best / 1e9
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import psutil
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import CompileConfig, DynamicCache, StaticCache
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.engine import Engine
@@ -62,6 +62,10 @@ class Sample:
 
 
 GREEDY = Sampling(max_tokens=None, ignore_eos=True)
+STATIC_ROOM = 64
+"""Slots of a static cache beside what was read: at least the tokens of a turn."""
+STATIC_PIECE = 2048
+"""Prompt tokens read at once into a static cache: its mask has so many rows."""
 
 
 class Program(Protocol):
@@ -112,6 +116,38 @@ class Stock:
         return torch.as_tensor(output.logits[0, -1])
 
 
+class CompiledStock(Stock):
+    """Stock transformers compiled with a static cache, as its `generate` does it on a GPU. The first turn
+    takes a minute."""
+
+    @torch.no_grad()
+    def read(self, ids: Sequence[int]) -> Sample:
+        self.model.set_attn_implementation("sdpa")
+        with Sample() as sample:
+            self.cache = StaticCache(config=self.model.config, max_cache_len=len(ids) + STATIC_ROOM)
+            for start in range(0, len(ids), STATIC_PIECE):
+                piece = torch.tensor([ids[start : start + STATIC_PIECE]], device=self.model.device)
+                output = self.model(piece, past_key_values=self.cache, logits_to_keep=1)
+            self.token = int(output.logits[0, -1].argmax())
+        return sample
+
+    @torch.no_grad()
+    def decode(self, tokens: int) -> Sample:
+        self.model.set_attn_implementation("sdpa")
+        backend = "inductor" if self.model.device.type == "cuda" else "eager"  # to try this out
+        step = self.model.get_compiled_call(CompileConfig(dynamic=False, backend=backend))
+        token = torch.tensor([[self.token]], device=self.model.device)
+        with Sample() as sample:
+            for _ in range(tokens):
+                token = (
+                    step(input_ids=token, past_key_values=self.cache).logits[:, -1].argmax(-1, keepdim=True)
+                )
+                token.tolist()
+        for layer in self.cache.layers:
+            layer.cumulative_length.sub_(tokens)
+        return sample
+
+
 class Ours:
     """This program as it runs: `Engine.generate` with choosing, detokenising and `cache` events."""
 
@@ -142,7 +178,7 @@ class Ours:
     def _take_back(self) -> None:
         """Another's turn may have changed the threads, and the attention of a model that both use."""
         torch.set_num_threads(self.threads)
-        if self.engine.session.engine == "transformers":
+        if self.engine.session.engine != "native":
             self.engine.model.set_attn_implementation("h2o")
 
     def _decode(self, tokens: int) -> None:
@@ -167,6 +203,8 @@ def weight_bytes(model: Any) -> int:
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
     if head is not None and head.weight.data_ptr() != embedding.data_ptr():
         weights.pop(embedding.data_ptr(), None)
+    in_4_bits = [m.held for m in model.modules() if hasattr(m, "held")]  # `graph.int4.Int4Linear`
+    weights |= {one.words.data_ptr(): one.words.nbytes + one.scales.nbytes for one in in_4_bits}
     states = [p.quant_state for p in model.parameters() if getattr(p, "quant_state", None) is not None]
     scales = [one for state in states for one in state.as_dict(packed=False).values()]
     return int(sum(weights.values())) + sum(int(one.nbytes) for one in scales if hasattr(one, "nbytes"))

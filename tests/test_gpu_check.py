@@ -29,7 +29,10 @@ def test_without_a_gpu_it_says_so(
 @pytest.mark.sweep
 @pytest.mark.parametrize(
     "stages",
-    ["exact", "tests,products,decode,four_bits,small_shapes,rows,stock,prompt,process,paper"],
+    [
+        "exact,tests",
+        "products,decode,four_bits,small_shapes,rows,stock,compiled,prompt,process,paper,sampled,command",
+    ],
 )
 def test_on_a_cpu_it_goes_through_its_stages(
     gpu_check: Any, capsys: pytest.CaptureFixture[str], stages: str, tmp_path: Path

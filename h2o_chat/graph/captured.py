@@ -13,11 +13,11 @@ def captured(work: Callable[[], None], device: torch.device) -> Callable[[], Non
     """
     if device.type != "cuda":
         return work
-    torch.cuda.synchronize()
+    torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
     # A workspace that cuBLAS takes while a graph is captured dies with that graph: none is left to the next.
     torch._C._cuda_clearCublasWorkspaces()
-    with torch.cuda.graph(graph):
+    with torch.cuda.device(device), torch.cuda.graph(graph, stream=torch.cuda.Stream(device)):
         work()
     torch._C._cuda_clearCublasWorkspaces()
     return graph.replay

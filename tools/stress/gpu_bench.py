@@ -6,6 +6,7 @@ Random weights cost what trained ones do; their greedy text means nothing.
 
 import copy
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -15,11 +16,13 @@ from typing import Any
 import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Prefill, Sampling, Settings
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
+from h2o_chat.lab.bench.speed import TURN_TOKENS, bandwidth_gb_s
+from h2o_chat.lab.bench.timed_programs import GREEDY, CompiledStock, Ours, Program, Stock
 from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer, llama
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.probing import frame_of
@@ -29,8 +32,6 @@ COPY_BYTES = 2 << 30
 """Copied to measure bandwidth: far more than any cache of a device."""
 WARM, TIMED = 40, 160
 """Tokens before the timed ones, and those: some are followed by a settle, as one in `stride` is."""
-PIECE = 2048
-"""Prompt tokens that stock transformers is fed at once."""
 
 GPU_SHAPES: dict[str, LlamaConfig | Qwen2Config] = {
     "135m": SHAPES["smollm2-135m"],
@@ -68,6 +69,8 @@ class GpuRow:
     """The floor over the time; 0 where it is not told."""
     device_ms: float = 0.0
     """Time of a step on the device, where the host asks for one after the other without waiting."""
+    choose_ms: float = 0.0
+    """Time from logits that are computed to a token that is read."""
 
 
 def random_model(
@@ -115,11 +118,9 @@ def random_model(
 
 
 def copy_bandwidth(device: str, bytes_: int = COPY_BYTES) -> float:
-    """Bytes a second, read and written, of a copy on the device."""
-    one = torch.empty(bytes_, dtype=torch.uint8, device=device)
-    other = torch.empty_like(one)
-    times = [_timed(device, lambda: other.copy_(one)) for _ in range(12)][2:]
-    return 2 * bytes_ / statistics.median(times)
+    """Bytes a second, read and written, of a copy on the device: the median of ten."""
+    memory = torch.ones(bytes_ // 4, device=device)
+    return 1e9 * statistics.median([bandwidth_gb_s(memory) for _ in range(11)][1:])
 
 
 def floor_bytes(runner: Runner) -> int:
@@ -150,14 +151,21 @@ def decode(
     seen: int,
     rows: int = 1,
     policy: str = "h2o",
+    sampling: Sampling = GREEDY,
+    barred: int = 0,
     **more: Any,
 ) -> GpuRow:
-    """Greedy tokens after a prompt of `seen` random ones, through runner and sampler as in a conversation."""
+    """Tokens after a prompt of `seen` random ones, through runner and sampler as in a conversation.
+
+    Several rows take the likeliest tokens.
+
+    Args:
+        barred: tokens that may not come.
+    """
     runner = runner_of(loaded, budget, rows, policy, **more)
     row = Row(runner, Settings(seed=0, events_every=0))
-    greedy, device = Sampling(), runner.device.type
-    prompt = torch.randint(0, 256, (seen,), generator=torch.Generator().manual_seed(1)).tolist()
-    tokens = [0] * rows
+    changes, device = dict.fromkeys(range(barred), -math.inf), runner.device.type
+    prompt, tokens = random_ids(seen), [0] * rows
     for start in range(0, seen, runner.call_tokens):
         some = prompt[start : start + runner.call_tokens]
         logits = runner.feed([some] * rows, prompt=True)
@@ -166,7 +174,7 @@ def decode(
     for number in range(warm + timed):
         began = time.perf_counter()
         if rows == 1:
-            tokens[0] = row.sampler.choose(logits[0, -1], greedy)
+            tokens[0] = row.sampler.choose(logits[0, -1], sampling, changes)
         else:
             tokens = logits[:, -1].argmax(-1).tolist()
         logits = runner.feed([[token] for token in tokens], prompt=False)
@@ -175,73 +183,80 @@ def decode(
     if device == "cuda":
         torch.cuda.synchronize()
     floor = floor_bytes(runner) / bandwidth if runner.graph is not None else 0.0
-    device_ms = 0.0
+    device_ms = choose_ms = 0.0
     if device == "cuda" and runner.graph is not None:
         replay = (
             runner.graph.replay
         )  # feeds the last token again and again: the slots are of no use afterwards
         device_ms = _timed(device, lambda: [replay() for _ in range(50)]) * 1e3 / 50
+    if rows == 1:
+        choose_ms = 1e3 * _best(device, lambda: row.sampler.choose(logits[0, -1], sampling, changes), 20)
     name = f"{policy} {budget}, {loaded.quantization if loaded.quantization != 'none' else loaded.dtype}"
-    return replace(_row(name, loaded.name, rows, seen, times, floor), device_ms=device_ms)
+    found = _row(name, loaded.name, rows, seen, times, floor)
+    return replace(found, device_ms=device_ms, choose_ms=choose_ms)
 
 
-def stock(loaded: LoadedGraph, seen: int, rows: int = 1, steps: int = 24) -> GpuRow:
+def stock(loaded: LoadedGraph, seen: int, turns: int = 2, *, compiled: bool = False) -> GpuRow:
     """Stock transformers with its full cache, SDPA attention, on the same weights."""
-    model = loaded.model
+    runs = CompiledStock(loaded) if compiled else Stock(loaded)
+    try:
+        runs.read(random_ids(seen))
+        runs.decode(TURN_TOKENS)  # warm; compiled in it
+        times = [runs.decode(TURN_TOKENS).ms / TURN_TOKENS / 1e3 for _ in range(turns)]
+    finally:
+        loaded.model.set_attn_implementation("h2o")
+        runs.close()
+    how = "compiled, static" if compiled else "full"
+    return _row(f"transformers, {how}, {loaded.dtype}", loaded.name, 1, seen, times, 0.0)
+
+
+def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> GpuRow:
+    """The same of many rows, whose keys and values are random: no prompt is read."""
+    model, config = loaded.model, loaded.model.config
     model.set_attn_implementation("sdpa")
     try:
         with torch.inference_mode():
-            cache = DynamicCache(config=model.config)
-            device = next(model.parameters()).device
-            ids = torch.randint(0, 256, (rows, seen), device=device)
-            for start in range(0, seen, PIECE):
-                logits = model(
-                    input_ids=ids[:, start : start + PIECE], past_key_values=cache, logits_to_keep=1
-                ).logits
-            times = []
+            cache, device = DynamicCache(config=config), next(model.parameters()).device
+            shape = rows, config.num_key_value_heads, seen, config.hidden_size // config.num_attention_heads
+            for layer in range(config.num_hidden_layers):
+                cache.update(*(torch.randn(shape, dtype=model.dtype, device=device) for _ in range(2)), layer)
+            following, times = torch.zeros(rows, 1, dtype=torch.long, device=device), []
             for number in range(steps + 4):
                 began = time.perf_counter()
-                following = logits[:, -1].argmax(-1, keepdim=True)
+                following = model(input_ids=following, past_key_values=cache).logits[:, -1:].argmax(-1)
                 following.tolist()
-                logits = model(input_ids=following, past_key_values=cache).logits
                 if number >= 4:
                     times.append(time.perf_counter() - began)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
     finally:
         model.set_attn_implementation("h2o")
     return _row(f"transformers, full, {loaded.dtype}", loaded.name, rows, seen, times, 0.0)
 
 
+def random_ids(count: int) -> list[int]:
+    """Tokens of a prompt."""
+    found: list[int] = torch.randint(0, 256, (count,), generator=torch.Generator().manual_seed(1)).tolist()
+    return found
+
+
 def first_token(loaded: LoadedGraph, tokens: int, budget: int = 512, chunks: bool = True) -> dict[str, float]:
-    """Seconds to the logits after so many prompt tokens: in one pass, in chunks where asked for, and in stock
-    transformers with flash attention."""
-    prompt = torch.randint(0, 256, (tokens,), generator=torch.Generator().manual_seed(1)).tolist()
-    found, device = {}, str(next(loaded.model.parameters()).device)
-    for name, prefill, times in (("one pass", "full", 3), ("chunks", "chunked", 1))[: 1 + chunks]:
-        runner = runner_of(loaded, budget, prefill=prefill)
-
-        def read(runner: Runner = runner) -> None:
-            runner.empty(0)
-            for start in range(0, tokens, runner.call_tokens):
-                runner.feed([prompt[start : start + runner.call_tokens]], prompt=True)
-
+    """Seconds to the first token after so many of a prompt: in one pass, in chunks where asked for, and in
+    stock transformers with flash attention."""
+    prompt, found = random_ids(tokens), {}
+    ways: tuple[tuple[str, Prefill, int], ...] = (("one pass", "full", 3), ("chunks", "chunked", 1))
+    for name, prefill, times in ways[: 1 + chunks]:
+        settings = Settings(budget=budget, prefill=prefill, events_every=0)
+        runs: Program = Ours(loaded, settings, torch.get_num_threads())
         if prefill == "full":
-            read()
-        found[name] = statistics.median(_timed(device, read) for _ in range(times))
-        runner.empty(0)
-    loaded.model.set_attn_implementation("sdpa")
+            runs.read(prompt)
+        found[name] = statistics.median(runs.read(prompt).ms for _ in range(times)) / 1e3
+        runs.close()
+    runs = Stock(loaded)
     try:
-        ids = torch.tensor([prompt], device=device)
-
-        @torch.inference_mode()
-        def flash() -> None:
-            cache = DynamicCache(config=loaded.model.config)
-            loaded.model(input_ids=ids, past_key_values=cache, logits_to_keep=1)
-
-        found["flash"] = _best(device, flash)
+        runs.read(prompt)
+        found["flash"] = statistics.median(runs.read(prompt).ms for _ in range(3)) / 1e3
     finally:
         loaded.model.set_attn_implementation("h2o")
+        runs.close()
     return found
 
 
@@ -290,7 +305,7 @@ def paper(
     gc.collect()  # a cache and its layers name each other
     step = decode(loaded, bandwidth, budget=budget, seen=budget, rows=ours)
     gc.collect()
-    other = stock(loaded, tokens * 3 // 2, theirs)
+    other = stock_rows(loaded, tokens * 3 // 2, theirs)
     found: dict[str, float] = {}
     for name, rows, prompt_s, row in (
         ("ours", ours, prompts["one pass"], step),

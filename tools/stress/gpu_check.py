@@ -2,9 +2,10 @@
 
     tools/stress/gpu_check.py [--stages exact,tests,products,...] [--shape 7b] [--device cuda] [--json FILE]
 
-On a bare machine, in some five minutes. Without CUDA it ends with exit code 2; `--device cpu` goes through
-the same stages with a tiny shape under Triton's interpreter, to try this script itself. Exit code 1: a stage
-failed. docs/GPU.md has the figures of a card, and the wheels that a machine without a network needs.
+On a bare machine, in less than five minutes but for `compiled` and `command`, which have to be named.
+Without CUDA it ends with exit code 2; `--device cpu` goes through the same stages with a tiny shape under
+Triton's interpreter, to try this script itself. Exit code 1: a stage failed. docs/GPU.md has the figures of
+a card, and the wheels that a machine without a network needs.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ class Check:
         self.bandwidth = 1e9
         self.found: dict[str, Any] = {}
         self._model: tuple[Any, ...] = ()
+        self._tests: subprocess.Popen[str] | None = None
 
     def model(self, shape: str, **how: Any) -> Any:
         """Random weights; the last one made is kept."""
@@ -118,10 +120,8 @@ class Check:
             raise AssertionError(f"{said} -- short: {', '.join(bad)}")
         return said
 
-    def tests(self) -> str:
-        """The tests marked `gpu`: how many passed, and the end of what pytest said where some did not."""
-        if missing := [name for name in ("pytest", "hypothesis") if find_spec(name) is None]:
-            return f"left out: {' and '.join(missing)} not installed"
+    def start_tests(self) -> None:
+        """Starts the tests marked `gpu`, which time nothing: other such stages may run meanwhile."""
         marked = "gpu" if self.device == "cuda" else "not gpu"
         chosen = TESTS[:1] if self.small else TESTS
         command = [sys.executable, "-m", "pytest", *chosen, "-m", f"{marked} and not sweep", "-q", "-r", "fE"]
@@ -129,16 +129,29 @@ class Check:
             command += ["-n", str(min(PROCESSES, os.cpu_count() or 1))]
         if self.small:
             command += ["-k", "test_the_oracle_itself"]
-        done = subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TESTS_S
+        self._tests = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+
+    def tests(self) -> str:
+        """The tests marked `gpu`: how many passed, and the end of what pytest said where some did not."""
+        if missing := [name for name in ("pytest", "hypothesis") if find_spec(name) is None]:
+            return f"left out: {' and '.join(missing)} not installed"
+        if self._tests is None:
+            self.start_tests()
+        assert self._tests is not None
+        try:
+            said, _ = self._tests.communicate(timeout=TESTS_S)
+        except subprocess.TimeoutExpired:
+            self._tests.kill()
+            raise
         counts = dict.fromkeys(("passed", "failed", "skipped", "error"), 0)
         counts |= {
-            word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout[-500:])
+            word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)", said[-500:])
         }
         self.found["tests"] = counts
-        if done.returncode or not counts["passed"]:
-            raise AssertionError(f"{counts}\n{done.stdout[-4000:]}")
+        if self._tests.returncode or not counts["passed"]:
+            raise AssertionError(f"{counts}\n{said[-4000:]}")
         return str(counts)
 
     def products(self) -> str:
@@ -197,23 +210,60 @@ class Check:
             self.free()
         return "".join(lines)
 
+    def sampled(self) -> str:
+        """The 1.5B shape: a token chosen greedily, by a random number, and with 128 tokens barred."""
+        from gpu_bench import decode
+
+        from h2o_chat.base.config import Sampling
+
+        lines, budget, seen = [], 24 if self.small else 512, 40 if self.small else 512
+        usual = Sampling(0.7, 0.9, min_p=0.05)
+        for name, how in (
+            ("greedy", {}),
+            ("greedy, 128 barred", {"barred": 128}),
+            ("temperature .7, top-p, min-p", {"sampling": usual}),
+            ("and 128 barred", {"sampling": usual, "barred": 128}),
+            ("and top-k, penalty", {"sampling": replace(usual, top_k=40, repetition_penalty=1.1)}),
+        ):
+            row = decode(self.model("1.5b"), self.bandwidth, budget=budget, seen=seen, **how)
+            self.found.setdefault("sampled", []).append(asdict(row) | {"how": name})
+            lines.append(f"{name}: {row.token_ms:.2f} ms, choosing alone {row.choose_ms:.2f} ms")
+        return "; ".join(lines)
+
     def stock(self) -> str:
         """Stock transformers, its full cache, on the same weights."""
+        return self._stock((512, 4096, 32_000))
+
+    def compiled(self) -> str:
+        """The same, compiled with a static cache: a minute or two for each length."""
+        return self._stock((512, 32_000), compiled=True)
+
+    def _stock(self, lengths: Sequence[int], compiled: bool = False) -> str:
         from gpu_bench import stock
 
         lines = []
-        for seen in (40,) if self.small else (512, 4096, 32_000):
-            row = stock(self.model(self.shape), seen, steps=4 if self.small else 24)
-            self.found.setdefault("stock", []).append(asdict(row))
+        for seen in lengths[:1] if self.small else lengths:
+            row = stock(self.model(self.shape), 40 if self.small else seen, compiled=compiled)
+            self.found.setdefault("compiled" if compiled else "stock", []).append(asdict(row))
             lines.append(f"{row.seen_tokens} seen: {row.token_ms:.2f} ms, {row.tokens_per_s:,.0f} tokens/s")
             self.free()
         return "; ".join(lines)
+
+    def command(self) -> str:
+        """`h2o-chat lab bench gpu` on the 135M shape; without a GPU it ends with exit code 2."""
+        asked = "lab bench gpu --shape smollm2-135m --seen 512 --seen 8000 --rows 1 --rows 8 --prompt 2048"
+        command = [sys.executable, "-m", "h2o_chat", *asked.split(), "--turns", "3"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TESTS_S)
+        if done.returncode != (2 if self.small else 0):
+            raise AssertionError(f"exit code {done.returncode}: {done.stderr[-3000:]}")
+        return done.stderr.strip() if self.small else "\n" + done.stdout
 
     def process(self) -> str:
         """The 1.5B shape, from a folder, through the engine process of the screen."""
         import tempfile
 
         from h2o_chat.base.config import Sampling, Settings
+        from h2o_chat.engine.request import EarlierAnswer
         from h2o_chat.events.events import Turn
         from h2o_chat.remote.engine_apart import engine_apart
 
@@ -226,15 +276,19 @@ class Check:
             loaded.tokenizer.save_pretrained(name)
             for quantize in ("none", "int4"):
                 engine = engine_apart(Settings(model=name, device="cuda", quantize=quantize), lambda *_: None)
+                greedy = Sampling(max_tokens=400, ignore_eos=True)
+                usual = replace(greedy, temperature=0.7, top_p=0.9, min_p=0.05)
+                earlier = [EarlierAnswer(tuple(range(n, n + 400)), free=1) for n in range(128)]
                 try:
-                    for sampling in (
-                        Sampling(max_tokens=400, ignore_eos=True),
-                        Sampling(0.7, 0.9, min_p=0.05, max_tokens=400, ignore_eos=True),
-                    ):
-                        events = list(engine.generate(list(range(100, 200)), sampling))
+                    # The first answer of each kind also captures.
+                    for sampling, others in ((greedy, []), (usual, []), (usual, []), (usual, earlier)):
+                        began = time.perf_counter()
+                        events = list(engine.generate([*range(100, 200)], sampling, others=others))
+                        took_s = time.perf_counter() - began
                         turn = next(event for event in events if isinstance(event, Turn))
                         how = f"{engine.session.engine} {quantize} at temperature {sampling.temperature}"
-                        lines.append(f"{how}: {turn.tok_s:,.0f} tokens/s")
+                        how += " after 128 answers" if others else ""
+                        lines.append(f"{how}: {turn.tok_s:,.0f} tokens/s, all 400 in {took_s:.2f} s")
                 finally:
                     engine.close()
         self.found["process"] = lines
@@ -260,25 +314,32 @@ class Check:
 
 STAGES: dict[str, Callable[[Check], str]] = {
     "about": Check.about,
+    "sampled": Check.sampled,
+    "process": Check.process,
+    "small_shapes": Check.small_shapes,
     "products": Check.products,
     "decode": Check.decode,
-    "four_bits": Check.four_bits,
-    "small_shapes": Check.small_shapes,
     "rows": Check.rows,
     "prompt": Check.prompt,
-    "process": Check.process,
     "stock": Check.stock,
+    "compiled": Check.compiled,
     "paper": Check.paper,
+    "four_bits": Check.four_bits,
+    "command": Check.command,
     "exact": Check.exact,
     "tests": Check.tests,
 }
+"""In an order in which a model that is made serves as many stages as may be."""
+LONG = ("compiled", "command")
+"""Stages that are run where they are named."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--stages", default=",".join(STAGES), help=f"some of {', '.join(STAGES)}")
+    usual = ",".join(name for name in STAGES if name not in LONG)
+    parser.add_argument("--stages", default=usual, help=f"some of {', '.join(STAGES)}; else {usual}")
     parser.add_argument("--shape", default="7b")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all figures, written after each stage")
@@ -298,6 +359,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ["about", *(one for one in chosen if one != "about")]:
         began = time.monotonic()
         try:
+            if name == "exact" and "tests" in chosen and find_spec("pytest"):
+                check.start_tests()
             said = STAGES[name](check)
         except Exception as error:
             failed.append(name)

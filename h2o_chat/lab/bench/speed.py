@@ -259,7 +259,7 @@ def _take_turns(
         for one in peers:
             one.decodes += one.decode()
         torch.set_num_threads(max(wanted.threads or [default_threads()]))
-        read_gb_s.append(_read_gb_s(memory))
+        read_gb_s.append(bandwidth_gb_s(memory))
         progress("turns", (number + 1) / wanted.turns)
     return statistics.median(read_gb_s)
 
@@ -313,7 +313,7 @@ def _by_turns(mine: list[Sample], theirs: list[Sample]) -> list[float]:
     return [one.ms / other.ms for one, other in zip(mine, theirs, strict=True)]
 
 
-def _read_gb_s(memory: Tensor) -> float:
+def bandwidth_gb_s(memory: Tensor) -> float:
     """The better of two passes, which follow each other at once; on a GPU a copy, read and written."""
     best, part = float("inf"), len(memory) // 2
     for _ in range(2):

@@ -17,7 +17,7 @@ def captured(work: Callable[[], None], device: torch.device) -> Callable[[], Non
     graph = torch.cuda.CUDAGraph()
     # A workspace that cuBLAS takes while a graph is captured dies with that graph: none is left to the next.
     torch._C._cuda_clearCublasWorkspaces()
-    with torch.cuda.device(device), torch.cuda.graph(graph, stream=torch.cuda.Stream(device)):
+    with torch.cuda.device(device), torch.cuda.graph(graph, stream=torch.cuda.Stream(device)):  # type: ignore[no-untyped-call]
         work()
     torch._C._cuda_clearCublasWorkspaces()
     return graph.replay

@@ -3,7 +3,7 @@
 As in `eval_commands.py`, the lab imports torch, so it is imported inside the commands.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from h2o_chat.base.errors import ExitCode
 from h2o_chat.cli import lab_options as lab
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.typer_messages import PlainTyper
-from h2o_chat.lab.shared.report_output import tell
+from h2o_chat.lab.shared.report_output import print_table, tell
 
 bench = PlainTyper(no_args_is_help=True)
 
@@ -77,42 +77,43 @@ def gpu(
     quantize: Annotated[list[str] | None, typer.Option(help="none or int4; repeatable.")] = None,
     seen: Annotated[
         list[int] | None,
-        typer.Option(help="Tokens seen, 512, 4096, 32000 and 100000 if not given; repeatable.", min=1),
+        typer.Option(help="Tokens seen: 512, 4096, 32000, 100000 if not given; repeatable.", min=1),
     ] = None,
     rows: Annotated[
-        list[int] | None, typer.Option(help="Conversations at once, 1, 8 and 32 if not given.", min=1)
+        list[int] | None, typer.Option(help="Conversations at once: 1, 8, 32 if not given.", min=1)
     ] = None,
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 8192,
-    compiled: Annotated[
-        bool, typer.Option("--compiled", help="Stock also compiled, with a static cache: minutes.")
-    ] = False,
-    turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 6,
-    seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
+    compiled: Annotated[bool, typer.Option("--compiled", help="Stock compiled, too: minutes.")] = False,
     as_json: lab.Json = False,
 ) -> ExitCode:
-    """On a GPU: tokens at several lengths and of many rows, beside a copy's bandwidth and stock transformers.
+    """On a GPU: a token at several lengths, beside a copy's bandwidth and stock transformers; many rows.
 
     Stock's full cache is timed where the model's window holds what was seen.
     """
     from h2o_chat.models.choices import choose_device
 
     choose_device("cuda")  # before weights are made
-    with lab.measured(shape, model, seed, budget=budget, device="cuda") as settings:
-        from h2o_chat.lab.bench.gpu import run_gpu, show_gpu
-        from h2o_chat.lab.bench.speed import Wanted
-        from h2o_chat.models.load import check_family
-        from h2o_chat.models.resolve import find
+    with lab.measured(shape, model, 0, budget=budget, device="cuda") as settings:
+        from h2o_chat.graph.loading import open_model
+        from h2o_chat.lab.bench.gpu import rows_speed
+        from h2o_chat.lab.bench.speed import Wanted, run_speed
+        from h2o_chat.lab.bench.speed_table import show_speed
 
-        window = check_family(find(settings.model).folder).get_text_config().max_position_embeddings
-        lengths = seen or [512, 4096, 32_000, 100_000]
         wanted = Wanted(
             settings,
             quantize=quantize or ["none"],
-            seen=lengths,
-            stock_seen=[one for one in lengths if one <= window],
+            seen=seen or [512, 4096, 32_000, 100_000],
+            stock_in_window=True,
             compiled=compiled,
             prompt=prompt,
-            turns=turns,
-            seed=seed,
+            turns=6,
         )
-        return tell(run_gpu(wanted, rows or [1, 8, 32]), as_json, show_gpu)
+        report, loaded = run_speed(wanted), open_model(settings, lambda *_: None)
+        steps = [rows_speed(loaded, settings, number) for number in rows or [1, 8, 32]]
+
+        def show(found: dict[str, Any]) -> None:
+            show_speed(report)
+            lines = [(f"{one.rows}", f"{one.step_ms:.2f}", f"{one.tokens_per_s:,.0f}") for one in steps]
+            print_table(("rows", "ms a step", "tokens/s"), lines)
+
+        return tell({"speed": report, "rows": steps}, as_json, show)

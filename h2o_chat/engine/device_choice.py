@@ -37,6 +37,7 @@ class DeviceChoice:
         """Written while the device still computes the logits; read by it before the id is read."""
         self._given = numbers.to(device)
         self._logits = torch.zeros(vocabulary, device=device)
+        self._places = torch.arange(vocabulary, device=device)
         self._token = torch.zeros(1, dtype=torch.int64, device=device)
         self._works: dict[bool, Callable[[], None]] = {}
         """By whether the likeliest token is taken."""
@@ -99,19 +100,19 @@ class DeviceChoice:
         scores = self._scores() / temperature.float()
         highest = scores.amax(0, keepdim=True)  # NaN where there is one
         scores, ids = scores.sort(stable=True)
-        shares = (scores - highest).double().exp()  # as multiples of the largest one
-        sums = functional.pad(shares.cumsum(0), (1, 0))  # [V + 1] of all tokens before each
 
-        def cut_off(ordered: Tensor, least: Tensor, *, with_it: bool) -> Tensor:
-            """Number of tokens below the least one; one token at least stays."""
+        def cut_off(ordered: Tensor, least: Tensor, *, with_it: bool = False) -> Tensor:
+            """Number of tokens below the least one; one token at least stays. [1]"""
             return torch.searchsorted(ordered, least, right=with_it).clamp_(max=len(ids) - 1)
 
-        by_k = cut_off(scores, scores.take(len(ids) - top_k.long()), with_it=False)
-        before, total = sums.take(by_k), sums[-1:]
-        by_p = cut_off(sums[1:], before + (1 - top_p) * (total - before), with_it=True)
-        first = torch.maximum(torch.maximum(by_k, by_p), cut_off(shares, min_p, with_it=False))
+        by_k = cut_off(scores, scores.take(len(ids) - top_k.long()))
+        shares = (scores - highest).double().exp()  # as multiples of the largest one
+        shares = torch.where(self._places >= by_k, shares, 0)
+        sums = functional.pad(shares.cumsum(0), (1, 0))  # [V + 1] of all tokens before each
+        by_p = cut_off(sums[1:], (1 - top_p) * sums[-1:], with_it=True)
+        first = torch.maximum(by_p, torch.maximum(by_k, cut_off(shares, min_p)))
         before = sums.take(first)
-        at = torch.maximum(first, cut_off(sums[1:], before + drawn * (total - before), with_it=True))
+        at = torch.maximum(first, cut_off(sums[1:], before + drawn * (sums[-1:] - before), with_it=True))
         self._token.copy_(torch.where(highest.abs() < torch.inf, ids.take(at), -1))
 
     def _scores(self) -> Tensor:

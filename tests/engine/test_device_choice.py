@@ -3,9 +3,11 @@
 Without a GPU the captured work is run as it is.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from transformers.generation import logits_process as theirs
 
@@ -74,6 +76,9 @@ def test_token_for_token_what_transformers_processors_keep(
     sampler, generator = on_device(seed), torch.Generator().manual_seed(seed)
     sampler.history.extend(history)
     kept = cut(logits, sampling, history)
+    # Where top-p's border falls between two sums that rounding may change, either is right.
+    shares = cut(logits, replace(sampling, top_p=1.0, min_p=0.0), history).double().softmax(-1)
+    assume(((shares.sort()[0].cumsum(-1) - (1 - top_p)).abs() > 2e-7).all() or top_p == 1)
     for _ in range(5):
         assert sampler.choose(logits, sampling) == drawn_from(kept, generator)
 

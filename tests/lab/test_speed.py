@@ -13,7 +13,7 @@ from h2o_chat.cli.cli import app
 from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.bench.speed import TURN_TOKENS, Wanted, run_speed
 from h2o_chat.lab.bench.speed_table import show_speed
-from h2o_chat.lab.bench.timed_programs import CompiledStock
+from h2o_chat.lab.bench.timed_programs import Stock
 
 pytestmark = pytest.mark.usefixtures("timed_at_once")
 
@@ -50,7 +50,7 @@ def test_stock_where_ours_has_seen_as_much_and_compiled(model: Path) -> None:
     """Each is compared with what has seen as much; a turn ends where it began."""
     settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32")
     wanted = Wanted(settings, quantize=("none",), seen=(20, 90), threads=(1,), prompt=24, turns=1)
-    report = run_speed(replace(wanted, stock_seen=(20, 90), compiled=True))
+    report = run_speed(replace(wanted, stock_in_window=True, compiled=True))
     ours, stock = "transformers float32, {} seen", "stock float32{}, {} seen"
     pairs = {(one.peer, one.beside) for one in report.ratios}
     for seen in (20, 90):
@@ -58,7 +58,7 @@ def test_stock_where_ours_has_seen_as_much_and_compiled(model: Path) -> None:
     timed = {row.peer for row in report.rows if row.first_ms}
     assert timed == {ours.format(20), stock.format("", 20)}, "one prompt of each"
     loaded = open_model(settings, lambda *_: None)
-    compiled = CompiledStock(loaded)
+    compiled = Stock(loaded, compiled=True)
     compiled.read([*range(3, 23)])
     for _ in range(3):
         compiled.decode(TURN_TOKENS)

@@ -21,8 +21,9 @@ from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
+from h2o_chat.lab.bench.gpu import TIMED, WARM, RowsSpeed, rows_speed
 from h2o_chat.lab.bench.speed import TURN_TOKENS, bandwidth_gb_s
-from h2o_chat.lab.bench.timed_programs import GREEDY, CompiledStock, Ours, Program, Stock
+from h2o_chat.lab.bench.timed_programs import GREEDY, Ours, Program, Stock
 from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer, llama
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.probing import frame_of
@@ -30,8 +31,6 @@ from h2o_chat.transformers_cache import registered
 
 COPY_BYTES = 2 << 30
 """Copied to measure bandwidth: far more than any cache of a device."""
-WARM, TIMED = 40, 160
-"""Tokens before the timed ones, and those: some are followed by a settle, as one in `stride` is."""
 
 GPU_SHAPES: dict[str, LlamaConfig | Qwen2Config] = {
     "135m": SHAPES["smollm2-135m"],
@@ -58,10 +57,9 @@ class GpuRow:
 
     who: str
     shape: str
-    rows: int
     seen_tokens: int
     token_ms: float
-    """Median time of a step: a token of each row, from the token before to the token chosen."""
+    """Median time from the token before to the token chosen."""
     spread_ms: tuple[float, float]
     """The tenth and the ninetieth percentile."""
     tokens_per_s: float
@@ -124,7 +122,7 @@ def copy_bandwidth(device: str, bytes_: int = COPY_BYTES) -> float:
 
 
 def floor_bytes(runner: Runner) -> int:
-    """Bytes that a step has to read: the weights but for most of the embedding, and the slots of all rows."""
+    """Bytes that a step has to read: the weights but for most of the embedding, and the slots."""
     assert runner.graph is not None
     slots = sum(arena.bytes_held for arena in runner.cache.arenas)
     weights = runner.graph.weights
@@ -137,10 +135,10 @@ def matrix_bytes(matrix: torch.Tensor | Int4) -> int:
     return matrix.words.nbytes + matrix.scales.nbytes if isinstance(matrix, Int4) else matrix.nbytes
 
 
-def runner_of(loaded: Loaded, budget: int, rows: int = 1, policy: str = "h2o", **more: Any) -> Runner:
-    """An empty one."""
+def runner_of(loaded: Loaded, budget: int, policy: str = "h2o", **more: Any) -> Runner:
+    """An empty one of one row."""
     settings = replace(Settings(budget=budget), **{"policy": policy, **more})
-    return Runner(loaded, cache_for(loaded, settings), rows)
+    return Runner(loaded, cache_for(loaded, settings))
 
 
 def decode(
@@ -149,7 +147,6 @@ def decode(
     *,
     budget: int,
     seen: int,
-    rows: int = 1,
     policy: str = "h2o",
     sampling: Sampling = GREEDY,
     barred: int = 0,
@@ -157,48 +154,42 @@ def decode(
 ) -> GpuRow:
     """Tokens after a prompt of `seen` random ones, through runner and sampler as in a conversation.
 
-    Several rows take the likeliest tokens.
-
     Args:
         barred: tokens that may not come.
     """
-    runner = runner_of(loaded, budget, rows, policy, **more)
+    runner = runner_of(loaded, budget, policy, **more)
     row = Row(runner, Settings(seed=0, events_every=0))
     changes, device = dict.fromkeys(range(barred), -math.inf), runner.device.type
-    prompt, tokens = random_ids(seen), [0] * rows
+    prompt = random_ids(seen)
     for start in range(0, seen, runner.call_tokens):
         some = prompt[start : start + runner.call_tokens]
-        logits = runner.feed([some] * rows, prompt=True)
+        logits = runner.feed([some], prompt=True)
     times = []
     warm, timed = (WARM, TIMED) if device == "cuda" else (1, 2)
     for number in range(warm + timed):
         began = time.perf_counter()
-        if rows == 1:
-            tokens[0] = row.sampler.choose(logits[0, -1], sampling, changes)
-        else:
-            tokens = logits[:, -1].argmax(-1).tolist()
-        logits = runner.feed([[token] for token in tokens], prompt=False)
+        token = row.sampler.choose(logits[0, -1], sampling, changes)
+        logits = runner.feed([[token]], prompt=False)
         if number >= warm:
             times.append(time.perf_counter() - began)
     if device == "cuda":
         torch.cuda.synchronize()
     floor = floor_bytes(runner) / bandwidth if runner.graph is not None else 0.0
-    device_ms = choose_ms = 0.0
+    device_ms = 0.0
     if device == "cuda" and runner.graph is not None:
         replay = (
             runner.graph.replay
         )  # feeds the last token again and again: the slots are of no use afterwards
         device_ms = _timed(device, lambda: [replay() for _ in range(50)]) * 1e3 / 50
-    if rows == 1:
-        choose_ms = 1e3 * _best(device, lambda: row.sampler.choose(logits[0, -1], sampling, changes), 20)
+    choose_ms = 1e3 * _best(device, lambda: row.sampler.choose(logits[0, -1], sampling, changes), 20)
     name = f"{policy} {budget}, {loaded.quantization if loaded.quantization != 'none' else loaded.dtype}"
-    found = _row(name, loaded.name, rows, seen, times, floor)
+    found = _row(name, loaded.name, seen, times, floor)
     return replace(found, device_ms=device_ms, choose_ms=choose_ms)
 
 
 def stock(loaded: LoadedGraph, seen: int, turns: int = 2, *, compiled: bool = False) -> GpuRow:
     """Stock transformers with its full cache, SDPA attention, on the same weights."""
-    runs = CompiledStock(loaded) if compiled else Stock(loaded)
+    runs = Stock(loaded, compiled)
     try:
         runs.read(random_ids(seen))
         runs.decode(TURN_TOKENS)  # warm; compiled in it
@@ -207,10 +198,10 @@ def stock(loaded: LoadedGraph, seen: int, turns: int = 2, *, compiled: bool = Fa
         loaded.model.set_attn_implementation("h2o")
         runs.close()
     how = "compiled, static" if compiled else "full"
-    return _row(f"transformers, {how}, {loaded.dtype}", loaded.name, 1, seen, times, 0.0)
+    return _row(f"transformers, {how}, {loaded.dtype}", loaded.name, seen, times, 0.0)
 
 
-def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> GpuRow:
+def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> RowsSpeed:
     """The same of many rows, whose keys and values are random: no prompt is read."""
     model, config = loaded.model, loaded.model.config
     model.set_attn_implementation("sdpa")
@@ -229,7 +220,7 @@ def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> Gp
                     times.append(time.perf_counter() - began)
     finally:
         model.set_attn_implementation("h2o")
-    return _row(f"transformers, full, {loaded.dtype}", loaded.name, rows, seen, times, 0.0)
+    return RowsSpeed(rows, 1e3 * statistics.median(times), rows / statistics.fmean(times))
 
 
 def random_ids(count: int) -> list[int]:
@@ -287,9 +278,13 @@ def kept_overlap(loaded: LoadedGraph, budget: int, tokens: int) -> tuple[float, 
     return both / kept, same / tokens, worst
 
 
-def paper(
-    loaded: LoadedGraph, bandwidth: float, kv_bytes: int, tokens: int, share: float
-) -> dict[str, float]:
+def steps_of(loaded: LoadedGraph, budget: int, rows: int) -> RowsSpeed:
+    """Steps of many rows; on a CPU two of them."""
+    warm, timed = (WARM, TIMED) if loaded.device.startswith("cuda") else (1, 2)
+    return rows_speed(loaded, Settings(budget=budget), rows, warm, timed)
+
+
+def paper(loaded: LoadedGraph, kv_bytes: int, tokens: int, share: float) -> dict[str, float]:
     """Tokens a second of as many conversations as so many bytes of keys and values hold: `tokens` read, then
     as many written. Stock transformers keeps all of them, this program a share.
 
@@ -303,7 +298,7 @@ def paper(
     theirs = kv_bytes // (2 * tokens * token_bytes) or 1
     prompts = first_token(loaded, tokens, budget, chunks=False)
     gc.collect()  # a cache and its layers name each other
-    step = decode(loaded, bandwidth, budget=budget, seen=budget, rows=ours)
+    step = steps_of(loaded, budget, ours)
     gc.collect()
     other = stock_rows(loaded, tokens * 3 // 2, theirs)
     found: dict[str, float] = {}
@@ -312,15 +307,15 @@ def paper(
         ("stock", theirs, prompts["flash"], other),
     ):
         seconds = rows * prompt_s + tokens * rows / row.tokens_per_s
-        found |= {f"{name}_rows": rows, name: rows * tokens / seconds, f"{name}_step_ms": row.token_ms}
+        found |= {f"{name}_rows": rows, name: rows * tokens / seconds, f"{name}_step_ms": row.step_ms}
     return found | {"times": found["ours"] / found["stock"]}
 
 
-def _row(who: str, shape: str, rows: int, seen: int, times: list[float], floor_s: float) -> GpuRow:
+def _row(who: str, shape: str, seen: int, times: list[float], floor_s: float) -> GpuRow:
     ordered, median = sorted(times), statistics.median(times)
     low, high = (ordered[int(share * (len(ordered) - 1))] * 1e3 for share in (0.1, 0.9))
     mean = statistics.fmean(times)
-    return GpuRow(who, shape, rows, seen, median * 1e3, (low, high), rows / mean, floor_s / mean)
+    return GpuRow(who, shape, seen, median * 1e3, (low, high), 1 / mean, floor_s / mean)
 
 
 def _timed(device: str, work: Callable[[], Any]) -> float:

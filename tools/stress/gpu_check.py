@@ -190,7 +190,14 @@ class Check:
 
     def rows(self) -> str:
         """1 to 32 rows, bf16."""
-        return self._decode([({}, {"seen": 512, "rows": rows}) for rows in (1, 8, 32)], "rows")
+        from gpu_bench import steps_of
+
+        budget, counts = (24, (1, 2)) if self.small else (512, (1, 2, 4, 8, 16, 32))
+        found = [steps_of(self.model(self.shape), budget, rows) for rows in counts]
+        self.found["rows"] = [asdict(one) for one in found]
+        self.free()
+        told = (f"{one.rows} rows {one.step_ms:.2f} ms, {one.tokens_per_s:,.0f} tokens/s" for one in found)
+        return f"{'; '.join(told)}: {found[-1].tokens_per_s / found[0].tokens_per_s:.1f} times one row"
 
     def _decode(self, wanted: list[tuple[dict[str, Any], dict[str, Any]]], name: str, shape: str = "") -> str:
         from gpu_bench import decode
@@ -198,12 +205,12 @@ class Check:
         lines, budget = [], 24 if self.small else 512
         for how, what in wanted:
             if self.small:
-                what = what | {"seen": 40, "rows": min(2, what.get("rows", 1))}
+                what = what | {"seen": 40}
                 what.pop("chunk", None)
             row = decode(self.model(shape or self.shape, **how), self.bandwidth, budget=budget, **what)
             self.found.setdefault(name, []).append(asdict(row))
             lines.append(
-                f"\n  {row.shape} {row.who}, {row.rows} rows, {row.seen_tokens} seen: {row.token_ms:.2f} ms"
+                f"\n  {row.shape} {row.who}, {row.seen_tokens} seen: {row.token_ms:.2f} ms"
                 f" ({row.spread_ms[0]:.2f} to {row.spread_ms[1]:.2f}), {row.tokens_per_s:,.0f} tokens/s,"
                 f" {row.floor_share:.0%} of the floor; on the device {row.device_ms:.2f} ms"
             )
@@ -299,7 +306,7 @@ class Check:
         from gpu_bench import paper
 
         kv_bytes, tokens = (1 << 17, 32) if self.small else (24 << 30, 2048)
-        found = paper(self.model(self.shape), self.bandwidth, kv_bytes, tokens, 0.2)
+        found = paper(self.model(self.shape), kv_bytes, tokens, 0.2)
         self.found["paper"] = found
         return ", ".join(f"{name} {number:,.1f}" for name, number in found.items())
 

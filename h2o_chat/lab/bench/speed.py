@@ -21,7 +21,6 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.bench.timed_programs import (
-    CompiledStock,
     Ours,
     Program,
     Sample,
@@ -52,16 +51,16 @@ class Wanted:
     quantize: Sequence[str] = ("auto",)
     seen: Sequence[int] = (640,)
     """Tokens before the first that is timed."""
-    stock_seen: Sequence[int] = ()
-    """Where stock is timed; empty: at the first of `seen`."""
-    compiled: bool = False
-    """Whether stock is timed compiled, with a static cache, too."""
     threads: Sequence[int] = ()
     """Empty: as many as the program takes by itself. Stock and other programs have the first of them."""
     prompt: int = 640
     """Tokens of the prompt whose first token is timed."""
     turns: int = 12
     seed: int = 0
+    stock_in_window: bool = False
+    """Stock is timed at all of `seen` that its window holds, and not at the first alone."""
+    compiled: bool = False
+    """Stock is timed compiled, too."""
 
 
 @dataclass(frozen=True)
@@ -210,14 +209,17 @@ def stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list
             about = form, loaded.dtype, packed_bytes(loaded.packed)
         else:
             about = form, loaded.dtype, weight_bytes(loaded.model)
-            for seen, compiled in product(wanted.stock_seen or wanted.seen[:1], range(1 + wanted.compiled)):
+            window = loaded.model.config.get_text_config().max_position_embeddings
+            lengths = wanted.seen[:1]
+            if wanted.stock_in_window:
+                lengths = [one for one in wanted.seen if one <= window]
+            for seen, compiled in product(lengths, (False, True)[: 1 + wanted.compiled]):
                 program = f"stock {form}{', compiled' if compiled else ''}"
-                name = f"{program}, {seen:,} seen" if wanted.stock_seen else program
+                name = f"{program}, {seen:,} seen" if len(lengths) > 1 else program
                 given = f"transformers {transformers.__version__}: {form}; SDPA, full cache"
                 given += ", static, torch.compile" if compiled else ""
-                runs_stock = CompiledStock(loaded) if compiled else Stock(loaded)
-                peer = Peer(name, program, STOCK, given, runs_stock, seen, threads[0], *about)
-                peer.timed_prompt = not compiled and seen == (wanted.stock_seen or wanted.seen)[0]
+                peer = Peer(name, program, STOCK, given, Stock(loaded, compiled), seen, threads[0], *about)
+                peer.timed_prompt = not compiled and seen == lengths[0]
                 stocks.append(peer)
         for policy, seen, count in product(wanted.policies, wanted.seen, threads):
             settings = replace(wanted.settings, policy=policy)  # type: ignore[arg-type]

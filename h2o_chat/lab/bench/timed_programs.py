@@ -83,69 +83,56 @@ class Program(Protocol):
 
 
 class Stock:
-    """Stock transformers: a full cache, SDPA."""
+    """Stock transformers: a full cache, SDPA.
 
-    def __init__(self, loaded: Loaded) -> None:
-        self.model = loaded.model
+    Args:
+        compiled: with a static cache, as its `generate` compiles a step on a GPU; the first turn takes a
+            minute.
+    """
+
+    def __init__(self, loaded: Loaded, compiled: bool = False) -> None:
+        self.model, self.compiled = loaded.model, compiled
         self.cache: Any = None
-        self.token = 0
+        self.token = torch.zeros(1, 1)
 
+    @torch.no_grad()
     def read(self, ids: Sequence[int]) -> Sample:
         self.model.set_attn_implementation("sdpa")
+        config, at_once = self.model.config, STATIC_PIECE if self.compiled else len(ids)
         with Sample() as sample:
-            self.cache = DynamicCache(config=self.model.config)
-            self.token = int(self._forward(list(ids)).argmax())
+            self.cache = DynamicCache(config=config)
+            if self.compiled:
+                self.cache = StaticCache(config=config, max_cache_len=len(ids) + STATIC_ROOM)
+            for piece in torch.tensor([list(ids)], device=self.model.device).split(at_once, 1):  # type: ignore[no-untyped-call]
+                self.token = self._next(self.model, piece)
+            int(self.token)
         return sample
 
+    @torch.no_grad()
     def decode(self, tokens: int) -> Sample:
         self.model.set_attn_implementation("sdpa")
-        token = self.token
+        step, token = self.model, self.token
+        if self.compiled:  # on a CPU only to try it out
+            backend = "inductor" if token.is_cuda else "eager"
+            step = self.model.get_compiled_call(CompileConfig(dynamic=False, backend=backend))
         with Sample() as sample:
             for _ in range(tokens):
-                token = int(self._forward([token]).argmax())
-        self.cache.crop(-tokens)
+                token = self._next(step, token)
+                int(token)
+        if self.compiled:
+            for layer in self.cache.layers:
+                layer.cumulative_length.sub_(tokens)
+        else:
+            self.cache.crop(-tokens)
         return sample
 
     def close(self) -> None:
         self.cache = None
 
-    def _forward(self, ids: list[int]) -> Tensor:
-        with torch.inference_mode():
-            tokens = torch.tensor([ids], device=self.model.device)
-            output = self.model(tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        return torch.as_tensor(output.logits[0, -1])
-
-
-class CompiledStock(Stock):
-    """Stock transformers compiled with a static cache, as its `generate` does it on a GPU. The first turn
-    takes a minute."""
-
-    @torch.no_grad()
-    def read(self, ids: Sequence[int]) -> Sample:
-        self.model.set_attn_implementation("sdpa")
-        with Sample() as sample:
-            self.cache = StaticCache(config=self.model.config, max_cache_len=len(ids) + STATIC_ROOM)
-            for start in range(0, len(ids), STATIC_PIECE):
-                piece = torch.tensor([ids[start : start + STATIC_PIECE]], device=self.model.device)
-                output = self.model(piece, past_key_values=self.cache, logits_to_keep=1)
-            self.token = int(output.logits[0, -1].argmax())
-        return sample
-
-    @torch.no_grad()
-    def decode(self, tokens: int) -> Sample:
-        self.model.set_attn_implementation("sdpa")
-        backend = "inductor" if self.model.device.type == "cuda" else "eager"  # to try this out
-        step = self.model.get_compiled_call(CompileConfig(dynamic=False, backend=backend))
-        token = torch.tensor([[self.token]], device=self.model.device)
-        with Sample() as sample:
-            for _ in range(tokens):
-                token = (
-                    step(input_ids=token, past_key_values=self.cache).logits[:, -1].argmax(-1, keepdim=True)
-                )
-                token.tolist()
-        for layer in self.cache.layers:
-            layer.cumulative_length.sub_(tokens)
-        return sample
+    def _next(self, step: Any, ids: Tensor) -> Tensor:
+        """The likeliest token after ids [1, N]. [1, 1]"""
+        output = step(input_ids=ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+        return torch.as_tensor(output.logits[:, -1:].argmax(-1))
 
 
 class Ours:

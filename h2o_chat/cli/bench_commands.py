@@ -93,7 +93,8 @@ def gpu(
     from h2o_chat.models.choices import choose_device
 
     choose_device("cuda")  # before weights are made
-    with lab.measured(shape, model, 0, budget=budget, device="cuda") as settings:
+    how = quantize or ["none"]
+    with lab.measured(shape, model, 0, budget=budget, device="cuda", quantize=how[0]) as settings:
         from h2o_chat.graph.loading import open_model
         from h2o_chat.lab.bench.gpu import rows_speed
         from h2o_chat.lab.bench.speed import Wanted, run_speed
@@ -101,7 +102,7 @@ def gpu(
 
         wanted = Wanted(
             settings,
-            quantize=quantize or ["none"],
+            quantize=how,
             seen=seen or [512, 4096, 32_000, 100_000],
             stock_in_window=True,
             compiled=compiled,

@@ -96,9 +96,9 @@ def gpu(
     how = quantize or ["none"]
     with lab.measured(shape, model, 0, budget=budget, device="cuda", quantize=how[0]) as settings:
         from h2o_chat.graph.loading import open_model
-        from h2o_chat.lab.bench.gpu import rows_speed
         from h2o_chat.lab.bench.speed import Wanted, run_speed
         from h2o_chat.lab.bench.speed_table import show_speed
+        from h2o_chat.lab.bench.timed_programs import rows_speed
 
         wanted = Wanted(
             settings,
@@ -114,7 +114,6 @@ def gpu(
 
         def show(found: dict[str, Any]) -> None:
             show_speed(report)
-            lines = [(f"{one.rows}", f"{one.step_ms:.2f}", f"{one.tokens_per_s:,.0f}") for one in steps]
-            print_table(("rows", "ms a step", "tokens/s"), lines)
+            print_table([*steps[0]], [[f"{one:,.4g}" for one in row.values()] for row in steps])
 
         return tell({"speed": report, "rows": steps}, as_json, show)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.bench.gpu import rows_speed
+from h2o_chat.lab.bench.timed_programs import rows_speed
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
@@ -128,6 +128,6 @@ def test_without_a_gpu_it_says_so() -> None:
 def test_rows_share_a_step() -> None:
     settings = Settings(model=str(POCKET), budget=32, threads=1)
     found = rows_speed(open_model(settings, lambda *_: None), settings, 3, warm=1, timed=4)
-    assert found.rows == 3
-    assert found.step_ms > 0
-    assert 0 < found.tokens_per_s < 3_000_000 / found.step_ms
+    assert found["rows"] == 3
+    assert found["tokens_per_s"] > 0
+    assert found["step_ms"] > 0

@@ -21,9 +21,8 @@ from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
-from h2o_chat.lab.bench.gpu import TIMED, WARM, RowsSpeed, rows_speed
 from h2o_chat.lab.bench.speed import TURN_TOKENS, bandwidth_gb_s
-from h2o_chat.lab.bench.timed_programs import GREEDY, Ours, Program, Stock
+from h2o_chat.lab.bench.timed_programs import GREEDY, TIMED, WARM, Ours, Program, Stock, rows_speed
 from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer, llama
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.probing import frame_of
@@ -201,7 +200,7 @@ def stock(loaded: LoadedGraph, seen: int, turns: int = 2, *, compiled: bool = Fa
     return _row(f"transformers, {how}, {loaded.dtype}", loaded.name, seen, times, 0.0)
 
 
-def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> RowsSpeed:
+def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> dict[str, float]:
     """The same of many rows, whose keys and values are random: no prompt is read."""
     model, config = loaded.model, loaded.model.config
     model.set_attn_implementation("sdpa")
@@ -220,7 +219,8 @@ def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> Ro
                     times.append(time.perf_counter() - began)
     finally:
         model.set_attn_implementation("h2o")
-    return RowsSpeed(rows, 1e3 * statistics.median(times), rows / statistics.fmean(times))
+    step_ms = 1e3 * statistics.median(times)
+    return {"rows": rows, "step_ms": step_ms, "tokens_per_s": rows / statistics.fmean(times)}
 
 
 def random_ids(count: int) -> list[int]:
@@ -278,7 +278,7 @@ def kept_overlap(loaded: LoadedGraph, budget: int, tokens: int) -> tuple[float, 
     return both / kept, same / tokens, worst
 
 
-def steps_of(loaded: LoadedGraph, budget: int, rows: int) -> RowsSpeed:
+def steps_of(loaded: LoadedGraph, budget: int, rows: int) -> dict[str, float]:
     """Steps of many rows; on a CPU two of them."""
     warm, timed = (WARM, TIMED) if loaded.device.startswith("cuda") else (1, 2)
     return rows_speed(loaded, Settings(budget=budget), rows, warm, timed)
@@ -306,8 +306,8 @@ def paper(loaded: LoadedGraph, kv_bytes: int, tokens: int, share: float) -> dict
         ("ours", ours, prompts["one pass"], step),
         ("stock", theirs, prompts["flash"], other),
     ):
-        seconds = rows * prompt_s + tokens * rows / row.tokens_per_s
-        found |= {f"{name}_rows": rows, name: rows * tokens / seconds, f"{name}_step_ms": row.step_ms}
+        seconds = rows * prompt_s + tokens * rows / row["tokens_per_s"]
+        found |= {f"{name}_rows": rows, name: rows * tokens / seconds, f"{name}_step_ms": row["step_ms"]}
     return found | {"times": found["ours"] / found["stock"]}
 
 

@@ -194,10 +194,11 @@ class Check:
 
         budget, counts = (24, (1, 2)) if self.small else (512, (1, 2, 4, 8, 16, 32))
         found = [steps_of(self.model(self.shape), budget, rows) for rows in counts]
-        self.found["rows"] = [asdict(one) for one in found]
+        self.found["rows"] = found
         self.free()
-        told = (f"{one.rows} rows {one.step_ms:.2f} ms, {one.tokens_per_s:,.0f} tokens/s" for one in found)
-        return f"{'; '.join(told)}: {found[-1].tokens_per_s / found[0].tokens_per_s:.1f} times one row"
+        told = [f"{r['rows']} rows {r['step_ms']:.2f} ms, {r['tokens_per_s']:,.0f} tokens/s" for r in found]
+        times = found[-1]["tokens_per_s"] / found[0]["tokens_per_s"]
+        return f"{'; '.join(told)}: {times:.1f} times one row"
 
     def _decode(self, wanted: list[tuple[dict[str, Any], dict[str, Any]]], name: str, shape: str = "") -> str:
         from gpu_bench import decode

@@ -25,7 +25,7 @@ def show_speed(report: Report) -> None:
     lines = [_sentence(ratio, by_name) for ratio in report.ratios]
     first = report.rows[0]
     lines.append(
-        f"A pass over 1 GiB, one a turn, reads {first.read_gb_s:.1f} GB/s: the floor is each one's bytes at"
+        f"A pass over 1 GiB, one a turn, moves {first.read_gb_s:.1f} GB/s: the floor is each one's bytes at"
         f" that speed. Turns of {TURN_TOKENS} tokens; spread: between the quartiles; in brackets the 95%"
         " interval of the median over turns."
     )

@@ -6,6 +6,9 @@ and `output_change` for the slots that a policy ranks.
 
 Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size. Numbers are added in fp32. Under
 TRITON_INTERPRET=1 all of it runs on a CPU. EARLY: as `product_kernels.py` has it.
+
+BYTES: slots are rows of D levels and 4 bytes of scale, keys before RoPE (`cache/quantized.py`). `halves` is
+the same memory as fp16, through which the scales are read.
 """
 
 import triton
@@ -34,18 +37,64 @@ def _normalised(first, second, weights, inside_d, d, HALF: tl.constexpr, epsilon
 
 
 @triton.jit
-def _slots(keys, values, positions, base, s, end, slot, oldest, inside_d, d, SIZE: tl.constexpr):
+def _slots(
+    keys, values, positions, base, s, end, slot, oldest, inside_d, d, SIZE: tl.constexpr, BYTES: tl.constexpr
+):
     """Slots `s` of a head before `end`, but for `slot`: which are seen, halves of keys, halves of values."""
     inside = (s < end) & (s != slot)
     seen = tl.load(positions + base + s, mask=inside, other=-1) > oldest
-    lies = (base + s)[:, None] * SIZE + d[None, :]
+    lies = (base + s)[:, None] * (SIZE + 4 * BYTES) + d[None, :]
     mask = inside[:, None] & inside_d[None, :]
-    held1 = tl.load(keys + lies, mask=mask, other=0.0)
-    held2 = tl.load(keys + lies + SIZE // 2, mask=mask, other=0.0)
+    held1 = tl.load(keys + lies, mask=mask, other=0)
+    held2 = tl.load(keys + lies + SIZE // 2, mask=mask, other=0)
     mask = mask & seen[:, None]
-    value1 = tl.load(values + lies, mask=mask, other=0.0)
-    value2 = tl.load(values + lies + SIZE // 2, mask=mask, other=0.0)
+    value1 = tl.load(values + lies, mask=mask, other=0)
+    value2 = tl.load(values + lies + SIZE // 2, mask=mask, other=0)
     return seen, held1, held2, value1, value2
+
+
+@triton.jit
+def _scales(halves, slot, mask, SIZE: tl.constexpr):
+    """Lowest number and step of rows of bytes; 0 where masked. fp16, [S] each"""
+    at = halves + (slot * (SIZE + 4) + SIZE) // 2
+    return tl.load(at, mask=mask, other=0.0), tl.load(at + 1, mask=mask, other=0.0)
+
+
+@triton.jit
+def _numbers(levels, low, step):
+    """Levels [S, D / 2] as numbers, by scales [S]."""
+    return low.to(tl.float32)[:, None] + levels.to(tl.float32) * step.to(tl.float32)[:, None]
+
+
+@triton.jit
+def _turned_to(first, second, index, table, inside_d, d, FARTHEST: tl.constexpr, SIZE: tl.constexpr):
+    """Halves of stored keys [S, D / 2] turned to rotation indices [S], perhaps negative, by a table
+    [FARTHEST, 2, D / 2] of cosines and sines."""
+    at = tl.minimum(tl.abs(index), FARTHEST - 1).to(tl.int64)[:, None] * SIZE + d[None, :]
+    cos = tl.load(table + at, mask=inside_d[None, :], other=0.0)
+    sin = tl.load(table + at + SIZE // 2, mask=inside_d[None, :], other=0.0)
+    sin = tl.where((index < 0)[:, None], -sin, sin)
+    return first * cos - second * sin, second * cos + first * sin
+
+
+@triton.jit
+def _rounded(first, second, inside_d):
+    """Levels of both halves of a row [1, D / 2], its lowest number and its step [1] in fp16: the bits that
+    `quantized.quantise` gives."""
+    inside_d = inside_d[None, :]
+    low = tl.min(tl.where(inside_d, tl.minimum(first, second), float("inf")), 1)
+    high = tl.max(tl.where(inside_d, tl.maximum(first, second), -float("inf")), 1)
+    low = low.to(tl.float16)
+    step = tl.div_rn(high - low.to(tl.float32), tl.full([1], 255.0, tl.float32)).to(tl.float16)
+    grid = tl.where(step > 0, step.to(tl.float32), 1.0)[:, None]
+    return _level(first, low, grid), _level(second, low, grid), low, step
+
+
+@triton.jit
+def _level(x, low, grid):
+    """The nearest level, a tie to the even one: 2^23 + 2^22 has no bits after the point."""
+    level = tl.div_rn(x - low.to(tl.float32)[:, None], tl.broadcast_to(grid, x.shape))
+    return ((tl.minimum(tl.maximum(level, 0.0), 255.0) + 12582912.0) - 12582912.0).to(tl.uint8)
 
 
 @triton.jit
@@ -57,7 +106,10 @@ def attend(
     norm_query,
     norm_key,  # [D]
     keys,
-    values,  # [R, H, S, D] of one layer
+    values,  # [R, H, S, D or bytes] of one layer
+    key_halves,
+    value_halves,  # the same; not read without BYTES
+    table,  # [FARTHEST, 2, D / 2] cosines and sines by rotation index
     positions,
     order,  # [R, H, S] int32
     prompt,
@@ -69,6 +121,9 @@ def attend(
     outputs,  # [R, H, splits, G, D] fp32, written
     epsilon,
     scaling,
+    key_scale,  # of stored keys: that of the cosines (YaRN)
+    nearer,
+    nearer_from,  # `distance.Distance`
     ROWS: tl.constexpr,
     HEADS: tl.constexpr,
     GROUPS: tl.constexpr,
@@ -83,6 +138,9 @@ def attend(
     CLAMPS: tl.constexpr,
     EARLY: tl.constexpr,
     WINDOW: tl.constexpr,  # tokens that a query sees; 0: all
+    KIND: tl.constexpr,  # precision of keys and values in products
+    BYTES: tl.constexpr,
+    FARTHEST: tl.constexpr,
 ):
     """One token of each row into its empty slot, and its attention to a share of the slots of one KV head.
 
@@ -108,7 +166,7 @@ def attend(
     # No kernel of this token but this one writes to the layer's slots: they are read before the wait.
     s = begin + tl.arange(0, BLOCK)
     seen, held1, held2, value1, value2 = _slots(
-        keys, values, positions, base, s, end, slot, oldest, inside_d, d, SIZE
+        keys, values, positions, base, s, end, slot, oldest, inside_d, d, SIZE, BYTES
     )
     if EARLY:
         tl.extra.cuda.gdc_wait()
@@ -122,22 +180,33 @@ def attend(
     k_at = here + (HEADS * GROUPS + h) * SIZE + d[None, :]
     k1 = tl.load(k_at, mask=inside_d[None, :], other=0.0).to(tl.float32)
     k2 = tl.load(k_at + HALF, mask=inside_d[None, :], other=0.0).to(tl.float32)
-    v_at = here + (HEADS * GROUPS + HEADS + h) * SIZE + d
-    v1 = tl.load(v_at, mask=inside_d, other=0.0).to(values.dtype.element_ty)
-    v2 = tl.load(v_at + HALF, mask=inside_d, other=0.0).to(values.dtype.element_ty)
+    v_at = here + (HEADS * GROUPS + HEADS + h) * SIZE + d[None, :]
+    v1 = tl.load(v_at, mask=inside_d[None, :], other=0.0)
+    v2 = tl.load(v_at + HALF, mask=inside_d[None, :], other=0.0)
     if HEAD_NORMS:
         q1, q2 = _normalised(q1, q2, norm_query, inside_d[None, :], d[None, :], HALF, epsilon, SIZE)
         k1, k2 = _normalised(k1, k2, norm_key, inside_d[None, :], d[None, :], HALF, epsilon, SIZE)
     far1, far2 = q1, q2
+    index = tl.load(now + ROWS + row)
+    zero = position - index
+    if BYTES:  # the token attends to itself as it will be read later
+        if ROPE:
+            k1, k2 = k1 * key_scale, k2 * key_scale
+        key_level1, key_level2, key_low, key_step = _rounded(k1, k2, inside_d)
+        value_level1, value_level2, value_low, value_step = _rounded(v1, v2, inside_d)
+        k1, k2 = _numbers(key_level1, key_low, key_step), _numbers(key_level2, key_low, key_step)
+        v1, v2 = _numbers(value_level1, value_low, value_step), _numbers(value_level2, value_low, value_step)
+        if ROPE:
+            k1, k2 = _turned_to(k1, k2, tl.full([1], index, tl.int32), table, inside_d, d, FARTHEST, SIZE)
     if ROPE:
         if CLAMPS:
             far1, far2 = _turned(q1, q2, far_turn, inside_d[None, :], d[None, :], HALF)
         mine = turn + row * HALF
         q1, q2 = _turned(q1, q2, mine, inside_d[None, :], d[None, :], ROWS * HALF)
-        k1, k2 = _turned(k1, k2, mine, inside_d[None, :], d[None, :], ROWS * HALF)
-    kind = keys.dtype.element_ty
-    q1, q2, far1, far2 = q1.to(kind), q2.to(kind), far1.to(kind), far2.to(kind)
-    k1, k2 = k1.to(kind), k2.to(kind)
+        if not BYTES:
+            k1, k2 = _turned(k1, k2, mine, inside_d[None, :], d[None, :], ROWS * HALF)
+    q1, q2, far1, far2 = q1.to(KIND), q2.to(KIND), far1.to(KIND), far2.to(KIND)
+    k1, k2, v1, v2 = k1.to(KIND), k2.to(KIND), v1.to(KIND), v2.to(KIND)
 
     highest = tl.full([GROUPS_P], NOTHING, tl.float32)
     summed = tl.zeros([GROUPS_P], tl.float32)
@@ -148,14 +217,29 @@ def attend(
         inside = (s < end) & (s != slot)
         if share > BLOCK:  # the next slots are on their way meanwhile
             next_seen, next1, next2, next_value1, next_value2 = _slots(
-                keys, values, positions, base, s + BLOCK, end, slot, oldest, inside_d, d, SIZE
+                keys, values, positions, base, s + BLOCK, end, slot, oldest, inside_d, d, SIZE, BYTES
             )
-        logit = tl.dot(q1, tl.trans(held1), input_precision="ieee")
-        logit += tl.dot(q2, tl.trans(held2), input_precision="ieee")
         if CLAMPS:
-            far = tl.dot(far1, tl.trans(held1), input_precision="ieee")
-            far += tl.dot(far2, tl.trans(held2), input_precision="ieee")
             is_far = tl.load(clamped + base + s, mask=inside, other=0) != 0
+        key1, key2, number1, number2 = held1, held2, value1, value2
+        if BYTES:
+            low, step = _scales(key_halves, base + s, inside, SIZE)
+            key1, key2 = _numbers(held1, low, step), _numbers(held2, low, step)
+            if ROPE:
+                at = tl.load(positions + base + s, mask=inside, other=0)
+                turned = at - zero
+                if CLAMPS:
+                    pinned = (tl.load(protected + base + s, mask=inside, other=0) != 0) & (at >= nearer_from)
+                    turned = tl.where(is_far, tl.where(pinned, nearer, 0), turned)
+                key1, key2 = _turned_to(key1, key2, turned, table, inside_d, d, FARTHEST, SIZE)
+            low, step = _scales(value_halves, base + s, seen, SIZE)
+            number1, number2 = _numbers(value1, low, step).to(KIND), _numbers(value2, low, step).to(KIND)
+            key1, key2 = key1.to(KIND), key2.to(KIND)
+        logit = tl.dot(q1, tl.trans(key1), input_precision="ieee")
+        logit += tl.dot(q2, tl.trans(key2), input_precision="ieee")
+        if CLAMPS:
+            far = tl.dot(far1, tl.trans(key1), input_precision="ieee")
+            far += tl.dot(far2, tl.trans(key2), input_precision="ieee")
             logit = tl.where(is_far[None, :], far, logit)
         logit = tl.where(seen[None, :], logit * scaling, NOTHING)
         into = (head * GROUPS + g)[:, None] * SLOTS + s[None, :]
@@ -164,9 +248,9 @@ def attend(
         share_p = tl.where(seen[None, :], tl.exp(logit - higher[:, None]), 0.0)
         fades = tl.exp(highest - higher)
         summed = summed * fades + tl.sum(share_p, 1)
-        share_p = share_p.to(value1.dtype)
-        out1 = out1 * fades[:, None] + tl.dot(share_p, value1, input_precision="ieee")
-        out2 = out2 * fades[:, None] + tl.dot(share_p, value2, input_precision="ieee")
+        share_p = share_p.to(KIND)
+        out1 = out1 * fades[:, None] + tl.dot(share_p, number1, input_precision="ieee")
+        out2 = out2 * fades[:, None] + tl.dot(share_p, number2, input_precision="ieee")
         highest = higher
         if share > BLOCK:
             seen, held1, held2, value1, value2 = next_seen, next1, next2, next_value1, next_value2
@@ -178,14 +262,25 @@ def attend(
         higher = tl.maximum(highest, logit)
         own, fades = tl.exp(logit - higher), tl.exp(highest - higher)
         summed = summed * fades + own
-        out1 = out1 * fades[:, None] + own[:, None] * v1.to(tl.float32)[None, :]
-        out2 = out2 * fades[:, None] + own[:, None] * v2.to(tl.float32)[None, :]
+        out1 = out1 * fades[:, None] + own[:, None] * v1.to(tl.float32)
+        out2 = out2 * fades[:, None] + own[:, None] * v2.to(tl.float32)
         highest = higher
-        lies = (base + slot) * SIZE + d
-        tl.store(keys + lies[None, :], k1, mask=inside_d[None, :])
-        tl.store(keys + lies[None, :] + HALF, k2, mask=inside_d[None, :])
-        tl.store(values + lies, v1, mask=inside_d)
-        tl.store(values + lies + HALF, v2, mask=inside_d)
+        lies = (base + slot) * (SIZE + 4 * BYTES) + d[None, :]
+        if BYTES:
+            tl.store(keys + lies, key_level1, mask=inside_d[None, :])
+            tl.store(keys + lies + HALF, key_level2, mask=inside_d[None, :])
+            tl.store(values + lies, value_level1, mask=inside_d[None, :])
+            tl.store(values + lies + HALF, value_level2, mask=inside_d[None, :])
+            scale = ((base + slot) * (SIZE + 4) + SIZE) // 2 + tl.arange(0, 1)
+            tl.store(key_halves + scale, key_low)
+            tl.store(key_halves + scale + 1, key_step)
+            tl.store(value_halves + scale, value_low)
+            tl.store(value_halves + scale + 1, value_step)
+        else:
+            tl.store(keys + lies, k1, mask=inside_d[None, :])
+            tl.store(keys + lies + HALF, k2, mask=inside_d[None, :])
+            tl.store(values + lies, v1, mask=inside_d[None, :])
+            tl.store(values + lies + HALF, v2, mask=inside_d[None, :])
         tl.store(positions + base + slot, position)
         tl.store(prompt + base + slot, tl.load(now + 3 * ROWS + row).to(tl.uint8))
         tl.store(protected + base + slot, tl.load(now + 4 * ROWS + row).to(tl.uint8))
@@ -333,8 +428,20 @@ def column_sums(
 
 
 @triton.jit
+def _values(values, halves, begin, s, slots, d, SIZE: tl.constexpr, BYTES: tl.constexpr):
+    """Values of slots `s` of the head whose numbers begin at `begin`. fp32, [S, D]"""
+    mask = (s < slots)[:, None] & (d < SIZE)[None, :]
+    value = tl.load(values + begin + s[:, None] * (SIZE + 4 * BYTES) + d[None, :], mask=mask, other=0)
+    if BYTES:
+        low, step = _scales(halves + begin // 2, s, s < slots, SIZE)
+        value = tl.where(mask, _numbers(value, low, step), 0.0)
+    return value.to(tl.float32)
+
+
+@triton.jit
 def output_change(
-    values,  # [L, R * H, S, D], layers `layer_step` numbers apart
+    values,  # [L, R * H, S, D or bytes], layers `layer_step` numbers apart
+    halves,  # the same; not read without BYTES
     score,  # [L, R * H, S, G] fp32
     fourth,  # [L, R * H, S, G] fp32, written
     layer_step,
@@ -344,18 +451,18 @@ def output_change(
     SIZE: tl.constexpr,
     SIZE_P: tl.constexpr,
     BLOCK: tl.constexpr,
+    BYTES: tl.constexpr,
 ):
     """Fourth power of how far a query head's output moves without a slot."""
     head, g = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d = tl.arange(0, SIZE_P)
-    lies = values + head // heads * layer_step + (head % heads) * slots * SIZE
+    begin = head // heads * layer_step + (head % heads) * slots * (SIZE + 4 * BYTES)
     totals = tl.zeros([BLOCK], tl.float32)
     outputs = tl.zeros([BLOCK, SIZE_P], tl.float32)
     for first in range(0, slots, BLOCK):
         s = first + tl.arange(0, BLOCK)
         given = tl.load(score + (head * slots + s) * GROUPS + g, mask=s < slots, other=0.0)
-        mask = (s < slots)[:, None] & (d < SIZE)[None, :]
-        value = tl.load(lies + s[:, None] * SIZE + d[None, :], mask=mask, other=0.0).to(tl.float32)
+        value = _values(values, halves, begin, s, slots, d, SIZE, BYTES)
         totals += given
         outputs += given[:, None] * value
     total = tl.maximum(tl.sum(totals), 1.17549435e-38)
@@ -365,8 +472,7 @@ def output_change(
         s = first + tl.arange(0, BLOCK)
         at = (head * slots + s) * GROUPS + g
         share = tl.load(score + at, mask=s < slots, other=0.0) / total
-        mask = (s < slots)[:, None] & (d < SIZE)[None, :]
-        value = tl.load(lies + s[:, None] * SIZE + d[None, :], mask=mask, other=0.0).to(tl.float32)
+        value = _values(values, halves, begin, s, slots, d, SIZE, BYTES)
         squares = tl.sum(value * value, 1) + length - 2 * tl.sum(value * output[None, :], 1)
         change = share / tl.maximum(1 - share, 1.1920929e-07) * tl.sqrt(tl.maximum(squares, 0.0))
         tl.store(fourth + at, change * change * change * change, mask=s < slots)

@@ -78,7 +78,7 @@ def why_not_graph(settings: Settings, config: Any) -> Frame | str:
     """The model's frame, or in words why the graph step cannot compute it."""
     if settings.engine == "transformers":
         return "--engine transformers was given"
-    if settings.kv_dtype != "auto":
+    if settings.kv_dtype not in ("auto", "int8"):
         return f"it holds keys and values as numbers, and --kv-dtype {settings.kv_dtype} was given"
     if settings.quantize not in ("auto", "none", "int4"):
         return f"it multiplies by 16 bits and 4 (int4), and --quantize {settings.quantize} was given"

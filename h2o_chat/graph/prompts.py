@@ -6,6 +6,7 @@ head size.
 """
 
 import math
+from functools import partial
 
 import torch
 import triton
@@ -14,6 +15,7 @@ from torch import Tensor
 from h2o_chat.cache.arena import New
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.quantized import SCALE_BYTES
 from h2o_chat.cache.settle import Kernels
 from h2o_chat.graph import attention_kernels as kernels
 from h2o_chat.policies.policies import Slots, output_change_of_heads
@@ -78,23 +80,31 @@ BLOCK = 32
 """Slots that a program of `output_change` looks at together."""
 
 
-def change(slots: Slots) -> Tensor:
-    """`policies.output_change_of_heads`. [L, r, H, S]"""
+def change(size: int, slots: Slots) -> Tensor:
+    """`policies.output_change_of_heads`, of values of `size` numbers or so many bytes. [L, r, H, S]"""
     values, score = slots.states["values"], slots.score.contiguous()
-    if not values.is_floating_point() or values.dtype == torch.float64:
+    in_bytes = values.dtype == torch.uint8
+    if values.dtype == torch.float64 or values.shape[-1] != size + SCALE_BYTES * in_bytes:
         return output_change_of_heads(slots)
     values = values if values[0].is_contiguous() else values.contiguous()  # but for the step between layers
     layers, rows, heads, count, groups = score.shape
     fourth = torch.empty_like(score)
     kernels.output_change[(layers * rows * heads, groups)](
-        *(values, score, fourth, values.stride(0), rows * heads, count),
+        *(values, halves_of(values), score, fourth, values.stride(0), rows * heads, count),
         GROUPS=groups,
-        SIZE=values.shape[4],
-        SIZE_P=triton.next_power_of_2(values.shape[4]),
+        SIZE=size,
+        SIZE_P=triton.next_power_of_2(size),
         BLOCK=BLOCK,
+        BYTES=in_bytes,
     )
     return fourth.sum(-1).sqrt().sqrt()
 
 
-KERNELS = Kernels(change, attend)
-"""Slots are given up by these on a GPU, and a prompt attends."""
+def halves_of(stored: Tensor) -> Tensor:
+    """Slots in bytes as fp16, through which kernels read their scales; others as they are."""
+    return stored.view(torch.float16) if stored.dtype == torch.uint8 else stored
+
+
+def kernels_of(size: int) -> Kernels:
+    """By these slots are given up on a GPU and a prompt attends, with heads of `size` numbers."""
+    return Kernels(partial(change, size), attend)

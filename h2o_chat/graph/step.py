@@ -61,10 +61,12 @@ class GraphStep:
     def __init__(self, weights: Weights, frame: Frame) -> None:
         self.weights, self.frame = weights, frame
         self.device = self.weights.embedding.device
-        self.kernels = prompts.KERNELS
+        self.kernels = prompts.kernels_of(frame.head_size)
         """A prompt attends through these, and slots are given up by them."""
         pairs = [torch.tensor(one.inv_freq, device=self.device) for one in frame.ropes]
         self._ropes = list(zip(pairs, (one.scale for one in frame.ropes), strict=True))
+        self._tables: list[Tensor] = []
+        """By rope: cosines and sines of every rotation index, for keys in bytes. [window, 2, D / 2]"""
         self._room: _Room | None = None
         self._addresses: tuple[int, ...] = ()
         """The graphs below point to these."""
@@ -74,12 +76,12 @@ class GraphStep:
         """By arena."""
 
     def computes(self, cache: H2OCache) -> bool:
-        """Whether the kernels compute a decoded token of this cache: its slots are not
-        quantised, their number is fixed, and the kernels know how the policy's scores grow."""
+        """Whether the kernels compute a decoded token of this cache: its slots are no rows of 4 bits, their
+        number is fixed, and the kernels know how the policy's scores grow."""
         plan, arenas = cache.plan, cache.arenas
         known = type(plan.policy.scores) is Received and not plan.policy.looks_at
         whole = sum(len(arena.layers) for arena in arenas) == self.frame.layers
-        return known and whole and plan.bits is None and plan.shares.bounded
+        return known and whole and plan.bits in (None, 8) and plan.shares.bounded
 
     @torch.no_grad()
     def feed(self, cache: H2OCache, ids: Sequence[int]) -> Tensor:
@@ -200,6 +202,14 @@ class GraphStep:
         angle = index[:, None].float() * inv_freq
         return torch.stack((angle.cos(), angle.sin())) * scale
 
+    def _table(self, rope: int, window: int) -> Tensor:
+        """`_tables` of a rope, made when the first keys in bytes are read."""
+        if not self._tables:
+            index = torch.arange(window, device=self.device, dtype=torch.float32)
+            angles = [torch.outer(index, inv_freq) for inv_freq, _ in self._ropes]
+            self._tables = [torch.stack((one.cos(), one.sin()), 1) for one in angles]
+        return self._tables[rope]
+
     def _attend(
         self,
         cache: H2OCache,
@@ -219,25 +229,34 @@ class GraphStep:
         sizes = {"ROWS": rows, "HEADS": heads, "GROUPS": groups, "SIZE": of.head_size}
         sizes |= {"SLOTS": slots, "SPLITS": splits}
         parts = room.logits, room.most, room.total, room.outputs
-        unread = room.x
+        unread, in_bytes = room.x, arena.plan.bits == 8
+        distance, rope = cache.plan.distance, of.rope_of[layer]
+        assert distance is not None
         kernels.attend[(rows * heads, splits)](
             *(room.qkv, room.now, *turn),
             *(unread if one is None else one for one in (weights.norm_query, weights.norm_key)),
-            *(states[name] for name in ("keys", "values", "positions")),
-            arena.order[at],
+            *(states["keys"], states["values"]),
+            *(prompts.halves_of(states[name]) for name in ("keys", "values")),
+            unread if rope is None or not in_bytes else self._table(rope, distance.window),
+            *(states["positions"], arena.order[at]),
             *(states[name].view(torch.uint8) for name in ("prompt", "protected", "clamped")),
             *parts,
             of.epsilon,
             of.head_size**-0.5,
+            1.0 if rope is None else self._ropes[rope][1],
+            *(distance.nearer, distance.nearer_from),
             **sizes,
             HALF_P=max(16, triton.next_power_of_2(of.head_size // 2)),
             GROUPS_P=max(16, triton.next_power_of_2(groups)),
             BLOCK=launches.SLOTS_AT_ONCE,
-            ROPE=of.rope_of[layer] is not None,
+            ROPE=rope is not None,
             HEAD_NORMS=weights.norm_query is not None,
             CLAMPS=clamps and arena.rope is not None,
             **launches.early(self.device),
             WINDOW=of.sees[layer] or 0,
+            KIND=getattr(triton.language, str(arena.layer_shape.dtype).removeprefix("torch.")),
+            BYTES=in_bytes,
+            FARTHEST=distance.window,
         )
         kernels.receive[(rows * heads, splits)](
             *(room.now, *parts, room.attended, states["score"], states["lately"]),

@@ -3,7 +3,7 @@
 Without a GPU its kernels run under Triton's interpreter; captured work is then run as it is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,8 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed: it has no wheel for this system")
 
 from h2o_chat.base.config import Settings
+from h2o_chat.cache.arena import Arena, in_use_first
+from h2o_chat.cache.quantized import dequantise, quantise
 from h2o_chat.cache.settle import TORCH
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph import launches, prompts
@@ -154,9 +156,9 @@ def test_other_policies(policy: str) -> None:
 
 
 def test_what_the_kernels_do_not_know_goes_the_usual_way() -> None:
-    """An unbounded cache, and slots in bytes."""
+    """An unbounded cache, and slots of 4 bits."""
     model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1)
-    ways: list[dict[str, Any]] = [{"policy": "full"}, {"kv_dtype": "int8"}]
+    ways: list[dict[str, Any]] = [{"policy": "full"}, {"kv_dtype": "int4"}]
     for settings in ways:
         both = pair(model, 16, **settings)
         logits = both.feed([words(4)], True)
@@ -176,6 +178,135 @@ def test_going_back_to_a_snapshot() -> None:
     again = [both.feed([[token]], False) for token in words(6, seed=3)][-1]
     torch.testing.assert_close(first, again)
     assert not torch.equal(first, logits)
+
+
+# -- slots in bytes --------------------------------------------------------------------------------------
+
+
+def numbers_of(arena: Arena, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values of an arena of one layer as attention means them, keys turned. fp64, [R, H, S, D]
+
+    Args:
+        index: [R, H, S] rotation indices of keys that are not clamped.
+    """
+    slots, distance = arena.slots, arena.plan.distance
+    if arena.plan.bits is None:
+        return slots.keys[0].double(), slots.values[0].double()
+    keys, values = (dequantise(one[0], 8, torch.float32) for one in (slots.keys, slots.values))
+    far = distance.nearer * (slots.protected & (slots.positions >= distance.nearer_from))
+    turned = arena.rope.rotate(keys, torch.where(slots.clamped[0], far[0], index))
+    return turned.double(), values.double()
+
+
+@pytest.mark.parametrize("kv", ["auto", "int8"])
+@pytest.mark.parametrize(
+    ("groups", "size", "budget", "rows", "window"),
+    [
+        (1, 64, 64, 2, None),
+        (4, 80, 300, 2, 100),
+        (8, 128, 129, 1, None),
+        (2, 64, 1024, 1, 700),
+        pytest.param(1, 128, 4096, 1, None, marks=pytest.mark.sweep),
+    ],
+)
+def test_one_token_attends(
+    kv: Any, groups: int, size: int, budget: int, rows: int, window: int | None
+) -> None:
+    """Kernels beside the formula, over slots of random positions, some clamped, some empty: they write the
+    same bytes, and output and scores are near."""
+    heads, trained = 2, 16_384
+    model = tiny(
+        "llama",
+        "h2o",
+        torch.float32,
+        head_dim=size,
+        num_attention_heads=heads * groups,
+        num_hidden_layers=1,
+        max_position_embeddings=trained,
+    )
+    one = loaded(model)
+    runner = Runner(one, cache_for(one, Settings(budget=budget, kv_dtype=kv)), rows)
+    runner.feed([words(3)] * rows, prompt=True)  # makes the arena
+    step, (arena,) = runner.graph, runner.cache.arenas
+    assert arena.plan.distance is not None
+    step.frame = replace(step.frame, sees=(window,))
+    distance = replace(arena.plan.distance, nearer=trained // 3)
+    runner.cache.plan = arena.plan = replace(arena.plan, distance=distance)
+    torch.manual_seed(budget)
+    states, slots = arena.slots.states, budget + 1
+    # Ages that differ by row: an index is a position - base, and those before the base are negative.
+    seen, base = budget + torch.tensor([900, 2300])[:rows], torch.tensor([0, 1000])[:rows]
+    for row in range(rows):
+        for head in range(heads):
+            states["positions"][0, row, head] = torch.randperm(int(seen[row]))[:slots].sort().values
+    empty = torch.rand(states["positions"].shape) < 0.2
+    empty[..., 7], empty[..., 8] = True, False
+    states["positions"].masked_fill_(empty.to(DEVICE), -1)
+    leaves = states["positions"] < (seen // 2)[None, :, None, None].to(DEVICE)
+    states["clamped"].copy_(leaves & (states["positions"] >= 0))
+    states["protected"].copy_(torch.rand(empty.shape) < 0.1)
+    drawn = [torch.randn(1, rows, heads, slots, size, device=DEVICE) for _ in range(2)]
+    for name, x in zip(("keys", "values"), drawn, strict=True):
+        states[name].copy_(x if kv == "auto" else quantise(x, 8))
+    states["score"].uniform_()
+    arena.order.copy_(in_use_first(states["positions"]))
+    arena.base.copy_(base)
+    held = int((states["positions"] >= 0).sum(-1).min())
+    in_use = torch.full((rows,), held)
+    slot = arena.order[0, :, :, held].long()  # [R, H]
+    states["positions"].scatter_(3, arena.order[..., held:].long(), -1)
+    before = {name: state.clone() for name, state in states.items()}
+
+    room = step._room_for(runner.cache, rows)
+    zeros = torch.zeros(rows, dtype=torch.int32)
+    now = torch.stack([seen, seen - base, in_use, zeros, zeros, seen + 1, zeros]).int()
+    room.now.copy_(now)
+    room.qkv.normal_()
+    turns, edge = step._turn(room.now[1], 0), torch.tensor([distance.edge], device=DEVICE)
+    step._attend(runner.cache, room, 0, arena, 0, step.weights.layers[0], (turns, step._turn(edge, 0)), True)
+
+    queries, key, value = room.qkv.view(rows, -1, size).split([heads * groups, heads, heads], 1)
+    rope, here = arena.rope, (seen - base)[:, None].to(DEVICE)
+    at = slot[..., None, None]
+    for name, new in (("keys", key if kv == "int8" else rope.rotate(key, here)), ("values", value)):
+        written = states[name][0].gather(2, at.expand(-1, -1, 1, states[name].shape[-1]))[:, :, 0]
+        if kv == "int8":
+            assert torch.equal(written.cpu(), quantise(new.cpu(), 8)), name
+        else:
+            torch.testing.assert_close(written, new, atol=1e-5, rtol=1e-5)
+    positions = states["positions"][0]
+    assert torch.equal(positions.gather(2, at[..., 0])[..., 0], seen[:, None].expand(-1, heads).to(positions))
+    keys, values = numbers_of(arena, (positions - base.to(positions)[:, None, None]))
+    asked = queries.view(rows, heads, groups, size)
+    near, far = (rope.rotate(asked, to).double() @ keys.transpose(-1, -2) for to in (here[..., None], edge))
+    logits = torch.where(states["clamped"][0][:, :, None], far, near) * size**-0.5
+    visible = torch.zeros_like(seen) if window is None else seen - window + 1
+    unseen = positions < visible.to(positions)[:, None, None]
+    found = logits.masked_fill(unseen[:, :, None], -torch.inf).softmax(-1)
+    output = (found @ values).float()
+    torch.testing.assert_close(room.attended.view_as(output), output, atol=1e-5, rtol=1e-4)
+    wanted = before["score"][0] * runner.cache.plan.forget + found.transpose(-1, -2).float()
+    torch.testing.assert_close(states["score"][0], wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_a_conversation_with_slots_in_bytes() -> None:
+    """Prompts, evictions and clamped keys. Transformers' step turns a key, and turns it back to store it: now
+    and then a number lies so near a half that it is rounded to the other side."""
+    model = tiny("llama", "h2o", torch.float32, head_dim=16, max_position_embeddings=40)
+    both = pair(model, 16, kv_dtype="int8")
+    logits = both.feed([words(14)], True)
+    assert both.graph.graph.computes(both.graph.cache)
+    for number in range(12):
+        pieces = [words(6, seed=number)] if number == 6 else [[int(logits.argmax())]]
+        mine, logits = (
+            one.feed(pieces, prompt=number == 6)[:, -1].clone() for one in (both.graph, both.plain)
+        )
+        assert float((mine - logits).norm() / logits.norm()) < 2e-3
+    assert any(arena.clamps for arena in both.graph.cache.arenas)
+    for one, other in zip(both.graph.cache.arenas, both.plain.cache.arenas, strict=True):
+        assert torch.equal(one.slots.positions, other.slots.positions)
+        for name in ("keys", "values"):
+            assert (one.slots.states[name] != other.slots.states[name]).float().mean() < 0.01
 
 
 # -- products ------------------------------------------------------------------------------------------

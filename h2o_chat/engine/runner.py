@@ -30,7 +30,7 @@ from h2o_chat.native.native_model import LoadedNative, positions_of
 from h2o_chat.native.slot_kernels import knows, slot_kernels
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
-from h2o_chat.transformers_cache.probe import probe
+from h2o_chat.transformers_cache.probe import input_device, probe
 from h2o_chat.transformers_cache.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Runner:
         """Rows that hold part of a step which has raised: they have to be put or emptied."""
         if isinstance(loaded, LoadedNative) and native is None:
             self.native = NativeStep(loaded.packed, torch.get_num_threads())
-        self.device = torch.device("cpu") if self.native else self.model.get_input_embeddings().weight.device
+        self.device = torch.device("cpu") if self.native else input_device(self.model)
         few = self.device.type == "cpu" and loaded.quantization != "nf4"
         most = CALL_TOKENS_CPU if few else CALL_TOKENS
         self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, loaded.parameters)))

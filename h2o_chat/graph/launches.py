@@ -17,6 +17,8 @@ MULTIPROCESSORS = 132
 """An H100 or H200 has so many; a card with fewer or more works as well with the shares that follow."""
 SLOTS_AT_ONCE = 64
 """One program of `attention_kernels.attend` reads so many slots in one turn of its loop."""
+BYTES_AT_ONCE, BYTES_WARPS = 32, 8
+"""The same for slots in bytes, with warps: more slots, or 4 warps, need more registers than there are."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,12 @@ def product(
         kernels.product_int4[grid](matrix.words, matrix.scales, *of, **options, ASM=x.is_cuda, GROUPS=groups)
     else:
         kernels.product[grid](matrix, *of, **options, COLUMNS=triton.next_power_of_2(columns))
+
+
+def attending(in_bytes: bool) -> dict[str, int]:
+    """Options of `attention_kernels.attend`."""
+    block, warps = (BYTES_AT_ONCE, BYTES_WARPS) if in_bytes else (SLOTS_AT_ONCE, 4)
+    return {"BLOCK": block, "num_warps": warps}
 
 
 def splits(rooms: int, slots: int) -> int:

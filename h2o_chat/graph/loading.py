@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
-from h2o_chat.models.choices import choose_device, choose_quantization
+from h2o_chat.models.choices import choose, choose_device, choose_quantization
 from h2o_chat.models.load import Loaded, check_family, quiet
 from h2o_chat.models.resolve import check_weights, find
 from h2o_chat.native import native_model as native
@@ -52,13 +52,16 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         config = check_family(found.folder)
         weights = check_weights(found.folder)
         why = why_not_graph(settings, config)
+    how = choose_quantization(replace(settings, quantize="auto"), weights, None)
+    in_4_bits = settings.quantize == "int4" or (settings.quantize == "auto" and how != "none")
+    if not isinstance(why, str) and not in_4_bits:
+        choice = choose(found.name, replace(settings, quantize="none"), config, weights)
+        why = choice.offload or ("it takes several GPUs" if len(choice.devices) > 1 else why)
     if isinstance(why, str):
         if asked or settings.quantize == "int4":
             wanted = "--engine graph" if asked else "--quantize int4"
             raise UsageError(f"{wanted} cannot compute {found.name} here: {why}.", "Leave it out.")
         return replace(native.open_model(settings, progress), why_not_native=why)
-    how = choose_quantization(replace(settings, quantize="auto"), weights, None)
-    in_4_bits = settings.quantize == "int4" or (settings.quantize == "auto" and how != "none")
     plain = replace(settings, engine="transformers", quantize="none")
     if in_4_bits:  # rounded on the GPU, which need not hold it in 16 bits
         dtype = "bfloat16" if settings.dtype == "auto" else settings.dtype

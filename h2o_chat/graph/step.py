@@ -248,7 +248,7 @@ class GraphStep:
             **sizes,
             HALF_P=max(16, triton.next_power_of_2(of.head_size // 2)),
             GROUPS_P=max(16, triton.next_power_of_2(groups)),
-            BLOCK=launches.SLOTS_AT_ONCE,
+            **launches.attending(in_bytes),
             ROPE=rope is not None,
             HEAD_NORMS=weights.norm_query is not None,
             CLAMPS=clamps and arena.rope is not None,

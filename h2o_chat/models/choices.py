@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.devices import free_bytes
+from h2o_chat.base.devices import free_bytes, upload_bytes_per_s
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.fits import Need, estimate, require
 from h2o_chat.models.resolve import StoredWeights
@@ -32,6 +32,10 @@ class Choice:
     """Whether weights are quantised while loading; False if they are stored quantised."""
     dtype: str
     devices: tuple[torch.device, ...]
+    room: tuple[int, ...] = ()
+    """Bytes of weights for each device, where not all fit; the others stay in main memory."""
+    offload: str = ""
+    """How much stays in main memory and what that costs, in words; empty: nothing does."""
 
     @property
     def where(self) -> str:
@@ -51,7 +55,18 @@ def choose(name: str, settings: Settings, config: Any, weights: StoredWeights) -
     quantization = choose_quantization(settings, weights, stored)
     dtype = choose_dtype(settings, weights, device, quantization)
     devices = choose_devices(name, settings, config, weights, quantization, dtype, device)
-    return Choice(quantization, quantization != "none" and not stored, dtype, tuple(devices))
+    need = needs_of(settings, config, weights, dtype, [quantization])[quantization]
+    free, room, offload = [free_bytes(one) for one in devices], list[int](), ""
+    if device.type == "cuda" and need.total > sum(free):
+        room = [one - need.beside // len(free) for one in free]
+        stays = need.weights - sum(room)
+        ms = stays / upload_bytes_per_s(device) * 1e3
+        offload = (
+            f"{stays / 1e9:.1f} of {need.weights / 1e9:.1f} GB of weights stay in main memory and are copied"
+            f" for each token, in about {ms:,.0f} ms"
+        )
+    quantises = quantization != "none" and not stored
+    return Choice(quantization, quantises, dtype, tuple(devices), tuple(room), offload)
 
 
 def default_threads() -> int:
@@ -99,6 +114,8 @@ def choose_devices(
 ) -> list[torch.device]:
     """The devices of the layers: one, or all GPUs if one is too small and none was named.
 
+    Weights in the model's precision that do not fit into these may stay in main memory.
+
     Raises:
         OutOfMemoryError: the model does not fit; says what would.
     """
@@ -107,8 +124,12 @@ def choose_devices(
     devices = [device]
     if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > free_bytes(device):
         devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
-    where = ", ".join(map(str, devices))
-    require(name, where, sum(map(free_bytes, devices)), quantization, needs, settings.budget)
+    where, free = ", ".join(map(str, devices)), sum(map(free_bytes, devices))
+    if device.type == "cuda" and settings.device == "auto" and quantization == "none":
+        need = needs[quantization]
+        if need.beside < free < need.total:
+            where, free = f"{where} with main memory", free + free_bytes(torch.device("cpu"))
+    require(name, where, free, quantization, needs, settings.budget)
     return devices
 
 

@@ -37,8 +37,13 @@ class Need:
     headroom: int = HEADROOM_BYTES
 
     @property
+    def beside(self) -> int:
+        """All but the weights."""
+        return self.slots + self.headroom
+
+    @property
     def total(self) -> int:
-        return self.weights + self.slots + self.headroom
+        return self.weights + self.beside
 
 
 def estimate(

@@ -19,6 +19,7 @@ import transformers
 from transformers.utils import logging as hf_logging
 
 from h2o_chat.base.config import Settings
+from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.models import ollama
@@ -108,6 +109,8 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
             )
         choice = choose(found.name, settings, config, weights)
         stage = "quantise" if choice.quantises else "load"
+        if choice.offload:
+            progress(f"{stage}: {choice.offload}", None)
         progress(stage, 0.0)
         if choice.quantises or getattr(config, "quantization_config", None):
             _import_bitsandbytes()
@@ -211,13 +214,15 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
         model, report = cls.from_pretrained(
             dtype=getattr(torch, choice.dtype),
             attn_implementation=registered.NAME,
-            device_map={"": choice.devices[0]} if len(choice.devices) == 1 else "balanced",
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
+            **_placing(choice),
             **_weights_of(folder, config),
             **_quantising(choice),
         )
+        if choice.room:
+            pin_offloaded(model)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(
@@ -233,6 +238,24 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
         )
     _check_packing(model, choice)
     return model.eval()
+
+
+def _placing(choice: Choice) -> dict[str, Any]:
+    """Keywords that say on which devices the layers are."""
+    if choice.room:  # accelerate's map: what stays in main memory is copied for each token
+        room = {one.index: most for one, most in zip(choice.devices, choice.room, strict=True)}
+        return {"device_map": "auto", "max_memory": room | {"cpu": free_bytes(torch.device("cpu"))}}
+    return {"device_map": {"": choice.devices[0]} if len(choice.devices) == 1 else "balanced"}
+
+
+def pin_offloaded(model: Any) -> None:
+    """Locks weights that accelerate keeps in main memory there: a GPU copies them several times as fast."""
+    for module in model.modules():
+        held = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
+        weights = getattr(getattr(held, "dataset", None), "state_dict", {})
+        for name, weight in weights.items():
+            if not weight.is_pinned():
+                weights[name] = weight.pin_memory()
 
 
 def _weights_of(folder: Path, config: Any) -> dict[str, Any]:

@@ -48,6 +48,13 @@ def trained_window(config: Any) -> int:
     return window
 
 
+def input_device(model: Any) -> torch.device:
+    """The device that computes a model's first layer, wherever accelerate keeps its weights."""
+    embedding = model.get_input_embeddings()
+    held = embedding.weight.device
+    return torch.device(embedding._hf_hook.execution_device) if held.type == "meta" else held
+
+
 @torch.no_grad()
 def probe(model: Any, chats: bool = False) -> Positions:
     """Finds the rotation of each layer of a loaded model.
@@ -124,7 +131,7 @@ def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
     AttentionMaskInterface.register(_NAME, padding_mask)
     kinds = list(kinds_of(model.config))
     cache = DynamicCache(config=model.config)
-    device = model.get_input_embeddings().weight.device
+    device = input_device(model)
     token = torch.ones(1, 1, dtype=torch.long, device=device)
     implementation = model.config.get_text_config()._attn_implementation
     _probed.calls = []

@@ -319,6 +319,124 @@ class Check:
         self.found["prompt"] = found
         return ", ".join(f"{name} {seconds * 1e3:,.0f} ms" for name, seconds in found.items())
 
+    def slots_in_bytes(self) -> str:
+        """Slots in bytes: kernel tests, kept tokens beside transformers' step, and times by block size."""
+        from gpu_slots import compared, plain
+
+        from h2o_chat.graph import launches
+
+        lines = [self._kernel_tests()]
+        loaded = self.model("135m", dtype="float32", peaked=1.5)
+        budget, tokens = (24, 6) if self.small else (128, 100)
+        runners = {name: self._in_bytes(loaded, budget) for name in ("transformers", "graph")}
+        plain(runners["transformers"])
+        self.found["bytes exact"] = found = compared(runners, budget // 2, tokens)["graph"]
+        lines.append("135m float32: kept {:.4f}, tokens {:.4f}, logits {:.1e}".format(*found))
+        usual = launches.BYTES_AT_ONCE, launches.BYTES_WARPS
+        for block, warps in (usual,) if self.small else (usual, (64, 8), (16, 4)):
+            launches.BYTES_AT_ONCE, launches.BYTES_WARPS = block, warps
+            what: list[tuple[dict[str, Any], dict[str, Any]]] = [
+                ({}, {"seen": 512, "rows": rows, "kv_dtype": "int8"}) for rows in (1, 32)
+            ]
+            lines.append(f"{block} slots, {warps} warps:{self._decode(what, f'bytes {block} {warps}')}")
+        launches.BYTES_AT_ONCE, launches.BYTES_WARPS = usual
+        lines.append(self._decode([({}, {"seen": 512, "rows": rows}) for rows in (1, 32)], "bytes, 16 bits"))
+        return "\n  ".join(lines)
+
+    def _in_bytes(self, loaded: Any, budget: int) -> Any:
+        from gpu_bench import runner_of
+
+        return runner_of(loaded, budget, kv_dtype="int8")
+
+    def _kernel_tests(self) -> str:
+        """The tests of the attention kernels, on the device."""
+        if self.small or find_spec("pytest") is None:
+            return "kernel tests left out"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "tests/graph",
+            "-q",
+            "-k",
+            "attends or bytes or heads_and_slots",
+        ]
+        if find_spec("xdist"):
+            command += ["-n", "4"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TESTS_S)
+        if done.returncode:
+            raise AssertionError(done.stdout[-4000:])
+        return done.stdout.splitlines()[-1]
+
+    def nearer(self) -> str:
+        """In bf16: is the graph step or transformers' step nearer to the same weights in fp32?"""
+        from gpu_slots import beside_fp32
+
+        lines = []
+        if not self.small:
+            from h2o_chat.base.config import Settings
+            from h2o_chat.graph.loading import open_model
+
+            settings = Settings(
+                model=str(ROOT / "assets/pocket"), dtype="bfloat16", device="cuda", engine="graph"
+            )
+            pocket = open_model(settings, lambda *_: None)
+            for seed in (2, 3):
+                lines.append((f"pocket, seed {seed}", beside_fp32(pocket, 64, 300, seed)))
+        for shape in ("135m",) if self.small else ("1.5b", "7b"):
+            loaded = self.model(shape, dtype="bfloat16", peaked=1.5)
+            lines.append((shape, beside_fp32(loaded, *((24, 6) if self.small else (128, 60)))))
+            self.free()
+        self.found["nearer"] = lines
+        told = (
+            f"\n  {shape}: "
+            + "; ".join(f"{n} kept {k:.4f} tokens {s:.3f} logits {e:.1e}" for n, (k, s, e) in found.items())
+            for shape, found in lines
+        )
+        return "".join(told)
+
+    def offload(self) -> str:
+        """Weights in main memory: the 7B shape with 6 GiB on the device, beside stock."""
+        from gpu_slots import offload_figures
+
+        said = self._opened_offloaded()
+        loaded = self.model(self.shape)
+        self._model = ()  # its weights move
+        self.found["offload"] = found = offload_figures(loaded, self.device, self.small)
+        return said + ", ".join(f"{name} {number:,.1f}" for name, number in found.items())
+
+    def _opened_offloaded(self) -> str:
+        """The 1.5B shape from a folder, where a large tensor leaves it 2 GiB of the device."""
+        import tempfile
+
+        import torch
+        from gpu_slots import ours_ms
+
+        from h2o_chat.base.config import Settings
+        from h2o_chat.base.devices import free_bytes
+        from h2o_chat.graph.loading import open_model
+
+        if self.small:
+            return ""
+        with tempfile.TemporaryDirectory() as name:
+            made = self.model("1.5b")
+            made.model.save_pretrained(name)
+            made.tokenizer.save_pretrained(name)
+            del made
+            self._model = ()
+            self.free()
+            taken = torch.empty(
+                free_bytes(torch.device("cuda")) - (2 << 30), dtype=torch.uint8, device="cuda"
+            )
+            settings, stages = Settings(model=name, quantize="none", budget=512), list[str]()
+            loaded = open_model(settings, lambda stage, _: stages.append(stage))
+            told = next(stage for stage in stages if "main memory" in stage)
+            ms = ours_ms(loaded, 512, 64, 1, 6)
+            del taken
+        self.free()
+        self.found["offload, opened"] = (told, ms)
+        return f"1.5b, 2 GiB free: {told!r}, measured {ms:.0f} ms; "
+
 
 STAGES: dict[str, Callable[[Check], str]] = {
     "about": Check.about,
@@ -336,6 +454,9 @@ STAGES: dict[str, Callable[[Check], str]] = {
     "command": Check.command,
     "exact": Check.exact,
     "tests": Check.tests,
+    "bytes": Check.slots_in_bytes,
+    "nearer": Check.nearer,
+    "offload": Check.offload,
 }
 """In an order in which a model that is made serves as many stages as may be."""
 LONG = ("compiled", "command")

@@ -1,8 +1,7 @@
 """The Triton kernels of attention: read `attend`, then `receive`, with the paper at hand.
 
 Attention returns the output and adds the probabilities to the scores, which no attention library does.
-`step.py` launches these two for a token; `prompts.py` launches `column_sums` for a prompt read in one pass,
-and `output_change` for the slots that a policy ranks.
+`step.py` launches these two for a token.
 
 Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size. Numbers are added in fp32. Under
 TRITON_INTERPRET=1 all of it runs on a CPU. EARLY: as `product_kernels.py` has it.
@@ -54,14 +53,14 @@ def _slots(
 
 
 @triton.jit
-def _scales(halves, slot, mask, SIZE: tl.constexpr):
+def scales(halves, slot, mask, SIZE: tl.constexpr):
     """Lowest number and step of rows of bytes; 0 where masked. fp16, [S] each"""
     at = halves + (slot * (SIZE + 4) + SIZE) // 2
     return tl.load(at, mask=mask, other=0.0), tl.load(at + 1, mask=mask, other=0.0)
 
 
 @triton.jit
-def _numbers(levels, low, step):
+def numbers(levels, low, step):
     """Levels [S, D / 2] as numbers, by scales [S]."""
     return low.to(tl.float32)[:, None] + levels.to(tl.float32) * step.to(tl.float32)[:, None]
 
@@ -194,8 +193,8 @@ def attend(
             k1, k2 = k1 * key_scale, k2 * key_scale
         key_level1, key_level2, key_low, key_step = _rounded(k1, k2, inside_d)
         value_level1, value_level2, value_low, value_step = _rounded(v1, v2, inside_d)
-        k1, k2 = _numbers(key_level1, key_low, key_step), _numbers(key_level2, key_low, key_step)
-        v1, v2 = _numbers(value_level1, value_low, value_step), _numbers(value_level2, value_low, value_step)
+        k1, k2 = numbers(key_level1, key_low, key_step), numbers(key_level2, key_low, key_step)
+        v1, v2 = numbers(value_level1, value_low, value_step), numbers(value_level2, value_low, value_step)
         if ROPE:
             k1, k2 = _turned_to(k1, k2, tl.full([1], index, tl.int32), table, inside_d, d, FARTHEST, SIZE)
     if ROPE:
@@ -223,8 +222,8 @@ def attend(
             is_far = tl.load(clamped + base + s, mask=inside, other=0) != 0
         key1, key2, number1, number2 = held1, held2, value1, value2
         if BYTES:
-            low, step = _scales(key_halves, base + s, inside, SIZE)
-            key1, key2 = _numbers(held1, low, step), _numbers(held2, low, step)
+            low, step = scales(key_halves, base + s, inside, SIZE)
+            key1, key2 = numbers(held1, low, step), numbers(held2, low, step)
             if ROPE:
                 at = tl.load(positions + base + s, mask=inside, other=0)
                 turned = at - zero
@@ -232,8 +231,8 @@ def attend(
                     pinned = (tl.load(protected + base + s, mask=inside, other=0) != 0) & (at >= nearer_from)
                     turned = tl.where(is_far, tl.where(pinned, nearer, 0), turned)
                 key1, key2 = _turned_to(key1, key2, turned, table, inside_d, d, FARTHEST, SIZE)
-            low, step = _scales(value_halves, base + s, seen, SIZE)
-            number1, number2 = _numbers(value1, low, step).to(KIND), _numbers(value2, low, step).to(KIND)
+            low, step = scales(value_halves, base + s, seen, SIZE)
+            number1, number2 = numbers(value1, low, step).to(KIND), numbers(value2, low, step).to(KIND)
             key1, key2 = key1.to(KIND), key2.to(KIND)
         logit = tl.dot(q1, tl.trans(key1), input_precision="ieee")
         logit += tl.dot(q2, tl.trans(key2), input_precision="ieee")
@@ -379,100 +378,3 @@ def _scores(score, lately, head, s, end, g, GROUPS: tl.constexpr, SLOTS: tl.cons
     received = tl.load(score + held[:, None] * GROUPS + g[None, :], mask=both, other=0.0)
     recent = tl.load(lately + held, mask=(s < end) & OBSERVE, other=0.0)
     return received, recent
-
-
-@triton.jit
-def column_sums(
-    queries,  # [R * H * G, N, D]
-    keys,  # [R * H, N, D]
-    lse,  # [R * H * G, N] fp32
-    score,  # [R * H * G, N], written
-    lately,  # [R * H * G, N], written
-    tokens,
-    since,  # queries before this are forgotten
-    scaling,
-    log2_forget,
-    log2_remember,
-    GROUPS: tl.constexpr,
-    SIZE: tl.constexpr,
-    SIZE_P: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    BLOCK_Q: tl.constexpr,
-):
-    """Sums by key and query head what a causal prompt gave to it, forgotten up to the prompt's end.
-
-    The probabilities come from the log-sum-exp of the attention before it: no N x N matrix is held.
-    """
-    head = tl.program_id(0)
-    first = tl.program_id(1) * BLOCK_K
-    j, d = first + tl.arange(0, BLOCK_K), tl.arange(0, SIZE_P)
-    k_base = (head // GROUPS).to(tl.int64) * tokens
-    q_base = head.to(tl.int64) * tokens
-    mask = (j < tokens)[:, None] & (d < SIZE)[None, :]
-    k = tl.load(keys + (k_base + j)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
-    kept = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
-    recent = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
-    for start in range(tl.maximum(first, since) // BLOCK_Q * BLOCK_Q, tokens, BLOCK_Q):
-        i = start + tl.arange(0, BLOCK_Q)
-        mask = (i < tokens)[:, None] & (d < SIZE)[None, :]
-        q = tl.load(queries + (q_base + i)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
-        norm = tl.load(lse + q_base + i, mask=i < tokens, other=0.0)
-        logit = tl.dot(k, tl.trans(q), input_precision="ieee") * scaling  # [BLOCK_K, BLOCK_Q]
-        sees = (i[None, :] >= j[:, None]) & (i < tokens)[None, :]
-        found = tl.where(sees, tl.exp(logit - norm[None, :]), 0.0)
-        later = (tokens - 1 - i).to(tl.float32)
-        kept += found * tl.exp2(later * log2_forget)[None, :]
-        recent += found * tl.exp2(later * log2_remember)[None, :]
-    tl.store(score + q_base + j, tl.sum(kept, 1), mask=j < tokens)
-    tl.store(lately + q_base + j, tl.sum(recent, 1), mask=j < tokens)
-
-
-@triton.jit
-def _values(values, halves, begin, s, slots, d, SIZE: tl.constexpr, BYTES: tl.constexpr):
-    """Values of slots `s` of the head whose numbers begin at `begin`. fp32, [S, D]"""
-    mask = (s < slots)[:, None] & (d < SIZE)[None, :]
-    value = tl.load(values + begin + s[:, None] * (SIZE + 4 * BYTES) + d[None, :], mask=mask, other=0)
-    if BYTES:
-        low, step = _scales(halves + begin // 2, s, s < slots, SIZE)
-        value = tl.where(mask, _numbers(value, low, step), 0.0)
-    return value.to(tl.float32)
-
-
-@triton.jit
-def output_change(
-    values,  # [L, R * H, S, D or bytes], layers `layer_step` numbers apart
-    halves,  # the same; not read without BYTES
-    score,  # [L, R * H, S, G] fp32
-    fourth,  # [L, R * H, S, G] fp32, written
-    layer_step,
-    heads,  # R * H
-    slots,
-    GROUPS: tl.constexpr,
-    SIZE: tl.constexpr,
-    SIZE_P: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BYTES: tl.constexpr,
-):
-    """Fourth power of how far a query head's output moves without a slot."""
-    head, g = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    d = tl.arange(0, SIZE_P)
-    begin = head // heads * layer_step + (head % heads) * slots * (SIZE + 4 * BYTES)
-    totals = tl.zeros([BLOCK], tl.float32)
-    outputs = tl.zeros([BLOCK, SIZE_P], tl.float32)
-    for first in range(0, slots, BLOCK):
-        s = first + tl.arange(0, BLOCK)
-        given = tl.load(score + (head * slots + s) * GROUPS + g, mask=s < slots, other=0.0)
-        value = _values(values, halves, begin, s, slots, d, SIZE, BYTES)
-        totals += given
-        outputs += given[:, None] * value
-    total = tl.maximum(tl.sum(totals), 1.17549435e-38)
-    output = tl.sum(outputs, 0) / total
-    length = tl.sum(output * output)
-    for first in range(0, slots, BLOCK):
-        s = first + tl.arange(0, BLOCK)
-        at = (head * slots + s) * GROUPS + g
-        share = tl.load(score + at, mask=s < slots, other=0.0) / total
-        value = _values(values, halves, begin, s, slots, d, SIZE, BYTES)
-        squares = tl.sum(value * value, 1) + length - 2 * tl.sum(value * output[None, :], 1)
-        change = share / tl.maximum(1 - share, 1.1920929e-07) * tl.sqrt(tl.maximum(squares, 0.0))
-        tl.store(fourth + at, change * change * change * change, mask=s < slots)

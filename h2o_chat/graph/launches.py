@@ -18,7 +18,7 @@ MULTIPROCESSORS = 132
 SLOTS_AT_ONCE = 64
 """One program of `attention_kernels.attend` reads so many slots in one turn of its loop."""
 BYTES_AT_ONCE, BYTES_WARPS = 32, 8
-"""The same for slots in bytes, with warps: more slots, or 4 warps, need more registers than there are."""
+"""Slots in bytes, and warps: more slots at once, or 4 warps, need more registers than there are."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.quantized import SCALE_BYTES
 from h2o_chat.cache.settle import Kernels
-from h2o_chat.graph import attention_kernels as kernels
+from h2o_chat.graph import ranking_kernels as kernels
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.policies.scores import REMEMBER, Received
 

@@ -19,7 +19,6 @@ import transformers
 from transformers.utils import logging as hf_logging
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.models import ollama
@@ -32,6 +31,7 @@ from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.model_class import class_of, classes_of
+from h2o_chat.models.placing import pin_offloaded, placing
 from h2o_chat.models.resolve import find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
@@ -217,7 +217,7 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
-            **_placing(choice),
+            **placing(choice),
             **_weights_of(folder, config),
             **_quantising(choice),
         )
@@ -238,24 +238,6 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
         )
     _check_packing(model, choice)
     return model.eval()
-
-
-def _placing(choice: Choice) -> dict[str, Any]:
-    """Keywords that say on which devices the layers are."""
-    if choice.room:  # accelerate's map: what stays in main memory is copied for each token
-        room = {one.index: most for one, most in zip(choice.devices, choice.room, strict=True)}
-        return {"device_map": "auto", "max_memory": room | {"cpu": free_bytes(torch.device("cpu"))}}
-    return {"device_map": {"": choice.devices[0]} if len(choice.devices) == 1 else "balanced"}
-
-
-def pin_offloaded(model: Any) -> None:
-    """Locks weights that accelerate keeps in main memory there: a GPU copies them several times as fast."""
-    for module in model.modules():
-        held = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
-        weights = getattr(getattr(held, "dataset", None), "state_dict", {})
-        for name, weight in weights.items():
-            if not weight.is_pinned():
-                weights[name] = weight.pin_memory()
 
 
 def _weights_of(folder: Path, config: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from h2o_chat.engine.runner import Runner
-from h2o_chat.models.load import Loaded, pin_offloaded
+from h2o_chat.models.load import Loaded
+from h2o_chat.models.placing import pin_offloaded
 
 
 def compared(runners: dict[str, Runner], prompt_tokens: int, tokens: int, seed: int = 2) -> dict[str, Any]:

@@ -186,8 +186,7 @@ def attend(
         q1, q2 = _normalised(q1, q2, norm_query, inside_d[None, :], d[None, :], HALF, epsilon, SIZE)
         k1, k2 = _normalised(k1, k2, norm_key, inside_d[None, :], d[None, :], HALF, epsilon, SIZE)
     far1, far2 = q1, q2
-    index = tl.load(now + ROWS + row)
-    zero = position - index
+    zero = position - tl.load(now + ROWS + row)  # the position whose rotation index is 0
     if BYTES:  # the token attends to itself as it will be read later
         if ROPE:
             k1, k2 = k1 * key_scale, k2 * key_scale
@@ -196,7 +195,9 @@ def attend(
         k1, k2 = numbers(key_level1, key_low, key_step), numbers(key_level2, key_low, key_step)
         v1, v2 = numbers(value_level1, value_low, value_step), numbers(value_level2, value_low, value_step)
         if ROPE:
-            k1, k2 = _turned_to(k1, k2, tl.full([1], index, tl.int32), table, inside_d, d, FARTHEST, SIZE)
+            k1, k2 = _turned_to(
+                k1, k2, tl.full([1], position - zero, tl.int32), table, inside_d, d, FARTHEST, SIZE
+            )
     if ROPE:
         if CLAMPS:
             far1, far2 = _turned(q1, q2, far_turn, inside_d[None, :], d[None, :], HALF)

@@ -89,12 +89,6 @@ def product(
         kernels.product[grid](matrix, *of, **options, COLUMNS=triton.next_power_of_2(columns))
 
 
-def attending(in_bytes: bool) -> dict[str, int]:
-    """Options of `attention_kernels.attend`."""
-    block, warps = (BYTES_AT_ONCE, BYTES_WARPS) if in_bytes else (SLOTS_AT_ONCE, 4)
-    return {"BLOCK": block, "num_warps": warps}
-
-
 def splits(rooms: int, slots: int) -> int:
     """Programs for the slots of one of `rooms` rows x KV heads: about two for each multiprocessor in all."""
     most = triton.cdiv(slots, SLOTS_AT_ONCE)

@@ -1,6 +1,6 @@
-"""The Triton kernels of ranking, launched by `prompts.py`: what keys of a prompt received, what a slot changes.
+"""The Triton kernels of ranking: what a prompt's keys received, and what the output loses with a slot.
 
-Shapes and BYTES: as `attention_kernels.py` has them.
+`prompts.py` launches them. Shapes and BYTES: as `attention_kernels.py` has them.
 """
 
 import triton

@@ -58,7 +58,7 @@ def choose(name: str, settings: Settings, config: Any, weights: StoredWeights) -
     need = needs_of(settings, config, weights, dtype, [quantization])[quantization]
     free, room, offload = [free_bytes(one) for one in devices], list[int](), ""
     if device.type == "cuda" and need.total > sum(free):
-        room = [one - need.beside // len(free) for one in free]
+        room = [one - (need.total - need.weights) // len(free) for one in free]
         stays = need.weights - sum(room)
         ms = stays / upload_bytes_per_s(device) * 1e3
         offload = (
@@ -125,10 +125,9 @@ def choose_devices(
     if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > free_bytes(device):
         devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     where, free = ", ".join(map(str, devices)), sum(map(free_bytes, devices))
-    if device.type == "cuda" and settings.device == "auto" and quantization == "none":
-        need = needs[quantization]
-        if need.beside < free < need.total:
-            where, free = f"{where} with main memory", free + free_bytes(torch.device("cpu"))
+    may_stay = device.type == "cuda" and settings.device == "auto" and quantization == "none"
+    if may_stay and needs["none"].slots + needs["none"].headroom < free < needs["none"].total:
+        where, free = f"{where} with main memory", free + free_bytes(torch.device("cpu"))
     require(name, where, free, quantization, needs, settings.budget)
     return devices
 

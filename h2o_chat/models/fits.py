@@ -37,13 +37,8 @@ class Need:
     headroom: int = HEADROOM_BYTES
 
     @property
-    def beside(self) -> int:
-        """All but the weights."""
-        return self.slots + self.headroom
-
-    @property
     def total(self) -> int:
-        return self.weights + self.beside
+        return self.weights + self.slots + self.headroom
 
 
 def estimate(

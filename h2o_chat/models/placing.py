@@ -20,7 +20,5 @@ def pin_offloaded(model: Any) -> None:
     """Locks weights that accelerate keeps in main memory there: a GPU copies them several times as fast."""
     for module in model.modules():
         held = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
-        weights = getattr(getattr(held, "dataset", None), "state_dict", {})
-        for name, weight in weights.items():
-            if not weight.is_pinned():
-                weights[name] = weight.pin_memory()
+        if weights := getattr(getattr(held, "dataset", None), "state_dict", None):
+            weights |= {name: one if one.is_pinned() else one.pin_memory() for name, one in weights.items()}

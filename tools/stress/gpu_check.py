@@ -321,7 +321,7 @@ class Check:
 
     def slots_in_bytes(self) -> str:
         """Slots in bytes: kernel tests, kept tokens beside transformers' step, and times by block size."""
-        from gpu_slots import compared, plain
+        from gpu_slots import compared, ours_ms, plain
 
         from h2o_chat.graph import launches
 
@@ -333,15 +333,20 @@ class Check:
         self.found["bytes exact"] = found = compared(runners, budget // 2, tokens)["graph"]
         lines.append("135m float32: kept {:.4f}, tokens {:.4f}, logits {:.1e}".format(*found))
         usual = launches.BYTES_AT_ONCE, launches.BYTES_WARPS
-        for block, warps in (usual,) if self.small else (usual, (64, 8), (16, 4)):
-            launches.BYTES_AT_ONCE, launches.BYTES_WARPS = block, warps
-            what: list[tuple[dict[str, Any], dict[str, Any]]] = [
-                ({}, {"seen": 512, "rows": rows, "kv_dtype": "int8"}) for rows in (1, 32)
-            ]
-            lines.append(f"{block} slots, {warps} warps:{self._decode(what, f'bytes {block} {warps}')}")
-        launches.BYTES_AT_ONCE, launches.BYTES_WARPS = usual
-        lines.append(self._decode([({}, {"seen": 512, "rows": rows}) for rows in (1, 32)], "bytes, 16 bits"))
-        return "\n  ".join(lines)
+        times: dict[str, float] = {}
+        loaded = self.model(self.shape)
+        budget, seen, tokens = (24, 40, 2) if self.small else (512, 512, 100)
+        for rows in (1, 2) if self.small else (1, 32):
+            times[f"{rows} rows, 16 bits"] = ours_ms(loaded, budget, seen, rows, tokens)
+            self.free()
+            for block, warps in (usual,) if self.small else (usual, (64, 8), (16, 4)):
+                launches.BYTES_AT_ONCE, launches.BYTES_WARPS = block, warps
+                name = f"{rows} rows, bytes, {block} slots, {warps} warps"
+                times[name] = ours_ms(loaded, budget, seen, rows, tokens, "int8")
+                self.free()
+            launches.BYTES_AT_ONCE, launches.BYTES_WARPS = usual
+        self.found["bytes"] = times
+        return "\n  ".join([*lines, *(f"{name}: {ms:.2f} ms" for name, ms in times.items())])
 
     def _in_bytes(self, loaded: Any, budget: int) -> Any:
         from gpu_bench import runner_of

@@ -8,13 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from gpu_bench import PIECE, runner_of
+from gpu_bench import runner_of
 from torch import Tensor
 from transformers import DynamicCache
 
-from h2o_chat.engine.runner import Runner
+from h2o_chat.base.config import Settings
+from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.placing import pin_offloaded
+
+PIECE = 2048
+"""Prompt tokens that stock transformers is fed at once."""
 
 
 def compared(runners: dict[str, Runner], prompt_tokens: int, tokens: int, seed: int = 2) -> dict[str, Any]:
@@ -90,9 +94,9 @@ def offloaded(model: Any, device: str, bytes_: int) -> float:
     return float(sum(one.nbytes for one in model.parameters() if one.device.type == "meta"))
 
 
-def ours_ms(loaded: Loaded, budget: int, seen: int, rows: int, tokens: int) -> float:
+def ours_ms(loaded: Loaded, budget: int, seen: int, rows: int, tokens: int, kv: Any = "auto") -> float:
     """Milliseconds of a step through the bounded cache, after a prompt: the median of some."""
-    runner = runner_of(loaded, budget, rows)
+    runner = Runner(loaded, cache_for(loaded, Settings(budget=budget, kv_dtype=kv)), rows)
     prompt = torch.randint(0, 256, (seen,), generator=torch.Generator().manual_seed(1)).tolist()
     for start in range(0, seen, runner.call_tokens):
         logits = runner.feed([prompt[start : start + runner.call_tokens]] * rows, prompt=True)
@@ -112,9 +116,8 @@ def stock_ms(model: Any, device: str, seen: int, rows: int, tokens: int) -> floa
     cache = DynamicCache(config=model.config)
     ids = torch.randint(0, 256, (rows, seen), device=device)
     for start in range(0, seen, PIECE):
-        logits = model(
-            input_ids=ids[:, start : start + PIECE], past_key_values=cache, logits_to_keep=1
-        ).logits
+        piece = ids[:, start : start + PIECE]
+        logits = model(input_ids=piece, past_key_values=cache, logits_to_keep=1).logits
 
     def step() -> None:
         nonlocal logits

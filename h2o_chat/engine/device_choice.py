@@ -33,6 +33,7 @@ class DeviceChoice:
 
     def __init__(self, device: torch.device, vocabulary: int) -> None:
         numbers = torch.zeros(NUMBERS + 2 * MOST_CHANGES + HISTORY_TOKENS, dtype=torch.float64)
+        numbers[1:NUMBERS] = 1  # as may be asked for: `warm_up` runs with these
         self._host = numbers.pin_memory() if device.type == "cuda" else numbers
         """Written while the device still computes the logits; read by it before the id is read."""
         self._given = numbers.to(device)
@@ -63,13 +64,21 @@ class DeviceChoice:
             self._logits.copy_(changed(self._logits, changes))
             changes = {}
         self._write(sampling, changes, history, drawn)
-        greedy = sampling.temperature == 0
+        self._work(greedy=sampling.temperature == 0)()
+        return int(self._token)
+
+    @torch.no_grad()
+    def warm_up(self) -> None:
+        """Captures both works (.15 s), so that the first answer need not wait for that."""
+        for greedy in (True, False):
+            self._work(greedy)
+
+    def _work(self, greedy: bool) -> Callable[[], None]:
         if greedy not in self._works:
             work = self._take_likeliest if greedy else self._draw
             work()
             self._works[greedy] = captured(work, self._logits.device)
-        self._works[greedy]()
-        return int(self._token)
+        return self._works[greedy]
 
     def _write(
         self, sampling: Sampling, changes: Mapping[int, float], history: Sequence[int], drawn: Tensor

@@ -20,6 +20,7 @@ from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.settle import TORCH
+from h2o_chat.engine.device_choice import device_choice
 from h2o_chat.engine.undo import drop_half_absorbed, undo
 from h2o_chat.events.events import Session
 from h2o_chat.graph.loading import LoadedGraph
@@ -94,8 +95,9 @@ class Runner:
         the first answer need not wait for that. Nothing may have been fed yet."""
         if self.graph is not None:
             for prompt in (True, False):
-                self.feed([[0]] * self.rows, prompt)
+                logits = self.feed([[0]] * self.rows, prompt)
             self.cache.reset()
+            device_choice(logits.device, logits.shape[-1]).warm_up()
 
     # -- rows ------------------------------------------------------------------------------------------
 

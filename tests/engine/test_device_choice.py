@@ -13,7 +13,7 @@ from transformers.generation import logits_process as theirs
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.device_choice import HISTORY_TOKENS, MOST_CHANGES, changed
+from h2o_chat.engine.device_choice import HISTORY_TOKENS, MOST_CHANGES, DeviceChoice, changed
 from h2o_chat.engine.sampling import Sampler, TopPOnCpu
 
 CPU = torch.device("cpu")
@@ -161,6 +161,14 @@ def test_what_is_no_number_is_refused(sampling: Sampling, wrong: float, at: int,
     assert sampler.choose(logits, sampling) != at
     with pytest.raises(GenerationError, match="NaN or infinite"):
         sampler.choose(torch.full((49_152,), -torch.inf, device=device), sampling)
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_a_choice_that_is_warm_chooses_as_any_other(greedy: bool, device: str) -> None:
+    choice, logits = DeviceChoice(torch.device(device), 50), logits_of(4, 50, 2.0).to(device)
+    choice.warm_up()
+    drawn = torch.tensor(0.999_999, dtype=torch.float64)
+    assert choice.choose(logits, Sampling(0.0 if greedy else 0.01), {}, [], drawn) == int(logits.argmax())
 
 
 def test_changes_are_added() -> None:

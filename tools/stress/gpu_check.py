@@ -93,7 +93,7 @@ class Check:
         from h2o_chat.base.config import Settings
 
         lines = []
-        budget, tokens = (24, 6) if self.small else (128, 100)
+        budget, tokens = (24, 6) if self.small else (128, 80)
         for dtype in () if self.small else ("float32", "bfloat16"):
             from h2o_chat.graph.loading import open_model
 
@@ -192,7 +192,7 @@ class Check:
         """1 to 32 rows, bf16."""
         from gpu_bench import steps_of
 
-        budget, counts = (24, (1, 2)) if self.small else (512, (1, 2, 4, 8, 16, 32))
+        budget, counts = (24, (1, 2)) if self.small else (512, (1, 8, 32))
         found = [steps_of(self.model(self.shape), budget, rows) for rows in counts]
         self.found["rows"] = found
         self.free()
@@ -288,8 +288,7 @@ class Check:
                 usual = replace(greedy, temperature=0.7, top_p=0.9, min_p=0.05)
                 earlier = [EarlierAnswer(tuple(range(n, n + 400)), free=1) for n in range(128)]
                 try:
-                    # The first answer of each kind also captures.
-                    for sampling, others in ((greedy, []), (usual, []), (usual, []), (usual, earlier)):
+                    for sampling, others in ((greedy, []), (usual, []), (usual, earlier)):
                         began = time.perf_counter()
                         events = list(engine.generate([*range(100, 200)], sampling, others=others))
                         took_s = time.perf_counter() - began
@@ -327,7 +326,7 @@ class Check:
 
         lines = [self._kernel_tests()]
         loaded = self.model("135m", dtype="float32", peaked=1.5)
-        budget, tokens = (24, 6) if self.small else (128, 100)
+        budget, tokens = (24, 6) if self.small else (128, 80)
         runners = {name: self._in_bytes(loaded, budget) for name in ("transformers", "graph")}
         plain(runners["transformers"])
         self.found["bytes exact"] = found = compared(runners, budget // 2, tokens)["graph"]

@@ -2,7 +2,8 @@
 
     tools/stress/gpu_check.py [--stages exact,tests,products,...] [--shape 7b] [--device cuda] [--json FILE]
 
-On a bare machine, in less than five minutes but for `compiled` and `command`, which have to be named.
+On a bare machine, in about five minutes; `compiled`, `command`, `bytes`, `nearer` and `offload` take as long
+together, and have to be named.
 Without CUDA it ends with exit code 2; `--device cpu` goes through the same stages with a tiny shape under
 Triton's interpreter, to try this script itself. Exit code 1: a stage failed. docs/GPU.md has the figures of
 a card, and the wheels that a machine without a network needs.
@@ -463,7 +464,7 @@ STAGES: dict[str, Callable[[Check], str]] = {
     "offload": Check.offload,
 }
 """In an order in which a model that is made serves as many stages as may be."""
-LONG = ("compiled", "command")
+LONG = ("compiled", "command", "bytes", "nearer", "offload")
 """Stages that are run where they are named."""
 
 

@@ -34,8 +34,9 @@ _INNER = {
     "mlp.experts.gate_proj": "ffn_gate_exps",
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
+    "mlp.router": "ffn_gate_inp",
 }
-_ARCHITECTURES = {"mistral": "llama", "qwen3_moe": "qwen3moe"}
+_ARCHITECTURES = {"mistral": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
 _CONTROL, _NORMAL, _BYTE = 3, 1, 6
 
 
@@ -73,7 +74,7 @@ def write(
         add(writer, key, value)
     stored = {name: one for file in folder.glob("*.safetensors") for name, one in load_file(file).items()}
     for name, tensor in stacked(stored).items():
-        called = called_in_file(name)
+        called = called_in_file(name, family)
         if leave_out in called or called in (tensors or {}):
             continue
         numbers = tensor.float().numpy()
@@ -82,7 +83,7 @@ def write(
             numbers = _in_pairs(numbers, config[heads])
         wanted = kind if name not in _OUTER or not ends else ends
         wanted = next((other for part, other in (mixed or {}).items() if part in called), wanted)
-        if numbers.ndim == 1 or wanted == "F32" or "gate_inp" in called:
+        if numbers.ndim == 1 or wanted == "F32" or "gate_inp" in called or called.endswith(".bias"):
             writer.add_tensor(called, numbers)
         else:
             if numbers.shape[-1] % 256:  # as llama.cpp does
@@ -167,7 +168,14 @@ def values_of(config: dict[str, Any], family: str) -> dict[str, Any]:
         f"{family}.expert_count": config.get("num_experts") or config.get("num_local_experts"),
         f"{family}.expert_used_count": config.get("num_experts_per_tok"),
         f"{family}.expert_feed_forward_length": config.get("moe_intermediate_size"),
+        f"{family}.attention.sliding_window": config.get("sliding_window") if family == "gpt-oss" else None,
     }
+    if rope.get("rope_type") == "yarn" and family == "gpt-oss":
+        experts |= {
+            f"{family}.rope.scaling.type": "yarn",
+            f"{family}.rope.scaling.factor": rope["factor"],
+            f"{family}.rope.scaling.original_context_length": rope["original_max_position_embeddings"],
+        }
     return experts | {
         f"{family}.context_length": config["max_position_embeddings"],
         f"{family}.embedding_length": config["hidden_size"],
@@ -241,8 +249,15 @@ def words(writer: Any, config: dict[str, Any]) -> None:
 
 
 def stacked(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Weights with each layer's experts in one tensor."""
+    """Weights with each layer's experts in one tensor: gpt_oss has one, turned, with gate and up by turns."""
     found = {name: one for name, one in numbers.items() if ".experts." not in name}
+    for name in [one for one in numbers if ".experts.gate_up_proj" in one or ".experts.down_proj" in one]:
+        whole, ending = numbers.pop(name), "bias" if name.endswith("_bias") else "weight"
+        layer = name.partition(".experts.")[0]
+        parts = {"gate": whole[..., ::2], "up": whole[..., 1::2]} if "gate_up" in name else {"down": whole}
+        for part, one in parts.items():
+            turned = one if ending == "bias" else one.transpose(1, 2)
+            found[f"{layer}.experts.{part}_proj.{ending}"] = turned.contiguous()
     for name in sorted(numbers.keys() - found.keys()):
         layer, _, rest = name.partition(".experts.")
         of = rest.partition(".")[2]
@@ -252,12 +267,14 @@ def stacked(numbers: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def called_in_file(name: str) -> str:
+def called_in_file(name: str, architecture: str = "") -> str:
     """A weight's name in the file."""
     if name in _OUTER:
         return _OUTER[name]
     _, _, number, rest = name.split(".", 3)
     inner, _, last = rest.rpartition(".")
+    if architecture == "gpt-oss" and inner in ("self_attn", "post_attention_layernorm"):
+        return f"blk.{number}.{'attn_sinks' if inner == 'self_attn' else 'post_attention_norm'}.weight"
     return f"blk.{number}.{_INNER[inner]}.{last}"
 
 
@@ -274,7 +291,7 @@ def numbers_in(file: Path, folder: Path) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     for path in folder.glob("*.safetensors"):
         for name in stacked(load_file(path)):
-            called = called_in_file(name)
+            called = called_in_file(name, _ARCHITECTURES.get(config["model_type"], ""))
             stored = tensors[called]
             numbers = np.asarray(gguf.quants.dequantize(stored.data, stored.tensor_type), np.float32)
             if config["model_type"] in ("llama", "mistral", "smollm3") and called.endswith(

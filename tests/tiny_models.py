@@ -1,4 +1,4 @@
-"""Random tiny models of fourteen families: seeded, a few milliseconds each, and not degenerate.
+"""Random tiny models of fifteen families: seeded, a few milliseconds each, and not degenerate.
 
 A freshly initialised model attends almost uniformly, so its heavy hitters are noise. These have
 weights scaled up until attention is peaked and every head prefers other tokens, untied embeddings
@@ -46,6 +46,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "smollm3": _LLAMA | {"no_rope_layers": [1, 0, 1]},
     "qwen3_moe": _LLAMA | _EXPERTS | {"moe_intermediate_size": 48, "head_dim": 8, "norm_topk_prob": True},
     "olmoe": _LLAMA | _EXPERTS,
+    "gpt_oss": _LLAMA | _EXPERTS | {"head_dim": 16, "sliding_window": WINDOW},
     "opt": {
         "hidden_size": 32,
         "word_embed_proj_dim": 32,

@@ -42,6 +42,7 @@ from h2o_chat.models.resolve import (
     read_config,
 )
 from h2o_chat.native.model_frame import FAMILIES as NATIVE
+from h2o_chat.native.model_frame import FROM_GGUF
 from h2o_chat.native.packed_folder import PackedFile, remove
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
@@ -101,7 +102,7 @@ def families_() -> None:
     rows: list[tuple[str, ...]] = [("FAMILY", "", "WHY NOT", "WHAT TO TAKE")]
     for family in families():
         refused = refusal(family)
-        opens = "native" if family in NATIVE else "opens"
+        opens = "native" if family in NATIVE or family == FROM_GGUF else "opens"
         rows.append((family, "refused", *refused) if refused else (family, opens, "", ""))
     _table(rows)
     opening = sum(said == OPENS for said in families().values())

@@ -22,10 +22,11 @@ FAMILIES = {
     "smollm3": "SmolLM3ForCausalLM",
     "qwen3moe": "Qwen3MoeForCausalLM",
     "olmoe": "OlmoeForCausalLM",
+    "gpt-oss": "GptOssForCausalLM",
 }
 """Architectures that are read here, and their class in transformers. Mistral's architecture is llama."""
 
-_TYPES = {"qwen3moe": "qwen3_moe"}
+_TYPES = {"qwen3moe": "qwen3_moe", "gpt-oss": "gpt_oss"}
 """Types of transformers that are not called as the architecture is."""
 
 EXACT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
@@ -99,14 +100,20 @@ def config_of(header: Header) -> dict[str, Any]:
         )
     if kind == "llama":
         config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
-    if kind in ("qwen3moe", "olmoe"):
+    if kind == "gpt-oss":
+        config |= {
+            "attention_bias": True,
+            "sliding_window": header.whole(f"{kind}.attention.sliding_window"),
+            "rope_parameters": config["rope_parameters"] | {"truncate": False},
+        }
+    if kind in ("qwen3moe", "olmoe", "gpt-oss"):
         inner = header.whole(f"{kind}.expert_feed_forward_length", config["intermediate_size"])
         config |= {
             "intermediate_size": inner,
             "moe_intermediate_size": inner,
             "num_experts": header.whole(f"{kind}.expert_count"),
             "num_experts_per_tok": header.whole(f"{kind}.expert_used_count"),
-            "norm_topk_prob": kind == "qwen3moe",  # as in llama.cpp: files do not say it
+            "norm_topk_prob": kind != "olmoe",  # as in llama.cpp: files do not say it
         }
     _check_tensors(header, config)
     return config
@@ -138,8 +145,10 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
         "post_attention_layernorm.weight": ("ffn_norm.weight", (hidden,)),
     }
     mlp = {"gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}
-    if count := config.get("num_experts"):
-        layer["mlp.gate.weight"] = ("ffn_gate_inp.weight", (count, hidden))
+    count: int = config.get("num_experts", 0)
+    if count:
+        router = "router" if kind == "gpt_oss" else "gate"
+        layer[f"mlp.{router}.weight"] = ("ffn_gate_inp.weight", (count, hidden))
         layer |= {
             f"mlp.experts.{one}_proj.weight": (f"ffn_{one}_exps.weight", (count, *shape))
             for one, shape in mlp.items()
@@ -153,6 +162,16 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
         }
     if config.get("attention_bias"):
         layer["self_attn.o_proj.bias"] = ("attn_output.bias", (hidden,))
+    if kind == "gpt_oss":
+        layer |= {
+            "self_attn.sinks": ("attn_sinks.weight", (config["num_attention_heads"],)),
+            "post_attention_layernorm.weight": ("post_attention_norm.weight", (hidden,)),
+            "mlp.router.bias": ("ffn_gate_inp.bias", (count,)),
+        }
+        layer |= {
+            f"mlp.experts.{one}_proj.bias": (f"ffn_{one}_exps.bias", (count, shape[0]))
+            for one, shape in mlp.items()
+        }
     if kind in ("qwen3", "qwen3_moe", "olmoe"):
         whole = kind == "olmoe"
         layer["self_attn.q_norm.weight"] = ("attn_q_norm.weight", (queries if whole else head,))
@@ -192,7 +211,9 @@ def held_as(header: Header) -> tuple[str, int]:
         if len(one.shape) < 2:
             continue
         kind, size = one.kind_name, one.bytes
-        if kind not in EXACT:
+        if kind == "MXFP4":  # 5 bits and a scale of 2 bytes there
+            size = prod(one.shape) * 11 // 16
+        elif kind not in EXACT:
             kind, size = "int8", prod(one.shape) * 17 // 16
         elif kind in ("Q4_K", "Q5_K"):  # scales of 6 bits take a byte there
             size += prod(one.shape) // 64
@@ -257,7 +278,12 @@ def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
         return {"rope_type": "default", "rope_theta": theta}
     if scaled == "linear":
         return {"rope_type": "linear", "rope_theta": theta, "factor": header.number(factor)}
-    strange = [key for key in header.values if ".rope.scaling.yarn_" in key or key.endswith(".attn_factor")]
+    usual = {f"{kind}.rope.scaling.yarn_beta_fast": 32.0, f"{kind}.rope.scaling.yarn_beta_slow": 1.0}
+    strange = [
+        key
+        for key, value in header.values.items()
+        if (".rope.scaling.yarn_" in key or key.endswith(".attn_factor")) and value != usual.get(key)
+    ]
     if scaled == "yarn" and not strange:
         original = header.whole(f"{kind}.rope.scaling.original_context_length")
         return {

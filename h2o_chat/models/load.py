@@ -253,8 +253,8 @@ def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
 
 
 def _read_by_transformers(model: Path) -> bool:
-    """Whether it is a GGUF file of an architecture outside `FAMILIES`."""
-    return model.is_file() and header_of(model).architecture not in FAMILIES
+    """Whether it is a GGUF file of an architecture outside `FAMILIES`, or read for the native step alone."""
+    return model.is_file() and header_of(model).architecture not in FAMILIES.keys() - {"gpt-oss"}
 
 
 def require_quantizable(name: str, model: Path, settings: Settings) -> None:

@@ -3,16 +3,19 @@
 from pathlib import Path
 
 import torch
+import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES, config_of
-from h2o_chat.native.model_frame import Frame, Turning
+from h2o_chat.native.model_frame import FROM_GGUF, Frame, Turning
 
 
 def plain_frame(file: Path) -> Frame | None:
     """The frame; None where `probing.frame_of` has to look: another family, a scaled rotation, biases.
 
-    It spares the import of the model's class, which takes a second. Files of these families have no windows.
+    It spares the import of the model's class, which takes a second. Only gpt_oss has windows: in every
+    second layer.
 
     Raises:
         ModelError: the file is damaged.
@@ -23,13 +26,20 @@ def plain_frame(file: Path) -> Frame | None:
     config = config_of(header)
     family, layers, head_size = config["model_type"], config["num_hidden_layers"], config["head_dim"]
     rotation, experts = config["rope_parameters"], config.get("num_experts", 0)
-    if rotation["rope_type"] != "default" or head_size % 16 or config.get("attention_bias"):
+    gpt_oss = family == FROM_GGUF
+    if head_size % 16 or (
+        not gpt_oss and (rotation["rope_type"] != "default" or config.get("attention_bias"))
+    ):
         return None
     if experts and config["hidden_size"] % 16:
         return None
     interval = config.get("no_rope_layer_interval")
     powers = torch.arange(0, head_size, 2, dtype=torch.int64).float() / head_size
     inv_freq = 1.0 / rotation["rope_theta"] ** powers  # by torch, as in transformers: the last bit is its own
+    scale = 1.0
+    if gpt_oss and rotation["rope_type"] != "default":
+        made = transformers.AutoConfig.for_model(**config)
+        inv_freq, scale = ROPE_INIT_FUNCTIONS[rotation["rope_type"]](made, torch.device("cpu"))
     return Frame(
         family=family,
         layers=layers,
@@ -41,14 +51,14 @@ def plain_frame(file: Path) -> Frame | None:
         vocabulary=config["vocab_size"],
         epsilon=config["rms_norm_eps"],
         tied=config["tie_word_embeddings"],
-        bias=family == "qwen2",
+        bias=gpt_oss or family == "qwen2",
         head_norms=family in ("qwen3", "qwen3_moe", "olmoe"),
         window_tokens=config["max_position_embeddings"],
-        ropes=(Turning(tuple(inv_freq.tolist()), 1.0),),
+        ropes=(Turning(tuple(inv_freq.tolist()), float(scale)),),
         rope_of=tuple(
             None if interval and number % interval == interval - 1 else 0 for number in range(layers)
         ),
-        sees=(None,) * layers,
+        sees=tuple(config["sliding_window"] if gpt_oss and at % 2 == 0 else None for at in range(layers)),
         bits=8,
         head_bits=8,
         experts=experts,

@@ -24,7 +24,7 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import Stored, damaged
 from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.native import layout, library
-from h2o_chat.native.kinds import BF16, F16, F32, LEVELS_BYTES, SCALES_BYTES, MatrixAddress, in_tiles
+from h2o_chat.native.kinds import BF16, F16, F32, LEVELS_BYTES, MXFP4, SCALES_BYTES, MatrixAddress, in_tiles
 from h2o_chat.native.layout import ALIGNED, GROUP, TILE, Source, padded
 from h2o_chat.native.model_frame import Frame
 
@@ -170,7 +170,7 @@ class GgufWeights:
         name, count = run.source.name, run.end - run.first
         kind = self._stored(run.source, run.columns).kind
         order = list(range(count))
-        if kind in LEVELS_BYTES or kind in (F32, F16, BF16):
+        if kind in LEVELS_BYTES or kind in (F32, F16, BF16, MXFP4):
             raw = self._tensors.raw_rows(name, run.first, run.end)
             rows = ctypes.addressof(ctypes.c_char.from_buffer(raw))
             if head := self._tensors.turned_rows(name):

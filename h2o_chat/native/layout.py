@@ -143,6 +143,10 @@ def _layer(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
     yield Matrix(f"{here}qkv", frame.bits, frame.hidden, qkv("weight"))
     if frame.bias:
         yield Vector(f"{here}bias_qkv", qkv("bias"))
+    if frame.gpt_oss:
+        yield Vector(f"{here}sinks", (Source(f"{there}self_attn.sinks", frame.heads),))
+        yield Vector(f"{here}bias_out", (Source(f"{there}self_attn.o_proj.bias", frame.hidden),))
+        yield Vector(f"{here}bias_router", (Source(f"{there}mlp.router.bias", frame.experts),))
     if frame.head_norms:
         yield Vector(f"{here}norm_query", (Source(f"{there}self_attn.q_norm.weight", normed[0]),))
         yield Vector(f"{here}norm_key", (Source(f"{there}self_attn.k_norm.weight", normed[1]),))
@@ -150,12 +154,17 @@ def _layer(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
     yield Matrix(f"{here}out", frame.bits, rows["q"], (out,))
     yield Vector(f"{here}norm_mlp", (Source(f"{there}post_attention_layernorm.weight", frame.hidden),))
     if frame.experts:
-        yield Vector(f"{here}router", (Source(f"{there}mlp.gate.weight", frame.experts, frame.hidden),))
+        router = "router" if frame.gpt_oss else "gate"
+        yield Vector(f"{here}router", (Source(f"{there}mlp.{router}.weight", frame.experts, frame.hidden),))
     for mlp in frame.mlps:
         gate, up, down = (f"{there}mlp.{mlp}{one}_proj.weight" for one in ("gate", "up", "down"))
         gate_up = Source(gate, frame.intermediate), Source(up, frame.intermediate)
         yield Matrix(f"{here}{mlp}gate_up", frame.bits, frame.hidden, gate_up, alternate=True)
         yield Matrix(f"{here}{mlp}down", frame.bits, frame.intermediate, (Source(down, frame.hidden),))
+        for one, name in {"gate": gate, "up": up, "down": down}.items() if frame.gpt_oss else ():
+            numbers = frame.hidden if one == "down" else frame.intermediate
+            bias = Source(f"{name.removesuffix('weight')}bias", numbers)
+            yield Vector(f"{here}{mlp}bias_{one}", (bias,))
 
 
 def layout(frame: Frame) -> list[Place]:

@@ -33,7 +33,7 @@ class Rope(Structure):
 class Mlp(Structure):
     """`h2o_mlp`"""
 
-    _fields_ = _fields((Matrix, "gate_up up down"))
+    _fields_ = _fields((Matrix, "gate_up up down"), (c_void_p, "bias_gate bias_up bias_down"))
 
 
 class Layer(Structure):
@@ -43,7 +43,8 @@ class Layer(Structure):
         (Matrix * 3, "qkv"),
         (Matrix, "out"),
         (POINTER(Mlp), "mlp"),
-        (c_void_p, "router norm_attention norm_mlp bias_qkv norm_query norm_key norm_queries norm_keys"),
+        (c_void_p, "router bias_router norm_attention norm_mlp bias_qkv bias_out sinks"),
+        (c_void_p, "norm_query norm_key norm_queries norm_keys"),
         (c_int32, "rope sees"),
     )
 
@@ -54,7 +55,7 @@ class Frame(Structure):
     _fields_ = _fields(
         (c_int32, "layer_count rope_count hidden heads kv_heads head_size vocabulary"),
         (c_int32, "experts chosen shares_add_up"),
-        (c_float, "epsilon"),
+        (c_float, "alpha limit epsilon"),
         (POINTER(Layer), "layers"),
         (POINTER(Rope), "ropes"),
         (c_void_p, "norm"),

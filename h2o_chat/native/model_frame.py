@@ -6,6 +6,8 @@ from typing import Any
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe")
 """`config.model_type`s that the C++ step can compute."""
+FROM_GGUF = "gpt_oss"
+"""One more, whose folders pack their experts in a way that is not read here: from GGUF files alone."""
 
 _MOST_LAYERS = 1024
 _MOST_COUNT = 2**24
@@ -67,6 +69,11 @@ class Frame:
     def whole_norms(self) -> bool:
         """Whether queries and keys are normalised over all heads together."""
         return self.family == "olmoe"
+
+    @property
+    def gpt_oss(self) -> bool:
+        """Whether there are sinks, biases everywhere, and a gate within limits."""
+        return self.family == "gpt_oss"
 
     @property
     def mlps(self) -> list[str]:

@@ -100,7 +100,8 @@ class SlotKernelsAlone(SlotKernels):
         return super().change(slots) if self._fits(slots) else output_change_of_heads(slots)
 
     def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        plain = here.softcap is None and here.window is None and here.scaling == keys.shape[3] ** -0.5
+        plain = here.softcap is None and here.window is None and here.sink is None
+        plain = plain and here.scaling == keys.shape[3] ** -0.5
         attend = super().attend if plain and self._fits(here.arena.slots) else LayerStep.attended
         return attend(here, now, queries, keys, values)
 

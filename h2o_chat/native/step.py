@@ -27,6 +27,9 @@ from h2o_chat.transformers_cache.attention_function import through_slots
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.ready import begin_first, make_slots
 
+GPT_OSS_ALPHA, GPT_OSS_LIMIT = 1.702, 7.0
+"""Files do not say them; llama.cpp and transformers take these."""
+
 FORMS = {"": 0, **{name: bit for bit, name in c.FORMS.items()}}
 
 
@@ -55,6 +58,9 @@ class NativeStep:
         """For people: the instruction set, and why weights had to be packed again."""
         self._pointers: tuple[int, ...] = ()
         self._slots: Any = (c.Slots * self.frame.layers)()
+        names = [f"layers.{layer}.sinks" for layer in range(self.frame.layers)] if self.frame.gpt_oss else []
+        raw = [ctypes.string_at(packed.vector(name), 4 * self.frame.heads) for name in names]
+        self._sinks = [torch.frombuffer(bytearray(one), dtype=torch.float32) for one in raw]
 
     # -- a step ----------------------------------------------------------------------------------------
 
@@ -161,7 +167,8 @@ class NativeStep:
             into = [made.data_ptr() for made in (x, queries, keys, values)]
             checked(run.h2o_before(model, layer, tokens, *into))
             handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
-            attended = through_slots(queries.transpose(1, 2), handoff, window=frame.sees[layer])
+            sink = self._sinks[layer] if frame.gpt_oss else None
+            attended = through_slots(queries.transpose(1, 2), handoff, window=frame.sees[layer], sink=sink)
             if layer == frame.layers - 1 and not all_columns:  # only the last column is needed
                 attended, x = attended[:, -1:].contiguous(), x[:, -1:].contiguous()
                 tokens = rows
@@ -206,6 +213,9 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
         layer.router = packed.vector(name + "router") if frame.experts else None
         layer.norm_attention = packed.vector(name + "norm_attention")
         layer.norm_mlp = packed.vector(name + "norm_mlp")
+        if frame.gpt_oss:
+            biases = ("sinks", "bias_out", "bias_router")
+            layer.sinks, layer.bias_out, layer.bias_router = (packed.vector(name + one) for one in biases)
         layer.bias_qkv = packed.vector(name + "bias_qkv") if frame.bias else None
         if frame.head_norms:
             norms = packed.vector(name + "norm_query"), packed.vector(name + "norm_key")
@@ -228,6 +238,8 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
         experts=frame.experts,
         chosen=frame.chosen,
         shares_add_up=frame.shares_add_up,
+        alpha=GPT_OSS_ALPHA if frame.gpt_oss else 0,
+        limit=GPT_OSS_LIMIT,
         epsilon=frame.epsilon,
         layers=layers,
         ropes=ropes,
@@ -239,7 +251,9 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
 
 def _mlp_of(packed: Packed | GgufWeights, name: str) -> c.Mlp:
     gate_up, *up = (_matrix_of(one) for one in packed.matrices(name + "gate_up"))
-    return c.Mlp(gate_up, up[0] if up else c.Matrix(), _matrix_of(*packed.matrices(name + "down")))
+    biases = ("bias_gate", "bias_up", "bias_down") if packed.frame.gpt_oss else ()
+    down = _matrix_of(*packed.matrices(name + "down"))
+    return c.Mlp(gate_up, up[0] if up else c.Matrix(), down, *(packed.vector(name + one) for one in biases))
 
 
 def _matrix_of(one: MatrixAddress) -> c.Matrix:

@@ -36,6 +36,7 @@ struct Shape {
     int hidden, intermediate, heads, kv_heads, head_size, vocabulary, layers, kind, v_kind, up_kind, head_kind;
     bool bias, head_norms, tied, damaged, largest;
     int experts = 0, chosen = 0;
+    bool like_gpt_oss = false;
 };
 
 const Shape kShapes[] = {
@@ -49,6 +50,7 @@ const Shape kShapes[] = {
     {"Q4_K with Q5_K and Q6_K", 256, 256, 2, 1, 128, 40, 1, H2O_Q4_K, H2O_Q6_K, H2O_Q5_K, H2O_Q6_K, true, false, true, false, false},
     {"experts, normed together", 64, 48, 4, 2, 16, 40, 2, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q8_0, false, false, false, false, false, 21, 3},
     {"experts of mixed kinds", 256, 256, 2, 1, 128, 40, 1, H2O_Q4_K, H2O_Q6_K, H2O_Q8_0, H2O_Q6_K, false, true, false, false, false, 5, 2},
+    {"experts with sinks and biases", 64, 48, 4, 2, 16, 40, 2, H2O_Q5_0, H2O_Q5_0, H2O_Q5_0, H2O_Q8_0, true, false, false, false, false, 9, 2, true},
     {"damaged experts", 64, 48, 2, 1, 32, 40, 2, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q8_0, false, true, false, true, false, 4, 4},
     {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, H2O_Q4_0, H2O_Q4_1, H2O_Q4_0, H2O_Q8_0, true, true, true, true, false},
     {"damaged weights, eight bits", 64, 64, 2, 1, 32, 40, 2, H2O_Q8_0, H2O_Q5_1, H2O_Q8_0, H2O_Q8_0, false, true, false, true, false},
@@ -108,7 +110,7 @@ struct Model {
         const int each = of.experts ? of.experts : 1;
         matrices.reserve(3 * (1 + each) * of.layers + 2);
         mlps.reserve(each * of.layers);
-        vectors.reserve(9 * of.layers + 4);
+        vectors.reserve((12 + 3 * each) * of.layers + 4);
         const auto matrix = [&](int rows, int columns, int kind) {
             return matrices.emplace_back(random, rows, columns, kind, of).as_c;
         };
@@ -135,6 +137,10 @@ struct Model {
                 mlp.gate_up = matrix(of.up_kind == of.kind ? 2 * gates : gates, of.hidden, of.kind);
                 if (of.up_kind != of.kind) mlp.up = matrix(gates, of.hidden, of.up_kind);
                 mlp.down = matrix(of.hidden, of.intermediate, of.v_kind);
+                if (!of.like_gpt_oss) continue;
+                mlp.bias_gate = vector(of.intermediate, 0, 9);
+                mlp.bias_up = vector(of.intermediate, 0, 9);
+                mlp.bias_down = vector(of.hidden, 0, .5f);
             }
             layer.router = of.experts ? vector(of.experts * of.hidden, 0, .3f) : nullptr;
             layer.norm_attention = vector(of.hidden, 1, .2f);
@@ -142,7 +148,11 @@ struct Model {
             layer.bias_qkv = of.bias ? vector(up(qkv, 16), 0, .5f) : nullptr;
             layer.norm_query = of.head_norms ? vector(of.head_size, 1, .2f) : nullptr;
             layer.norm_key = of.head_norms ? vector(of.head_size, 1, .2f) : nullptr;
-            if (of.experts && !of.head_norms) {
+            if (of.like_gpt_oss) {
+                layer.bias_router = vector(of.experts, 0, .5f);
+                layer.bias_out = vector(of.hidden, 0, .5f);
+                layer.sinks = vector(of.heads, 0, 2);
+            } else if (of.experts && !of.head_norms) {
                 layer.norm_queries = vector(out, 1, .2f);
                 layer.norm_keys = vector(of.kv_heads * of.head_size, 1, .2f);
             }
@@ -161,6 +171,8 @@ struct Model {
         frame.experts = of.experts;
         frame.chosen = of.chosen;
         frame.shares_add_up = of.head_norms;
+        frame.alpha = of.like_gpt_oss ? 1.7f : 0;
+        frame.limit = 7;
         frame.epsilon = 1e-5f;
         frame.layers = layers.data();
         frame.ropes = ropes.data();

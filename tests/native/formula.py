@@ -19,6 +19,7 @@ from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.kinds import Q8_0, MatrixAddress
 from h2o_chat.native.layout import GROUP, TILE, Vector, parts
 from h2o_chat.native.packed import Packed
+from h2o_chat.native.step import GPT_OSS_ALPHA, GPT_OSS_LIMIT
 
 _LIBM = ctypes.CDLL(None)
 for _name in ("cosf", "sinf"):
@@ -155,7 +156,8 @@ class Formula:
                 qkv = torch.cat((queries, keys, values))
             attended, slots = self._attend(number, qkv, position, index, edge, slots, forget, remember)
             after.append(slots)
-            x = x + self._times(name + "out", attended)[: frame.hidden]
+            out = self._times(name + "out", attended)[: frame.hidden]
+            x = x + (out + self._vector(name + "bias_out") if frame.gpt_oss else out)
             normed = norm(x, self._vector(name + "norm_mlp"), frame.epsilon)
             if not frame.experts:
                 x = x + self._mlp(name, normed)
@@ -172,6 +174,14 @@ class Formula:
         both = self._times(name + "gate_up", x)
         alternate = len(self.packed.matrices(name + "gate_up")) == 1
         gate, up = both.view(-1, 2, TILE).unbind(1) if alternate else both.view(2, -1).unbind()
+        if self.frame.gpt_oss:
+            alpha, rows = torch.tensor(GPT_OSS_ALPHA), self.frame.intermediate
+            gate = gate.flatten()[:rows] + self._vector(name + "bias_gate")
+            up = up.flatten()[:rows] + self._vector(name + "bias_up")
+            gated = silu(gate.clamp_max(GPT_OSS_LIMIT) * alpha) / alpha
+            gated = gated * (up.clamp(-GPT_OSS_LIMIT, GPT_OSS_LIMIT) + 1)
+            down = self._times(name + "down", gated)[: self.frame.hidden]
+            return down + self._vector(name + "bias_down")
         gated = (silu(gate) * up).flatten()
         return self._times(name + "down", gated[: self.frame.intermediate])[: self.frame.hidden]
 
@@ -179,6 +189,8 @@ class Formula:
         """The experts that a token takes, in rising order, and their shares."""
         frame = self.frame
         scores = dot(x, self._vector(name + "router").view(frame.experts, frame.hidden))
+        if frame.gpt_oss:
+            scores = scores + self._vector(name + "bias_router")
         exps = exp_of_negative(scores - scores.max())
         likely = exps * (1 / tree(added(lanes(exps))))
         chosen = likely.argsort(descending=True, stable=True)[: frame.chosen].tolist()
@@ -221,8 +233,13 @@ class Formula:
         sees = frame.sees[number]
         seen_from = position - sees + 1 if sees and position >= sees else 0
         asks = asks.masked_fill((slots.positions < seen_from).unsqueeze(1), -3e38)
-        exps = exp_of_negative(asks - asks.amax(-1, keepdim=True))
-        weights = exps * (1 / tree(added(lanes(exps)))).unsqueeze(-1)
+        top, rest = asks.amax(-1, keepdim=True), torch.tensor(0.0)
+        if frame.gpt_oss:
+            sinks = self._vector(name + "sinks").view(heads, -1, 1)
+            top = torch.maximum(top, sinks)
+            rest = exp_of_negative(sinks - top).squeeze(-1)
+        exps = exp_of_negative(asks - top)
+        weights = exps * (1 / (tree(added(lanes(exps))) + rest)).unsqueeze(-1)
         output = torch.zeros(heads, queries.shape[1], size)
         for slot in range(weights.shape[-1]):
             output = fma(weights[..., slot, None], slots.values[:, None, slot], output)

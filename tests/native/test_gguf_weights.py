@@ -28,6 +28,7 @@ from h2o_chat.cache.forward_call import Step
 from h2o_chat.models import gguf as gguf_header
 from h2o_chat.models.gguf_config import EXACT
 from h2o_chat.native import library
+from h2o_chat.native.gguf_frame import plain_frame
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.kinds import LEVELS_BYTES, SCALES_BYTES, MatrixAddress
 from h2o_chat.native.layout import Matrix, parts
@@ -38,7 +39,7 @@ from h2o_chat.native.rounding import rounded
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 
-FAMILIES = ("llama", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe")
+FAMILIES = ("llama", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe", "gpt_oss")
 SIZES = {
     "hidden_size": 256,
     "intermediate_size": 512,
@@ -49,12 +50,17 @@ SIZES = {
     "vocab_size": 320,
 }
 """All columns come in the blocks of 256 of K types, and a head is not hidden_size / heads wide."""
+_YARN = {
+    **{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
+    **{"rope_theta": 10000.0, "original_max_position_embeddings": 64},
+}
 _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 MORE: dict[str, dict[str, Any]] = {
     "qwen2": {"layer_types": ["full_attention"] * 2},
     "qwen3": {"layer_types": ["full_attention"] * 2},
     "qwen3_moe": _EXPERTS | {"moe_intermediate_size": 256, "norm_topk_prob": True},
     "olmoe": _EXPERTS | {"head_dim": 64},
+    "gpt_oss": _EXPERTS | {"sliding_window": 16, "max_position_embeddings": 2048, "rope_parameters": _YARN},
     "smollm3": {"num_hidden_layers": 5, "no_rope_layers": [1, 1, 1, 0, 1], "pad_token_id": 0},
 }
 
@@ -88,7 +94,7 @@ def crossed(kinds: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def opened(file: Path) -> GgufWeights:
-    frame = frame_of(file)
+    frame = plain_frame(file) or frame_of(file)
     assert isinstance(frame, Frame)
     return GgufWeights(file, frame, silent)
 
@@ -157,7 +163,8 @@ MIXED = {"attn_v": "Q6_K", "attn_k": "Q8_0", "ffn_up": "Q5_1", "ffn_down": "Q5_K
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize(
-    ("family", "kind"), crossed([("Q4_K",), *((kind,) for kind in EXACT if kind != "Q4_K")])
+    ("family", "kind"),
+    [*crossed([("Q4_K",), *((kind,) for kind in EXACT if kind != "Q4_K")]), ("gpt_oss", "MXFP4")],
 )
 def test_every_number_is_that_of_the_file(
     family: str, kind: str, tied: bool, folders: Any, tmp_path: Path
@@ -225,8 +232,8 @@ def test_a_token_is_the_formula(kind: str, mixed: dict[str, str], folders: Any, 
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("family", ["qwen3_moe", "olmoe"])
-@pytest.mark.parametrize("mixed", [{}, MIXED, {"ffn_down_exps": "Q6_K"}])
+@pytest.mark.parametrize("family", ["qwen3_moe", "olmoe", "gpt_oss"])
+@pytest.mark.parametrize("mixed", [{}, MIXED, {"ffn_down_exps": "Q6_K"}, {"_exps": "MXFP4"}])
 def test_a_token_of_experts_is_the_formula(
     family: str, mixed: dict[str, str], folders: Any, tmp_path: Path
 ) -> None:
@@ -242,7 +249,7 @@ def test_every_form_gives_the_same_bits(
     kind: str, mixed: dict[str, str], folders: Any, tmp_path: Path
 ) -> None:
     """Prompts of 1 to 40 tokens and decoded ones, on one thread and on three."""
-    family = "olmoe" if mixed else "qwen2"
+    family = {0: "qwen2", 1: "gpt_oss"}.get(len(mixed), "olmoe")
     weights = opened(write(folders(family), tmp_path / "model.gguf", kind, mixed=mixed))
     found = []
     for form, threads in [(form, 1) for form in library.forms()] + [(library.forms()[-1], 3)]:
@@ -265,7 +272,8 @@ def test_greedy_tokens_are_those_of_torch(family: str, folders: Any, tmp_path: P
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
-    ("family", "kind"), crossed([("Q4_K",), *((kind,) for kind in EXACT if kind != "Q4_K")])
+    ("family", "kind"),
+    [*crossed([("Q4_K",), *((kind,) for kind in EXACT if kind != "Q4_K")]), ("gpt_oss", "MXFP4")],
 )
 def test_logits_are_those_of_torch(family: str, kind: str, folders: Any, tmp_path: Path) -> None:
     """Equal but for fp32, unless an activation lies so near a half that fp32 rounds it to the other side.
@@ -285,6 +293,24 @@ def test_logits_are_those_of_torch(family: str, kind: str, folders: Any, tmp_pat
 
 
 @pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("family", ["llama", "qwen3_moe", "olmoe", "gpt_oss"])
+def test_a_prompt_is_that_of_torch(family: str, folders: Any, tmp_path: Path) -> None:
+    """Sixteen prompts of 24 tokens: logits of the last one, as in `test_logits_are_those_of_torch`."""
+    folder = folders(family, scale=0.05)
+    file = write(folder, tmp_path / "model.gguf", "Q8_0")
+    model, weights = in_torch(folder, file), opened(file)
+    off = []
+    for seed in range(16):
+        ids = said(24, 320, seed)
+        with torch.inference_mode():
+            theirs = model(torch.tensor([ids])).logits[0, -1]
+        [ours] = talk(by(NativeStep(weights, 1)), cache_of(weights, 64), ids, 24)
+        off.append(float((ours[0] - theirs).abs().max() / theirs.abs().max()))
+    assert sorted(off)[4] < 1e-4
+    assert max(off) < 0.05
+
+
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(("family", "kind"), crossed([("Q4_K",), ("F16",), ("Q6_K",)]))
 def test_perplexity_is_that_of_the_numbers_in_the_file(
     family: str, kind: str, folders: Any, tmp_path: Path
@@ -298,7 +324,9 @@ def test_perplexity_is_that_of_the_numbers_in_the_file(
     with torch.inference_mode():
         exact = cross_entropy(model(ids[None]).logits[0, :-1], ids[1:])
     ours = cross_entropy(by_step(opened(file), ids.tolist(), 0)[1][:-1], ids[1:])
-    assert float((ours - exact).exp()) == pytest.approx(1, abs=0.005 if "moe" in family else 0.002)
+    assert float((ours - exact).exp()) == pytest.approx(
+        1, abs=0.005 if "num_experts" in MORE.get(family, {}) else 0.002
+    )
 
 
 @pytest.mark.usefixtures("compiled")

@@ -63,11 +63,22 @@ def fused(numbers: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights as a transformers model has them: experts stand in one tensor, gate above up."""
     found = {name: one for name, one in numbers.items() if ".experts." not in name}
     for layer in sorted({name.partition(".experts.")[0] for name in numbers.keys() - found.keys()}):
-        count = sum(name.startswith(f"{layer}.experts.") for name in numbers) // 3
-        gate, up, down = (
-            torch.stack([numbers[f"{layer}.experts.{expert}.{one}_proj.weight"] for expert in range(count)])
-            for one in ("gate", "up", "down")
-        )
+        count = sum(name.startswith(f"{layer}.experts.") and "up_proj.weight" in name for name in numbers)
+
+        def all_of(one: str, ending: str = "weight", layer: str = layer, count: int = count) -> Tensor:
+            names = [f"{layer}.experts.{expert}.{one}_proj.{ending}" for expert in range(count)]
+            return torch.stack([numbers[name] for name in names])
+
+        gate, up, down = map(all_of, ("gate", "up", "down"))
+        if f"{layer}.experts.0.gate_proj.bias" in numbers:  # gpt_oss: turned, gate and up by turns
+            biases = torch.stack([all_of(one, "bias") for one in ("gate", "up")], -1)
+            found |= {
+                f"{layer}.experts.gate_up_proj": torch.stack((gate, up), 2).flatten(1, 2).transpose(1, 2),
+                f"{layer}.experts.gate_up_proj_bias": biases.flatten(1),
+                f"{layer}.experts.down_proj": down.transpose(1, 2),
+                f"{layer}.experts.down_proj_bias": all_of("down", "bias"),
+            }
+            continue
         found |= {
             f"{layer}.experts.gate_up_proj": torch.cat((gate, up), 1),
             f"{layer}.experts.down_proj": down,
@@ -99,16 +110,25 @@ class RoundingExperts(nn.Module):
 
     def __init__(self, of: Any, bits: int, down_bits: int) -> None:
         super().__init__()
-        self.gate_up, self.down, self.bits, self.down_bits = of.gate_up_proj, of.down_proj, bits, down_bits
+        self.of, self.bits, self.down_bits = of, bits, down_bits
 
     def forward(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         out, rounded = torch.zeros_like(x), rounded_activations(x, self.bits)
         for expert in chosen.unique():
             rows, which = torch.where(chosen == expert)
-            gate, up = linear(rounded[rows], self.gate_up[expert]).chunk(2, -1)
-            gated = rounded_activations(silu(gate) * up, self.down_bits)
-            out[rows] += linear(gated, self.down[expert]) * shares[rows, which, None]
+            gated = rounded_activations(self._gated(rounded[rows], expert), self.down_bits)
+            if hasattr(self.of, "alpha"):
+                down = gated @ self.of.down_proj[expert] + self.of.down_proj_bias[expert]
+            else:
+                down = linear(gated, self.of.down_proj[expert])
+            out[rows] += down * shares[rows, which, None]
         return out
+
+    def _gated(self, x: Tensor, expert: Tensor) -> Tensor:
+        if hasattr(self.of, "alpha"):  # gpt_oss
+            return self.of._apply_gate(x @ self.of.gate_up_proj[expert] + self.of.gate_up_proj_bias[expert])
+        gate, up = linear(x, self.of.gate_up_proj[expert]).chunk(2, -1)
+        return silu(gate) * up
 
 
 class Rounding(nn.Module):

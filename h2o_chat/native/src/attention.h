@@ -144,20 +144,24 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
     }
 }
 
-// The weights of a query head become probabilities.
-inline void softmax(float *weights, int padded) {
+// The weights of a query head become probabilities, beside that of a sink if it has one.
+inline void softmax(float *weights, int padded, const float *sink = nullptr) {
     Floats most = load(weights);
     for (int s = 16; s < padded; s += 16) most = max(most, load(weights + s));
-    const Floats top = splat(highest(most));
+    const Floats alone = splat(sink ? *sink : -3e38f), top = splat(highest(max(most, alone)));
     Floats all = splat(0.0f);
     for (int s = 0; s < padded; s += 16) {
         const Floats e = exp_of_negative(sub(load(weights + s), top));
         store(weights + s, e);
         all = add(all, e);
     }
-    const Floats by = splat(1.0f / sum(all));
+    float rest[16];
+    store(rest, exp_of_negative(sub(alone, top)));
+    const Floats by = splat(1.0f / (sum(all) + (sink ? rest[0] : 0.0f)));
     for (int s = 0; s < padded; s += 16) store(weights + s, mul(load(weights + s), by));
 }
+
+inline const float *sink_of(const h2o_layer &layer, int head) { return layer.sinks ? layer.sinks + head : nullptr; }
 
 // Sums of probability x value: `heads` queries, 16 x `parts` components, so many that the sums stay in registers. What
 // they give stands `size` apart; it is added to what is there, if this is not the `start`.
@@ -255,7 +259,8 @@ inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots
             float *weights = weights_of(job, kHeadsEach * thread);  // the same for every KV head, far from another thread's
             write_slot(job, layer, slots, token, head);
             ask(job, layer, slots, held(token, head), token, head, 0, padded, far, weights);
-            for (int g = 0; g < of.groups; ++g) softmax(weights + g * job.weights_stride, padded);
+            for (int g = 0; g < of.groups; ++g)
+                softmax(weights + g * job.weights_stride, padded, sink_of(layer, head * of.groups + g));
             answer(job, layer, slots, held(token, head), token, head, weights);
             add_scores(job, slots, token, head, weights);
         }
@@ -273,7 +278,7 @@ inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots
     }
     meet(*job.team);
     for (int unit; (unit = take(job.team->next, 1, all * of.groups)) >= 0;)
-        softmax(job.weights + static_cast<ptrdiff_t>(unit) * job.weights_stride, padded);
+        softmax(job.weights + static_cast<ptrdiff_t>(unit) * job.weights_stride, padded, sink_of(layer, unit % of.heads));
     meet(*job.team);
     for (int unit; (unit = take(job.team->next, 1, 2 * all)) >= 0;) {  // outputs, then scores, which take less
         const int token = unit % all / of.kv_heads, head = unit % all % of.kv_heads;

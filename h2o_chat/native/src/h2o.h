@@ -31,7 +31,8 @@ enum {
     H2O_Q4_K = 12,
     H2O_Q5_K = 13,
     H2O_Q6_K = 14,
-    H2O_BF16 = 30
+    H2O_BF16 = 30,
+    H2O_MXFP4 = 39
 };
 
 // Weights [rows, columns] in tiles of 16 rows by 32 columns (weights.h): rows is a multiple of 16, columns of 32, of K
@@ -39,7 +40,7 @@ enum {
 typedef struct {
     const uint8_t *weights, *scales;
     int32_t rows, columns;
-    int32_t kind;  // not F32, F16 or BF16
+    int32_t kind;  // not F32, F16, BF16 or MXFP4
 } h2o_matrix;
 
 // How keys and queries are turned: pairs (i, i + pairs) of the first 2 * pairs components.
@@ -54,6 +55,7 @@ typedef struct {
     h2o_matrix gate_up;  // a tile of gate, a tile of up, and so on; gate alone where `up` has rows
     h2o_matrix up;
     h2o_matrix down;
+    const float *bias_gate, *bias_up, *bias_down;  // null: none
 } h2o_mlp;
 
 // Vectors go on with zeros up to a multiple of 16.
@@ -62,8 +64,10 @@ typedef struct {
     h2o_matrix out;
     const h2o_mlp *mlp;  // one, or [experts], all alike
     const float *router;                     // [experts, hidden], hidden a multiple of 16; null: there are no experts
+    const float *bias_router;                // [experts]; null: none
     const float *norm_attention, *norm_mlp;  // [hidden]
-    const float *bias_qkv;                   // [rows of qkv]; null: none
+    const float *bias_qkv, *bias_out;        // [rows of qkv], [hidden]; null: none
+    const float *sinks;                      // [H * G] a score that every query has beside those of keys; null: none
     const float *norm_query, *norm_key;      // [D] of each head; null: none
     const float *norm_queries, *norm_keys;   // [H * G * D], [H * D] of all heads together; null: none
     int32_t rope;                            // which one; -1: nothing is turned
@@ -75,6 +79,7 @@ typedef struct {
     int32_t hidden, heads, kv_heads, head_size, vocabulary;
     int32_t experts, chosen;  // of each layer, 1,024 at most; of each token; 0: none
     int32_t shares_add_up;    // the chosen experts' shares in the output of a layer are divided by their sum
+    float alpha, limit;       // min(gate, limit) / (1 + e^(-alpha gate)) * (1 + up within limits); alpha 0: silu(gate) * up
     float epsilon;
     const h2o_layer *layers;
     const h2o_rope *ropes;
@@ -187,8 +192,8 @@ H2O_API int32_t h2o_head(h2o_model *model, int32_t tokens, const float *x, float
 H2O_API int32_t h2o_change(h2o_model *model, int32_t layers, int32_t rows, int32_t value_rows, int32_t slots,
                            int32_t kv_bits, const float *score, const void *values, float *changes);
 
-// Lays rows of a tensor of a GGUF file out in tiles. F32, F16 and BF16 become H2O_Q8_0: scale = largest / 127.
-// Returns 0, or 1 if a scale is no finite number, 2 if the kind is not known.
+// Lays rows of a tensor of a GGUF file out in tiles. F32, F16 and BF16 become H2O_Q8_0: scale = largest / 127;
+// MXFP4 becomes H2O_Q5_0. Returns 0, or 1 if a scale is no finite number in fp16, 2 if the kind is not known.
 //
 // rows: of `columns` numbers, as the file has them. order: [16 * tiles] which of them each row of a tile is; -1: zeros.
 // every: tiles from one to the next in `weights` and `scales`.

@@ -51,7 +51,15 @@ void scale_and_minimum(const uint8_t *from, int g, Group &to) {
 // Group g of a row; the formats are ggml's (ggml-common.h there).
 template <int kind>
 void read_group(const uint8_t *row, int g, Group &to) {
-    if constexpr (kind == H2O_Q4_0 || kind == H2O_Q4_1 || kind == H2O_Q5_0 || kind == H2O_Q5_1) {
+    if constexpr (kind == H2O_MXFP4) {  // sign, 0 to 6 by a table; twice that is whole, and so the scale is halved
+        constexpr uint8_t twice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
+        const uint8_t *from = row + g * 17;
+        halves_of(from + 1, to.levels);
+        for (uint8_t &level : to.levels)
+            level = static_cast<uint8_t>(level < 8 ? 16 + twice[level] : 16 - twice[level - 8]);
+        const float scale = std::ldexp(1.0f, *from - 128);
+        to.unit = *from == 255 || scale > 65504.0f ? kNotFinite : to_half(scale);
+    } else if constexpr (kind == H2O_Q4_0 || kind == H2O_Q4_1 || kind == H2O_Q5_0 || kind == H2O_Q5_1) {
         constexpr int head = has_minimum(kind) ? 4 : 2, bits = level_bits(kind) == 5 ? 4 : 0;
         const uint8_t *from = row + g * (head + bits + 16);
         to.unit = half_at(from);
@@ -157,11 +165,12 @@ template <int from>
 int32_t lay_out(int32_t columns, int32_t tiles, int32_t every, const uint8_t *rows, const int32_t *order, uint8_t *weights,
                 uint8_t *scales) {
     constexpr bool numbers = from == H2O_F32 || from == H2O_F16 || from == H2O_BF16;
-    constexpr int to = numbers ? H2O_Q8_0 : from;
+    constexpr int to = numbers ? H2O_Q8_0 : from == H2O_MXFP4 ? H2O_Q5_0 : from;
     // Bytes of so many columns.
-    constexpr int block = has_blocks(from) && !numbers ? 256 : numbers ? 1 : 32;
+    constexpr int block = numbers ? 1 : has_blocks(to) ? 256 : 32;
     constexpr int bytes = from == H2O_F32    ? 4
                           : numbers          ? 2
+                          : from == H2O_MXFP4 ? 17
                           : from == H2O_Q4_0 ? 18
                           : from == H2O_Q4_1 ? 20
                           : from == H2O_Q5_0 ? 22
@@ -210,6 +219,7 @@ int32_t h2o_lay_out(int32_t kind, int32_t columns, int32_t tiles, int32_t every,
         case H2O_Q4_K: return lay_out<H2O_Q4_K>(columns, tiles, every, rows, order, weights, scales);
         case H2O_Q5_K: return lay_out<H2O_Q5_K>(columns, tiles, every, rows, order, weights, scales);
         case H2O_Q6_K: return lay_out<H2O_Q6_K>(columns, tiles, every, rows, order, weights, scales);
+        case H2O_MXFP4: return lay_out<H2O_MXFP4>(columns, tiles, every, rows, order, weights, scales);
         default: return 2;
     }
 }

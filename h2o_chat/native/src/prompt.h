@@ -158,7 +158,7 @@ inline void ask_all(Job &job, const Block &block, int row, int head) {
         }
         by_queries(some, [&](auto queries) {
             ask_tiles<queries>(pass, layer, block, first, used, query, end, size);
-            for (int q = 0; q < some; ++q) softmax(block.weights + q * pass.stride, end);
+            for (int q = 0; q < some; ++q) softmax(block.weights + q * pass.stride, end, sink_of(layer, head));
             weigh<queries>(pass, block, unit, used, query + some, size);
         });
         std::memcpy(attended + static_cast<ptrdiff_t>(query) * size, block.out, sizeof(float) * some * size);

@@ -118,12 +118,14 @@ inline void queries_keys_values(Job &job, int thread, const h2o_layer &layer) {
     meet(*job.team);
 }
 
+inline Floats biased(Floats sums, const float *bias, int tile) { return bias ? add(sums, load(bias + 16 * tile)) : sums; }
+
 // Attended [N, columns of out] -> x.
 inline void output(Job &job, int thread, const h2o_layer &layer) {
     const Rounded in = rounded(job, thread, job.attended, layer.out.columns, nullptr, layer.out);
     product(job, &layer.out, 1, in, [&](Floats sums, int token, int tile) {
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
-        store(x, add(load(x), sums));
+        store(x, add(load(x), biased(sums, layer.bias_out, tile)));
     });
     meet(*job.team);
 }
@@ -163,7 +165,9 @@ inline void route(Job &job, int thread, const h2o_layer &layer) {
         is_normed = token;
         for (int e = from; e < from + 16; ++e)
             routed_of(job, token)[e] =
-                e < frame.experts ? dot(normed, layer.router + static_cast<ptrdiff_t>(e) * frame.hidden, frame.hidden) : -3e38f;
+                e >= frame.experts ? -3e38f
+                                   : dot(normed, layer.router + static_cast<ptrdiff_t>(e) * frame.hidden, frame.hidden) +
+                                         (layer.bias_router ? layer.bias_router[e] : 0.0f);
     }
     meet(*job.team);
     by_tokens(job, [&](int token) { choose(frame, routed_of(job, token)); });
@@ -223,7 +227,18 @@ inline void experts_times(Job &job, int thread, const float *x, int stride, cons
     meet(*job.team);
 }
 
+inline Floats gate_of(const h2o_frame &frame, Floats x) {
+    if (frame.alpha == 0) return silu(x);
+    const Floats alpha = splat(frame.alpha);
+    return div(silu(mul(min(x, splat(frame.limit)), alpha)), alpha);
+}
+
+inline Floats up_of(const h2o_frame &frame, Floats x) {
+    return frame.alpha == 0 ? x : add(splat(1.0f), max(min(x, splat(frame.limit)), splat(-frame.limit)));
+}
+
 inline void mlp(Job &job, int thread, const h2o_layer &layer) {
+    const h2o_frame &frame = *job.frame;
     if (layer.router) route(job, thread, layer);
     // Rows of tokens, or of takers where there are experts.
     const auto times = [&](const float *x, int stride, const float *weight, const h2o_matrix h2o_mlp::*which,
@@ -238,22 +253,27 @@ inline void mlp(Job &job, int thread, const h2o_layer &layer) {
     const auto gated_at = [&](int row, int tile) { return job.gated + static_cast<ptrdiff_t>(row) * wide + 16 * tile; };
     if (layer.mlp->up.rows) {
         times(job.x, job.x_stride, layer.norm_mlp, &h2o_mlp::gate_up,
-              [&](Floats sums, int row, int tile, int) { store(gated_at(row, tile), silu(sums)); });
-        times(job.x, job.x_stride, layer.norm_mlp, &h2o_mlp::up, [&](Floats sums, int row, int tile, int) {
-            store(gated_at(row, tile), mul(load(gated_at(row, tile)), sums));
+              [&](Floats sums, int row, int tile, int expert) {
+                  store(gated_at(row, tile), gate_of(frame, biased(sums, layer.mlp[expert].bias_gate, tile)));
+              });
+        times(job.x, job.x_stride, layer.norm_mlp, &h2o_mlp::up, [&](Floats sums, int row, int tile, int expert) {
+            const Floats up = up_of(frame, biased(sums, layer.mlp[expert].bias_up, tile));
+            store(gated_at(row, tile), mul(load(gated_at(row, tile)), up));
         });
     } else {
         Floats gates[kWidth] = {};
-        times(job.x, job.x_stride, layer.norm_mlp, &h2o_mlp::gate_up, [&](Floats sums, int row, int tile, int) {
+        times(job.x, job.x_stride, layer.norm_mlp, &h2o_mlp::gate_up, [&](Floats sums, int row, int tile, int expert) {
+            const h2o_mlp &mine = layer.mlp[expert];
             if (tile % 2 == 0)
-                gates[row % kWidth] = silu(sums);
+                gates[row % kWidth] = gate_of(frame, biased(sums, mine.bias_gate, tile / 2));
             else
-                store(gated_at(row, tile / 2), mul(gates[row % kWidth], sums));
+                store(gated_at(row, tile / 2), mul(gates[row % kWidth], up_of(frame, biased(sums, mine.bias_up, tile / 2))));
         });
     }
     times(job.gated, wide, nullptr, &h2o_mlp::down, [&](Floats sums, int row, int tile, int expert) {
         const int token = layer.router ? job.takers[row] : row;
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
+        sums = biased(sums, layer.mlp[expert].bias_down, tile);
         store(x, layer.router ? fma(splat(routed_of(job, token)[expert]), sums, load(x)) : add(load(x), sums));
     });
 }

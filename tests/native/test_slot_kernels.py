@@ -87,11 +87,12 @@ def talk(model: Any, kernels: Kernels, kv: str = "auto") -> H2OCache:
         ("llama", "bfloat16", "auto"),
         ("gpt_neox", "float32", "auto"),
         ("llama", "float32", "int8"),
+        ("gpt_oss", "float32", "auto"),
         *sweep(("qwen2", "bfloat16", "auto"), ("smollm3", "float32", "auto"), ("opt", "float32", "auto")),
     ],
 )
 def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
-    """Whole and partial rotations, none at all; a key in half precision; keys in bytes."""
+    """Whole and partial rotations, none at all; a key in half precision; keys in bytes; learned sinks."""
     model = tiny(family, "h2o", getattr(torch, dtype), **HEADS_OF_16)
     watched = Watched(slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype))
     assert watched.mine != TORCH

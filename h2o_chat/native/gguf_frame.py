@@ -4,7 +4,6 @@ from pathlib import Path
 
 import torch
 import transformers
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES, config_of
@@ -38,6 +37,8 @@ def plain_frame(file: Path) -> Frame | None:
     inv_freq = 1.0 / rotation["rope_theta"] ** powers  # by torch, as in transformers: the last bit is its own
     scale = 1.0
     if gpt_oss and rotation["rope_type"] != "default":
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # slow, and no other family needs it
+
         made = transformers.AutoConfig.for_model(**config)
         inv_freq, scale = ROPE_INIT_FUNCTIONS[rotation["rope_type"]](made, torch.device("cpu"))
     return Frame(

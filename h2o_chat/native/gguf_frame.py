@@ -7,7 +7,7 @@ import transformers
 
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES, config_of
-from h2o_chat.native.model_frame import FROM_GGUF, Frame, Turning
+from h2o_chat.native.model_frame import FROM_GGUF, MOST_EXPERTS, Frame, Turning
 
 
 def plain_frame(file: Path) -> Frame | None:
@@ -30,7 +30,7 @@ def plain_frame(file: Path) -> Frame | None:
         not gpt_oss and (rotation["rope_type"] != "default" or config.get("attention_bias"))
     ):
         return None
-    if experts and config["hidden_size"] % 16:
+    if experts and (config["hidden_size"] % 16 or experts > MOST_EXPERTS):
         return None
     interval = config.get("no_rope_layer_interval")
     powers = torch.arange(0, head_size, 2, dtype=torch.int64).float() / head_size

@@ -9,11 +9,12 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe
 FROM_GGUF = "gpt_oss"
 """One more, whose folders pack their experts in a way that is not read here: from GGUF files alone."""
 
+MOST_EXPERTS = 1024
+"""Experts of a layer for which the C++ step has room."""
 _MOST_LAYERS = 1024
 _MOST_COUNT = 2**24
 _MOST_HEAD = 1024
 _MOST_WINDOW = 2**31 - 1
-_MOST_EXPERTS = 1024
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def from_json(data: Any) -> Frame:
     for name in ("bits", "head_bits"):
         _require(type(data[name]) is int and data[name] in (4, 8), data, name)
     experts, chosen = data["experts"], data["chosen"]
-    _require(type(experts) is int and 0 <= experts <= _MOST_EXPERTS, data, "experts")
+    _require(type(experts) is int and 0 <= experts <= MOST_EXPERTS, data, "experts")
     _require(type(chosen) is int and min(experts, 1) <= chosen <= experts, data, "chosen")
     _require(experts * layers <= 2**16 and (not experts or data["hidden"] % 16 == 0), data, "experts")
     _require(isinstance(data["ropes"], list) and len(data["ropes"]) <= layers, data, "ropes")

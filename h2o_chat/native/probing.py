@@ -16,7 +16,7 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.models.load import check_family
-from h2o_chat.native.model_frame import FAMILIES, Frame, Turning
+from h2o_chat.native.model_frame import FAMILIES, MOST_EXPERTS, Frame, Turning
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
@@ -55,6 +55,8 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
     heads, hidden, experts = config.num_attention_heads, config.hidden_size, getattr(config, "num_experts", 0)
     if experts and hidden % 16:
         return f"its layers have experts and {hidden} numbers, which is no multiple of 16"
+    if experts and not 0 < config.num_experts_per_tok <= experts <= MOST_EXPERTS:
+        return f"a token takes {config.num_experts_per_tok:,} of {experts:,} experts"
     head_size = getattr(config, "head_dim", None) or hidden // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     if head_size % 16:

@@ -249,3 +249,10 @@ def test_a_rotation_that_transformers_does_not_read(llama: Path, tmp_path: Path)
     values = {"general.architecture": "gemma3", "gemma3.rope.scaling.type": "linear"}
     with pytest.raises(ModelError, match="which transformers does not read"):
         read_config(write(llama, tmp_path / "x.gguf", "F32", values=values))
+
+
+def test_more_experts_than_there_are(tmp_path: Path) -> None:
+    folder = folder_of("olmoe", tmp_path / "model", **CHANGES["olmoe"])
+    path = write(folder, tmp_path / "model.gguf", "F16", values={"olmoe.expert_used_count": 7})
+    with pytest.raises(ModelError, match="a token takes 7 of 6 experts"):
+        config_of(gguf.header_of(path))

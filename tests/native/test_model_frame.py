@@ -79,6 +79,8 @@ def test_scaled_rotations() -> None:
         ("llama", {"attention_bias": True}, "self_attn.o_proj.bias"),
         ("llama", {"mlp_bias": True}, "mlp.gate_proj.bias"),
         ("qwen3", {"attention_bias": True}, "self_attn.o_proj.bias"),
+        ("olmoe", {"num_experts_per_tok": 7}, "takes 7 of 6 experts"),
+        ("olmoe", {"num_experts": 1025}, "takes 2 of 1,025 experts"),
         ("olmoe", {"clip_qkv": 8.0}, "clips queries"),
         ("olmoe", {"hidden_size": 40, "num_attention_heads": 5}, "40 numbers, which is no multiple of 16"),
         ("qwen3_moe", {"mlp_only_layers": [1]}, "layer 1 has other weights"),

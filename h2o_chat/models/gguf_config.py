@@ -115,8 +115,7 @@ def config_of(header: Header) -> dict[str, Any]:
             "num_experts_per_tok": header.whole(f"{kind}.expert_used_count"),
             "norm_topk_prob": kind != "olmoe",  # as in llama.cpp: files do not say it
         }
-        if config["num_experts_per_tok"] > config["num_experts"]:
-            taken = config["num_experts_per_tok"]
+        if (taken := config["num_experts_per_tok"]) > config["num_experts"]:
             raise damaged(header.path, f"a token takes {taken:,} of {config['num_experts']:,} experts")
     _check_tensors(header, config)
     return config

@@ -24,7 +24,7 @@ def plain_frame(file: Path) -> Frame | None:
         return None
     config = config_of(header)
     family, layers, head_size = config["model_type"], config["num_hidden_layers"], config["head_dim"]
-    rotation, experts = config["rope_parameters"], config.get("num_experts", 0)
+    rotation, experts, scale = config["rope_parameters"], config.get("num_experts", 0), 1.0
     gpt_oss = family == FROM_GGUF
     if head_size % 16 or (
         not gpt_oss and (rotation["rope_type"] != "default" or config.get("attention_bias"))
@@ -35,7 +35,6 @@ def plain_frame(file: Path) -> Frame | None:
     interval = config.get("no_rope_layer_interval")
     powers = torch.arange(0, head_size, 2, dtype=torch.int64).float() / head_size
     inv_freq = 1.0 / rotation["rope_theta"] ** powers  # by torch, as in transformers: the last bit is its own
-    scale = 1.0
     if gpt_oss and rotation["rope_type"] != "default":
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # slow, and no other family needs it
 

@@ -313,8 +313,10 @@ def test_a_prompt_is_that_of_torch(family: str, folders: Any, tmp_path: Path) ->
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("family", ["qwen3_moe", "olmoe", "gpt_oss"])
 def test_experts_keep_what_transformers_keeps(family: str, folders: Any, tmp_path: Path) -> None:
-    """At 24 slots, after a prompt of 12 tokens and 40 more: in two of three conversations at least. In the other
-    two slots may have been as good as even, or two experts."""
+    """At 24 slots, after a prompt of 12 tokens and 40 more: in two of three conversations at least.
+
+    In the other one two slots may have been as good as even, or two experts.
+    """
     folder = folders(family, scale=0.05)
     file = write(folder, tmp_path / "model.gguf", "Q8_0")
     model, weights = in_torch(folder, file), opened(file)

@@ -16,9 +16,11 @@ GRACE_S = 60
 class Server:
     """`h2o-chat serve`, from the moment it listens until it has ended."""
 
-    def __init__(self, flags: list[str], data: Path, shell: Sequence[str] = ()) -> None:
+    def __init__(
+        self, flags: list[str], data: Path, shell: Sequence[str] = (), python: str = sys.executable
+    ) -> None:
         """`shell`: what begins the command, such as one that sets a limit."""
-        command = [*shell, sys.executable, "-m", "h2o_chat", "serve"]
+        command = [*shell, python, "-m", "h2o_chat", "serve"]
         command += ["--address", "127.0.0.1:0", "--data", str(data)]
         self._err = data.with_suffix(f".{time.monotonic_ns()}.err")
         with self._err.open("w") as err:

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -247,6 +249,42 @@ def test_an_unknown_key_is_noted(client: Client) -> None:
     found = client.complete("Hello", max_tokes=5, max_tokens=2, made_up=[1], service_tier="auto", user="a")
     assert [one["code"] for one in found.body["notes"]] == ["ignored"] * 2
     assert ["max_tokens?" in one["message"] for one in found.body["notes"]] == [True, False]
+
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+THINKING = """{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>
+{%- if m.reasoning_content and loop.last %}<think>
+{{ m.reasoning_content }}
+</think>
+
+{% endif %}{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"""
+THINKS = {"grammar": 'root ::= "<think>\\n" [a-z ]{12} "\\n</think>\\n\\nYes, it is."', **GREEDY}
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """The bundled model with a template that knows thoughts; a grammar makes it think."""
+    folder = tmp_path_factory.mktemp("models") / "thinker"
+    shutil.copytree(POCKET, folder)
+    (folder / "chat_template.jinja").write_text(THINKING)
+    with Server("-m", folder, "-b", 512, "--no-store") as server:
+        yield server.client()
+        assert server.end() == 0
+
+
+def test_thoughts_are_no_content_and_who_leaves_them_out_meets_its_prefix(thinker: Client) -> None:
+    message = choice_of(thinker.complete([ASKED], **THINKS))["message"]
+    assert message["content"] == "Yes, it is."
+    assert len(message["reasoning_content"]) > 5
+    deltas = [
+        one["choices"][0]["delta"] for one in thinker.stream([ASKED], **THINKS).events() if one != "[DONE]"
+    ]
+    for key in ("content", "reasoning_content"):
+        assert "".join(delta.get(key) or "" for delta in deltas).strip() == message[key]
+    kept = {"role": "assistant", "content": message["content"]}
+    found = thinker.complete([ASKED, kept, {"role": "user", "content": "Really?"}], **GREEDY)
+    usage = found.body["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] > usage["prompt_tokens"] / 2
 
 
 def test_what_one_key_has_held_makes_no_other_lose_its_own() -> None:

@@ -14,7 +14,7 @@ from transformers.generation import logits_process as theirs
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
 from h2o_chat.engine.device_choice import HISTORY_TOKENS, MOST_CHANGES, DeviceChoice, changed
-from h2o_chat.engine.sampling import Sampler, TopPOnCpu
+from h2o_chat.engine.sampling import Sampler, cut_by_top_p
 
 CPU = torch.device("cpu")
 
@@ -35,9 +35,9 @@ def cut(scores: torch.Tensor, sampling: Sampling, history: list[int]) -> torch.T
     penalty, warm = sampling.repetition_penalty, sampling.temperature
     before = [theirs.RepetitionPenaltyLogitsProcessor(penalty), theirs.TemperatureLogitsWarper(warm)]
     before += [theirs.TopKLogitsWarper(sampling.top_k)] if sampling.top_k else []
-    before += [TopPOnCpu(sampling.top_p)] if sampling.top_p < 1 else []
-    before += [theirs.MinPLogitsWarper(sampling.min_p)] if sampling.min_p else []
-    return theirs.LogitsProcessorList(before)(torch.tensor([history]), scores[None])[0]
+    scores = theirs.LogitsProcessorList(before)(torch.tensor([history]), scores[None])
+    scores = cut_by_top_p(scores, sampling.top_p) if sampling.top_p < 1 else scores
+    return (theirs.MinPLogitsWarper(sampling.min_p)(None, scores) if sampling.min_p else scores)[0]
 
 
 def drawn_from(kept: torch.Tensor, generator: torch.Generator) -> int:

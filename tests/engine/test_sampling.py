@@ -11,14 +11,7 @@ from transformers.generation.logits_process import TopPLogitsWarper
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.sampling import (
-    MinPOnCpu,
-    Sampler,
-    ScaledOnCpu,
-    TopPOnCpu,
-    _cut,
-    is_kept,
-)
+from h2o_chat.engine.sampling import Sampler, _cut, cut_by_min_p, cut_by_top_p, is_kept, scaled
 
 CPU = torch.device("cpu")
 
@@ -41,7 +34,7 @@ def test_top_p_is_that_of_transformers(
     if cut:  # as top-k leaves them
         scores[scores < scores.median()] = -torch.inf
     distinct = scores[scores > -torch.inf].unique().numel() == (scores > -torch.inf).sum()
-    ours, theirs = TopPOnCpu(top_p)(None, scores), TopPLogitsWarper(top_p)(None, scores)
+    ours, theirs = cut_by_top_p(scores, top_p), TopPLogitsWarper(top_p)(None, scores)
     if not distinct:  # torch.sort lets any of equal ones go
         ours, theirs = ours.sort()[0], theirs.sort()[0]
     assert torch.equal(ours, theirs)
@@ -51,7 +44,7 @@ def test_top_p_is_that_of_transformers(
 def test_of_equal_ones_as_many_stay_as_with_transformers(seed: int, top_p: float) -> None:
     scores = logits_of(seed, 320, 2.0).round()
     before = scores.clone()
-    ours, theirs = TopPOnCpu(top_p)(None, scores), TopPLogitsWarper(top_p)(None, scores)
+    ours, theirs = cut_by_top_p(scores, top_p), TopPLogitsWarper(top_p)(None, scores)
     assert torch.equal(ours.sort()[0], theirs.sort()[0])
     assert torch.equal(scores, before)
     kept = ours > -torch.inf
@@ -75,10 +68,10 @@ def test_all_cuts_are_those_of_transformers(
     scores = logits_of(seed, vocabulary, scale)
     scores = scores.round() if rounded else scores
     before = scores.clone()
-    assert torch.equal(MinPOnCpu(min_p)(None, scores), theirs.MinPLogitsWarper(min_p)(None, scores))
+    assert torch.equal(cut_by_min_p(scores, min_p), theirs.MinPLogitsWarper(min_p)(None, scores))
     sampling = Sampling(temperature=1.0, top_k=top_k, top_p=top_p, min_p=min_p)
     expected = theirs.TopKLogitsWarper(top_k)(None, scores) if top_k else scores
-    expected = TopPOnCpu(top_p)(None, expected) if top_p < 1 else expected
+    expected = cut_by_top_p(expected, top_p) if top_p < 1 else expected
     assert torch.equal(_cut(scores, sampling), theirs.MinPLogitsWarper(min_p)(None, expected))
     assert torch.equal(scores, before)
 
@@ -96,8 +89,8 @@ def test_penalty_and_temperature_are_those_of_transformers(
     before = scores.clone()
     warm = theirs.TemperatureLogitsWarper(temperature)
     punished = theirs.RepetitionPenaltyLogitsProcessor(penalty)(ids, scores)
-    assert torch.equal(ScaledOnCpu(penalty, temperature)(ids, scores), warm(ids, punished))
-    assert torch.equal(ScaledOnCpu(1.0, temperature)(None, scores), warm(ids, scores))
+    assert torch.equal(scaled(scores, ids[0].numpy(), penalty, temperature), warm(ids, punished))
+    assert torch.equal(scaled(scores, ids[0, :0].numpy(), 1.0, temperature), warm(ids, scores))
     assert torch.equal(scores, before)
 
 
@@ -118,7 +111,7 @@ def test_what_is_surely_kept_or_cut_is_so_by_transformers(
     scores = scores.round() if rounded else scores
     kept = TopPLogitsWarper(top_p)(None, scores)[0]
     if rounded:  # which of equal ones transformers keeps is chance: the last ones do as well
-        kept = TopPOnCpu(top_p)(None, scores)[0]
+        kept = cut_by_top_p(scores, top_p)[0]
     shares, order = scores.softmax(-1)[0].numpy(), scores[0].argsort(stable=True)
     cut = int((kept == -torch.inf).sum())
     sampling = Sampling(temperature=1.0, top_p=top_p)
@@ -210,7 +203,7 @@ def test_each_token_comes_as_often_as_after_transformers_cut(how: dict[str, Any]
     cut = scores
     if sampling.top_k:
         cut = theirs.TopKLogitsWarper(sampling.top_k)(None, cut)
-    cut = TopPOnCpu(sampling.top_p)(None, cut)
+    cut = cut_by_top_p(cut, sampling.top_p)
     if sampling.min_p:
         cut = theirs.MinPLogitsWarper(sampling.min_p)(None, cut)
     shares, sampler = cut.double().softmax(-1)[0], Sampler(5, CPU)

@@ -70,8 +70,8 @@ def _turned_to(first, second, index, table, inside_d, d, FARTHEST: tl.constexpr,
     """Halves of stored keys [S, D / 2] turned to rotation indices [S], perhaps negative, by a table
     [FARTHEST, 2, D / 2] of cosines and sines."""
     at = tl.minimum(tl.abs(index), FARTHEST - 1).to(tl.int64)[:, None] * SIZE + d[None, :]
-    cos = tl.load(table + at, mask=inside_d[None, :], other=0.0)
-    sin = tl.load(table + at + SIZE // 2, mask=inside_d[None, :], other=0.0)
+    cos = tl.load(table + at, mask=inside_d[None, :], other=0.0).to(tl.float32)
+    sin = tl.load(table + at + SIZE // 2, mask=inside_d[None, :], other=0.0).to(tl.float32)
     sin = tl.where((index < 0)[:, None], -sin, sin)
     return first * cos - second * sin, second * cos + first * sin
 

@@ -17,8 +17,8 @@ MULTIPROCESSORS = 132
 """An H100 or H200 has so many; a card with fewer or more works as well with the shares that follow."""
 SLOTS_AT_ONCE = 64
 """One program of `attention_kernels.attend` reads so many slots in one turn of its loop."""
-BYTES_AT_ONCE, BYTES_WARPS = 32, 8
-"""Slots in bytes, and warps: more slots at once, or 4 warps, need more registers than there are."""
+BYTES_WARPS = 8
+"""With slots in bytes, half as many in one turn where a program has few: 4 warps lack registers."""
 
 
 @dataclass(frozen=True)

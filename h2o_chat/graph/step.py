@@ -202,12 +202,14 @@ class GraphStep:
         angle = index[:, None].float() * inv_freq
         return torch.stack((angle.cos(), angle.sin())) * scale
 
-    def _table(self, rope: int, window: int) -> Tensor:
-        """`_tables` of a rope, made when the first keys in bytes are read."""
+    def _table(self, rope: int, arena: Arena) -> Tensor:
+        """`_tables` of a rope, made when the first keys in bytes are read; fp16 where keys have 16 bits."""
         if not self._tables:
-            index = torch.arange(window, device=self.device, dtype=torch.float32)
+            assert arena.plan.distance is not None
+            index = torch.arange(arena.plan.distance.window, device=self.device, dtype=torch.float32)
             angles = [torch.outer(index, inv_freq) for inv_freq, _ in self._ropes]
-            self._tables = [torch.stack((one.cos(), one.sin()), 1) for one in angles]
+            kind = torch.float32 if arena.layer_shape.dtype == torch.float32 else torch.float16
+            self._tables = [torch.stack((one.cos(), one.sin()), 1).to(kind) for one in angles]
         return self._tables[rope]
 
     def _attend(
@@ -229,7 +231,8 @@ class GraphStep:
         sizes = {"ROWS": rows, "HEADS": heads, "GROUPS": groups, "SIZE": of.head_size}
         sizes |= {"SLOTS": slots, "SPLITS": splits}
         parts = room.logits, room.most, room.total, room.outputs
-        unread, in_bytes = room.x, arena.plan.bits == 8
+        unread, in_bytes, kind = room.x, arena.plan.bits == 8, arena.layer_shape.dtype
+        few = slots <= splits * launches.SLOTS_AT_ONCE or kind == torch.float32
         distance, rope = cache.plan.distance, of.rope_of[layer]
         assert distance is not None
         kernels.attend[(rows * heads, splits)](
@@ -237,7 +240,7 @@ class GraphStep:
             *(unread if one is None else one for one in (weights.norm_query, weights.norm_key)),
             *(states["keys"], states["values"]),
             *(prompts.halves_of(states[name]) for name in ("keys", "values")),
-            unread if rope is None or not in_bytes else self._table(rope, distance.window),
+            unread if rope is None or not in_bytes else self._table(rope, arena),
             *(states["positions"], arena.order[at]),
             *(states[name].view(torch.uint8) for name in ("prompt", "protected", "clamped")),
             *parts,
@@ -248,14 +251,14 @@ class GraphStep:
             **sizes,
             HALF_P=max(16, triton.next_power_of_2(of.head_size // 2)),
             GROUPS_P=max(16, triton.next_power_of_2(groups)),
-            BLOCK=launches.BYTES_AT_ONCE if in_bytes else launches.SLOTS_AT_ONCE,
+            BLOCK=launches.SLOTS_AT_ONCE // (2 if in_bytes and few else 1),
             num_warps=launches.BYTES_WARPS if in_bytes else 4,
             ROPE=rope is not None,
             HEAD_NORMS=weights.norm_query is not None,
             CLAMPS=clamps and arena.rope is not None,
             **launches.early(self.device),
             WINDOW=of.sees[layer] or 0,
-            KIND=getattr(triton.language, str(arena.layer_shape.dtype).removeprefix("torch.")),
+            KIND=getattr(triton.language, str(kind).removeprefix("torch.")),
             BYTES=in_bytes,
             FARTHEST=distance.window,
         )

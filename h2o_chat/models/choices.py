@@ -62,8 +62,8 @@ def choose(name: str, settings: Settings, config: Any, weights: StoredWeights) -
         stays = need.weights - sum(room)
         ms = stays / upload_bytes_per_s(device) * 1e3
         offload = (
-            f"{stays / 1e9:.1f} of {need.weights / 1e9:.1f} GB of weights stay in main memory and are copied"
-            f" for each token, in about {ms:,.0f} ms"
+            f"{stays / 1e9:.1f} of {need.weights / 1e9:.1f} GB of weights stay in main memory; to copy them"
+            f" takes at least {ms:,.0f} ms a token"
         )
     quantises = quantization != "none" and not stored
     return Choice(quantization, quantises, dtype, tuple(devices), tuple(room), offload)

@@ -327,11 +327,12 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Suppresses warnings and logs of transformers and bitsandbytes; afterwards only errors are logged.
+    """Suppresses warnings and logs of transformers and its helpers; afterwards only errors are logged.
 
     While it computes, transformers would tell of kernels that are not installed and of parts left out.
     """
-    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # for good: it logs at the first token, too
+    for name in ("bitsandbytes", "accelerate"):  # for good: the first logs at the first token, too
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     level = hf_logging.get_verbosity()
     hf_logging.set_verbosity(hf_logging.CRITICAL)
     try:

@@ -27,7 +27,7 @@ class Wished:
         return logits if self._wishes.grammar is None else self._wishes.grammar.masked(logits)
 
     def changes(self, barred: Sequence[int]) -> dict[int, float]:
-        """What is added to the logits of some tokens; -inf for those that are barred."""
+        """Returns a number for each token whose logit it is added to; -inf for those that are barred."""
         wishes, added = self._wishes, dict(self._wishes.bias)
         if wishes.presence or wishes.frequency:
             for token, times in self._said.items():

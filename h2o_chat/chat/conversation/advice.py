@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
 from h2o_chat.base.errors import BudgetError
+from h2o_chat.chat.conversation.loops import Repeating
 from h2o_chat.chat.conversation.message import Message, numbered
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.events.events import Note, Prompt, Session, Turn
@@ -39,18 +40,12 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
     )
 
 
-def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
-    """A note where an answer ended at a limit that nobody asked for: what can be done.
-
-    Args:
-        repeated: tokens that it said over and over; 0: it did not.
-    """
-    if repeated and turn.finish == "stopped" and sampling.max_tokens == SCREEN_TOKENS:
+def at_limit(turn: Turn, sampling: Sampling, repeating: Repeating) -> Iterator[Note]:
+    """A note where an answer ended at a limit that nobody asked for: what can be done."""
+    if turn.finish == "stopped" and (said := repeating.piece):
         yield Note(
             "answer-repeats",
-            f"The answer began to repeat the same {repeated} tokens: it was ended."
-            if repeated > 1
-            else "The answer began to repeat the same token: it was ended.",
+            f"The answer began to repeat {said}: it was ended.",
             "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves.",
         )
     if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:

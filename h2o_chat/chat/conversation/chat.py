@@ -110,7 +110,8 @@ class Chat:
             yield to_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
             yield from advice.longer_than(len(self.engine.pending) + len(ids), self.session)
-            for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel), others):
+            stops = exchange.stops(sampling, cancel) if self.breaks_loops else cancel
+            for event in self.engine.generate(ids, sampling, stops, others):
                 match event:
                     case Prompt():
                         self.recall.was_fed()
@@ -133,7 +134,7 @@ class Chat:
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         exchange.close(event, self.engine)
-                        self.notes += advice.at_limit(event, sampling, exchange.repeating.tokens)
+                        self.notes += advice.at_limit(event, sampling, exchange.repeating)
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:

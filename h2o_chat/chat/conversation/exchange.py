@@ -51,7 +51,7 @@ class Exchange:
         self._system_tokens = system_tokens
         self._system = before[0] if before and before[0].role == "system" else None
         self._end = next((one.last for one in reversed(before) if was_read(one)), -1) + 1
-        self.repeating = Repeating()
+        self.repeating = Repeating(text)
         self._pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
 
     @property
@@ -61,9 +61,9 @@ class Exchange:
     def stops(self, sampling: Sampling, cancel: ShouldStop) -> ShouldStop:
         """A function that says when to stop: also where an answer repeats itself and nobody asked for so long
         a one."""
-        if sampling.max_tokens != SCREEN_TOKENS:
+        if sampling.max_tokens not in (SCREEN_TOKENS, Sampling().max_tokens) or sampling.ignore_eos:
             return cancel
-        return lambda: self.repeating.tokens > 0 or cancel()
+        return lambda: bool(self.repeating.piece) or cancel()
 
     def write_down(self, ids: list[int]) -> None:
         """Writes what a person typed to disk, before the model sees it.
@@ -91,7 +91,7 @@ class Exchange:
     def token(self, token: Token) -> None:
         if self._keeper:
             self._keeper.token(token.id, token.text)
-        self.repeating.hear(token.id)
+        self.repeating.hear(token.id, token.text)
         self._pieces.append(token.text)
         self.answer.first = self.answer.first if was_read(self.answer) else token.position
         self.answer.last = token.position

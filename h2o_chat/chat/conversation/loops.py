@@ -42,7 +42,7 @@ END = 32
 LOOKED_AT = 128
 """Number of newest answers that are looked at."""
 COMPARED_CHARACTERS = 4000
-"""Length at which messages and answers are cut: what is compared is kept for the next time."""
+"""Length to which messages and answers are cut: what is compared is kept for the next time."""
 AVOIDED = 64
 """Number of earlier answers that may not be continued: it takes 100 microseconds to tokenise one."""
 FREE_TOKENS = 8
@@ -92,7 +92,7 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
     newest = messages[-2 * LOOKED_AT - 1 :]
     roles = [one.role for one in newest]
     said = [
-        (newest[at].text[:COMPARED_CHARACTERS], newest[at + 1].text[:COMPARED_CHARACTERS])
+        (newest[at].text[:COMPARED_CHARACTERS], _clipped(newest[at + 1].text))
         for at in range(len(roles))
         if roles[at : at + 3] in (["user", "assistant"], ["user", "assistant", "user"])
     ]
@@ -157,8 +157,8 @@ def same_question(message: str, other: str) -> bool:
     return message.casefold().split() == other.casefold().split()
 
 
-def _goes_on(flags: Sequence[bool]) -> bool:
-    """Whether a loop has begun and not ended."""
+def _goes_on(flags: Sequence[int]) -> bool:
+    """Whether a loop has begun and not ended, by what `_repeats` says of each answer."""
     on = before = False
     for at in range(len(flags)):
         on = on or sum(flags[max(0, at - OF + 1) : at + 1]) >= (1 if before else BEGIN)
@@ -167,10 +167,19 @@ def _goes_on(flags: Sequence[bool]) -> bool:
     return on
 
 
+def _clipped(answer: str) -> str:
+    """Its beginning, which another may copy, and its end, where it may repeat itself."""
+    half = COMPARED_CHARACTERS // 2
+    return answer if len(answer) <= COMPARED_CHARACTERS else answer[:half] + answer[-half:]
+
+
 @lru_cache(maxsize=8 * LOOKED_AT)
-def _repeats(said: tuple[tuple[str, str], ...]) -> bool:
-    """Whether the last answer repeats those before it to other messages, or only its own message."""
+def _repeats(said: tuple[tuple[str, str], ...]) -> int:
+    """1 where the last answer repeats those before it to other messages, or only its own message; BEGIN where
+    it repeats itself, which begins a loop at once; else 0."""
     *before, (message, answer) = said
+    if repeated_words(answer, message):
+        return BEGIN
     if not answer.strip():
         return any(not one.strip() for _, one in before)
     found = _prose(answer)
@@ -210,33 +219,69 @@ def alike(answer: Grams, earlier: Grams) -> bool:
     return bool(answer) and len(answer & earlier) >= ALIKE * len(answer)
 
 
+TIMES = 4
+"""An answer repeats itself that ends with a piece so many times in a row,"""
+PIECE_WORDS = range(3, 65)
+"""which has so many words, of which at least the first number differ, and which nobody asked for."""
+
+
+def repeated_words(answer: str, asked: str) -> int:
+    """Length in words of the piece that an answer says again and again at its end; 0: there is none.
+
+    Args:
+        asked: the message. Its words may be repeated: people ask for a sentence twenty times.
+    """
+    words, wanted = _WORD.findall(answer.casefold()), f" {' '.join(_WORD.findall(asked.casefold()))} "
+    for length in range(PIECE_WORDS.start, min(PIECE_WORDS.stop, len(words) // TIMES + 1)):
+        end = words[-TIMES * length :]
+        if end[-1] == end[-1 - length] and end[length:] == end[:-length]:
+            turned = (end[at : at + length] for at in range(length))
+            meant = any(f" {' '.join(piece)} " in wanted for piece in turned)
+            return 0 if meant or len(set(end)) < PIECE_WORDS.start else length
+    return 0
+
+
 LONGEST_TOKENS = 64
 """The longest piece whose repetition is noticed."""
 ENOUGH_TOKENS, ENOUGH_TIMES = 256, 16
 """A loop inside an answer is this many tokens of one piece, and this many times: similar rows of a table are
 no loop. Who asks for a hundred equal lines gets these, and is told how to get more.
 """
-EVERY_TOKENS = 32
-"""Tokens between two looks; one takes 30 microseconds."""
+EVERY_TOKENS = 16
+"""Tokens between two looks; one takes 60 microseconds."""
 _KEPT = LONGEST_TOKENS * ENOUGH_TIMES
 
 
 class Repeating:
-    """Notices when one answer repeats itself."""
+    """Notices when one answer repeats itself.
 
-    def __init__(self) -> None:
-        self.tokens = 0
+    Args:
+        asked: the message.
+    """
+
+    def __init__(self, asked: str) -> None:
+        self.words = self.tokens = 0
         """Length of the repeated piece; 0 while nothing repeats."""
+        self._asked, self._text = asked, ""
         self._newest: list[int] = []
         self._heard = 0
 
-    def hear(self, token: int) -> None:
+    def hear(self, token: int, text: str) -> None:
         self._newest.append(token)
+        self._text += text
         self._heard += 1
-        if self.tokens or self._heard % EVERY_TOKENS:
+        if self.words or self.tokens or self._heard % EVERY_TOKENS:
             return
-        self._newest = self._newest[-_KEPT:]
+        self._newest, self._text = self._newest[-_KEPT:], self._text[-COMPARED_CHARACTERS:]
+        self.words = repeated_words(self._text, self._asked)
         self.tokens = next((one for one in range(1, LONGEST_TOKENS + 1) if self._repeats(one)), 0)
+
+    @property
+    def piece(self) -> str:
+        """What it repeats, in words for people; empty while nothing repeats."""
+        count = self.words or self.tokens
+        unit = ("word" if self.words else "token") + "s" * (count > 1)
+        return f"the same {count} {unit}" if count > 1 else f"the same {unit}" * count
 
     def _repeats(self, length: int) -> bool:
         """Whether the newest tokens are one piece of this length, repeated often enough."""

@@ -17,6 +17,7 @@ pytest.importorskip("triton", reason="Triton is not installed: it has no wheel f
 from h2o_chat.base.config import Settings
 from h2o_chat.cache.arena import Arena, in_use_first
 from h2o_chat.cache.quantized import dequantise, quantise
+from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.settle import TORCH
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph import launches, prompts
@@ -198,7 +199,9 @@ def numbers_of(arena: Arena, index: Tensor) -> tuple[Tensor, Tensor]:
     return turned.double(), values.double()
 
 
-@pytest.mark.parametrize("kv", ["auto", "int8"])
+@pytest.mark.parametrize(
+    ("kv", "dtype"), [("auto", torch.float32), ("int8", torch.float32), ("int8", torch.float16)]
+)
 @pytest.mark.parametrize(
     ("groups", "size", "budget", "rows", "window"),
     [
@@ -210,7 +213,7 @@ def numbers_of(arena: Arena, index: Tensor) -> tuple[Tensor, Tensor]:
     ],
 )
 def test_one_token_attends(
-    kv: Any, groups: int, size: int, budget: int, rows: int, window: int | None
+    kv: Any, dtype: torch.dtype, groups: int, size: int, budget: int, rows: int, window: int | None
 ) -> None:
     """Kernels beside the formula, over slots of random positions, some clamped, some empty: they write the
     same bytes, and output and scores are near."""
@@ -218,7 +221,7 @@ def test_one_token_attends(
     model = tiny(
         "llama",
         "h2o",
-        torch.float32,
+        dtype,
         head_dim=size,
         num_attention_heads=heads * groups,
         num_hidden_layers=1,
@@ -232,6 +235,8 @@ def test_one_token_attends(
     step.frame = replace(step.frame, sees=(window,))
     distance = replace(arena.plan.distance, nearer=trained // 3)
     runner.cache.plan = arena.plan = replace(arena.plan, distance=distance)
+    arena.rope = Rope(step._ropes[0][0], False, size)  # `tiny` rounds that of the model to its precision
+    near = 1e-5 if dtype == torch.float32 else 5e-3
     torch.manual_seed(budget)
     states, slots = arena.slots.states, budget + 1
     # Ages that differ by row: an index is a position - base, and those before the base are negative.
@@ -278,15 +283,15 @@ def test_one_token_attends(
     assert torch.equal(positions.gather(2, at[..., 0])[..., 0], seen[:, None].expand(-1, heads).to(positions))
     keys, values = numbers_of(arena, (positions - base.to(positions)[:, None, None]))
     asked = queries.view(rows, heads, groups, size)
-    near, far = (rope.rotate(asked, to).double() @ keys.transpose(-1, -2) for to in (here[..., None], edge))
-    logits = torch.where(states["clamped"][0][:, :, None], far, near) * size**-0.5
+    nearby, far = (rope.rotate(asked, to).double() @ keys.transpose(-1, -2) for to in (here[..., None], edge))
+    logits = torch.where(states["clamped"][0][:, :, None], far, nearby) * size**-0.5
     visible = torch.zeros_like(seen) if window is None else seen - window + 1
     unseen = positions < visible.to(positions)[:, None, None]
     found = logits.masked_fill(unseen[:, :, None], -torch.inf).softmax(-1)
     output = (found @ values).float()
-    torch.testing.assert_close(room.attended.view_as(output), output, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(room.attended.view_as(output), output, atol=near, rtol=10 * near)
     wanted = before["score"][0] * runner.cache.plan.forget + found.transpose(-1, -2).float()
-    torch.testing.assert_close(states["score"][0], wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(states["score"][0], wanted, atol=near, rtol=10 * near)
 
 
 def test_a_conversation_with_slots_in_bytes() -> None:

@@ -278,7 +278,7 @@ class Repeating:
 
     @property
     def piece(self) -> str:
-        """What it repeats, in words for people; empty while nothing repeats."""
+        """The repeated piece in words for people; empty while nothing repeats."""
         count = self.words or self.tokens
         unit = ("word" if self.words else "token") + "s" * (count > 1)
         return f"the same {count} {unit}" if count > 1 else f"the same {unit}" * count

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, ClassVar, cast
 
 from textual._compositor import Compositor
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Event, Resize
@@ -28,7 +28,6 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.resolve import find
-from h2o_chat.tui import palette
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.key_routing import KeyRouting
 from h2o_chat.tui.pane import reports
@@ -42,7 +41,7 @@ from h2o_chat.tui.side_panels import SidePanels
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.widgets.divider import Divider
 from h2o_chat.tui.widgets.key_bar import KeyBar
-from h2o_chat.tui.widgets.pointing import CodeClicked, Pointed
+from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
@@ -84,6 +83,7 @@ class ChatApp(App[None], inherit_bindings=False):
     """
 
     CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = False
     TITLE = "h2o-chat"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop", tooltip="stop; what there is of an answer is kept"),
@@ -91,7 +91,6 @@ class ChatApp(App[None], inherit_bindings=False):
         Binding("escape", "home", "prompt", tooltip="back to the prompt"),
         Binding("ctrl+b", "toggle_panel", "memory", tooltip="the memory panel: shown, wide, hidden"),
         Binding("f1", "help", "help", tooltip="these keys and commands"),
-        Binding("ctrl+p", "command_palette", "palette", show=False, tooltip="the palette of commands"),
         Binding("ctrl+q", "quit", "quit", priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True, tooltip="to the shell; fg returns"),
     ]
@@ -276,12 +275,6 @@ class ChatApp(App[None], inherit_bindings=False):
         places += [("the memory panel", self._side_panels.panel), ("the strip", self._side_panels.strip)]
         self.push_screen(Help(places, commands=talks))
 
-    action_command_palette = palette.show_commands
-    search_themes = palette.show_themes
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        return palette.entries(self, self.pane)
-
     def on_pointed(self, message: Pointed) -> None:
         """Move the cursor to another token."""
         if (self._memory.cursor is None) != (message.position is None):
@@ -292,9 +285,6 @@ class ChatApp(App[None], inherit_bindings=False):
         position = message.position if message.follow else None
         if position is not None and not self.transcript.inspector.show_place(position):
             self.divider.say("that message is not shown here")
-
-    def on_code_clicked(self, message: CodeClicked) -> None:
-        self.pane.copy(message.code, "the code block")
 
     # Layout
 

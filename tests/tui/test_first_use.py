@@ -19,7 +19,7 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
-from h2o_chat.tui.panel import details, ranks
+from h2o_chat.tui.panel import details
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.prompt.conversation_list import Conversations
 from h2o_chat.tui.transcript.shown_tokens import Tokens
@@ -265,22 +265,6 @@ async def test_the_list_of_conversations_says_all_of_it_in_a_small_terminal(
         assert "words of a title" not in page
         await screen.pilot.press("escape")
         assert "words of a title" in "\n".join(screen.lines())
-
-
-def test_the_line_below_the_ranks_fits_the_panel(told: Path) -> None:
-    memory = CacheView()
-    for event in read(told):
-        if isinstance(event, Session):
-            memory.begin(event, None)
-        memory.add(event)
-    assert memory.session is not None
-    object.__setattr__(memory.session, "budget", 4096)
-    for linear in (False, True):
-        if linear and memory.cache is not None:
-            memory.cache.ranks[-1] = (memory.cache.ranks[-1][0], -1.0)
-        last = ranks.draw(memory, 42, 14)[-1].plain
-        assert last.endswith("◆ here")
-        assert cell_len(last) <= 42
 
 
 async def test_what_was_lost_is_not_known_of_a_conversation_just_opened(told: Path) -> None:

@@ -36,7 +36,7 @@ first = 1
 """
 HOSTILE = (
     "[[b]click[/b]](javascript:alert(1)) [@click=app.quit]now[/]\x1b]8;;http://evil.test\x1b\\here\n\n"
-    "| [a](http://e.test) | \x1b[31m |\n|---|---|\n| [@click=app.quit]x[/] | ⧉ copy |"
+    "| [a](http://e.test) | \x1b[31m |\n|---|---|\n| [@click=app.quit]x[/] | y |"
 )
 
 
@@ -154,7 +154,7 @@ async def test_the_same_answer_is_not_made_again(talk: Any, size: tuple[int, int
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_tables_links_and_code_are_drawn_and_a_block_is_copied_by_its_mark(
+async def test_tables_links_and_code_are_drawn_and_blocks_are_copied_one_by_one(
     talk: Any, size: tuple[int, int]
 ) -> None:
     async with talk(size) as screen:
@@ -170,11 +170,10 @@ async def test_tables_links_and_code_are_drawn_and_a_block_is_copied_by_its_mark
         assert table[0].split() == ["policy", "│", "what", "it", "keeps", "│", "tokens"]
         for name in ("attention", "1,024", "window", "512"):
             assert any(name in line for line in table), "no cell is lost, no word is cut"
-        for copied, mark in (("first = 1\n", -2), ("second = 2\n", -1)):
-            y = [at for at, line in enumerate(screen.lines()) if "⧉ copy" in line][mark]
-            x = screen.lines()[y].index("⧉")
-            await screen.pilot.click(offset=(x, y))
-            await screen.pilot.pause()
+        screen.app.transcript.focus()
+        screen.app.transcript.select(0, chosen=True)
+        for copied in ("first = 1\n", "second = 2\n"):
+            await screen.pilot.press("k")
             assert screen.app.clipboard == copied
         await screen.pilot.resize_terminal(30, 20)
         await screen.pilot.pause()
@@ -191,7 +190,7 @@ async def test_an_answer_makes_no_links_and_no_markup(talk: Any) -> None:
         assert "[@click=app.quit]x[/]" in shown
         strips = screen.app.screen._compositor.render_strips()
         looks = [segment.style for strip in strips for segment in strip if segment.style]
-        assert not [look for look in looks if look.link or {"@click", "code"} & look.meta.keys()]
+        assert not [look for look in looks if look.link or "@click" in look.meta]
         assert "\x1b" not in shown
 
 
@@ -211,8 +210,6 @@ async def test_all_dialogs_look_alike(
         for title, keys in (
             ("conversations", ("ctrl+o",)),
             ("models", (*tuple("/model"), "enter")),
-            ("commands", ("ctrl+p",)),
-            ("themes", (*tuple("/theme"), "enter")),
             ("settings", ("f2",)),
             ("help", ("f1",)),
         ):
@@ -221,7 +218,7 @@ async def test_all_dialogs_look_alike(
                 lambda title=title: any(f"╭─ {title} ─" in line for line in screen.lines()), title
             )
             top = screen.app.screen
-            box = top.query_one("#--container" if title in ("commands", "themes") else "#box")
+            box = top.query_one("#box")
             looks[title] = (
                 *(box.styles.border, box.styles.background, box.styles.border_title_color, box.region.x),
                 *(box.region.width, top.styles.background),
@@ -233,7 +230,7 @@ async def test_all_dialogs_look_alike(
                 await screen.pilot.press("escape")
                 await screen.pilot.pause()
         boxes = {title: look for title, look in looks.items() if ":" not in title}
-        assert len(boxes) == 6
+        assert len(boxes) == 4
         assert len(set(boxes.values())) == 1, boxes
         highlights = {look for title, look in looks.items() if ":" in title}
         assert len(highlights) == 1, highlights

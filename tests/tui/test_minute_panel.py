@@ -122,10 +122,9 @@ async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> Non
         for _ in range(8):
             page += str(panel.render().plain)
             await screen.pilot.press("pagedown")
-        for part in ("heavy", "recent", "sink", "lost", "bytes", "score by rank"):
+        for part in ("heavy", "recent", "sink", "lost", "bytes"):
             assert part in page
         assert "which heads hold" in page
-        assert "tokens that went" in page
         if size[0] < 100:
             await screen.pilot.press("escape")
             await screen.until(lambda: not panel.display, "it is closed")

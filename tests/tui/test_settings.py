@@ -141,8 +141,8 @@ async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> Non
         field(screen, "theme").value = "nord"
         await screen.pilot.press("ctrl+s")
         await screen.until(lambda: screen.app.theme == "nord", "the colours are other ones")
-        await screen.pilot.press("ctrl+p", *"set", "enter")
-        await screen.until(lambda: is_open(screen), "so does the palette")
+        await screen.pilot.press("f2")
+        await screen.until(lambda: is_open(screen), "so does the key")
         assert all(isinstance(field(screen, name), Input | Select) for name in HELP)
 
 

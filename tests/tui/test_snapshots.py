@@ -194,7 +194,6 @@ ROWS = [
     ModelRow("large", "org/large-70b · 131 GiB to fetch · does not fit · gated"),
 ]
 TALKS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
-    "palette-found": ((80, 24), "md|json|html [FILE]", ("ctrl+p", *"export")),
     "menu": ((100, 30), "▸ /policy", ("/", "p", "o")),
     "settings": ((120, 36), "kv_dtype", ("f2",)),
     "settings-wrong": ((60, 24), "It must be in", ("f2", "down", "9", "enter")),

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from screens import POCKET, WIDE, Screen, opener
-from test_replay import SESSION, ended, replaying
+from test_replay import ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.memory.cache_view import COLUMNS, STEPS, CacheView, Survival
-from h2o_chat.events.events import CacheState, Session
+from h2o_chat.events.events import Session
 from h2o_chat.events.recording import Recorder, read
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.panel import details, evictions, headmap, loss_history, overview, ranks
+from h2o_chat.tui.panel import details, headmap, loss_history, overview
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 
 
@@ -79,30 +79,6 @@ def test_the_facts_are_those_of_the_token_under_the_cursor(memory: CacheView) ->
     assert "forgotten" in text
 
 
-def test_a_power_law_is_found() -> None:
-    slope, start = ranks.power_law([(rank, 5 * rank**-0.7) for rank in (1, 2, 5, 20, 400)])
-    assert (slope, 10**start) == (pytest.approx(-0.7), pytest.approx(5))
-
-
-def test_scores_fall_from_left_to_right(memory: CacheView) -> None:
-    lines = [line.plain for line in ranks.draw(memory, 42, 16)]
-    assert len(lines) == 16
-    points = [(row.index("•"), at) for at, row in enumerate(lines[:-2]) if "•" in row]
-    assert points == sorted(points)
-    assert sum("┊" in row for row in lines[:-2]) >= len(lines) - 4  # but for points on it
-    assert lines[-1].startswith(" score ~ rank^-")
-    assert "┊ budget 24" in lines[-1]
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 2**53), st.floats(allow_nan=False, allow_infinity=False)), max_size=9)
-)
-def test_any_scores_can_be_drawn(points: list[tuple[int, float]]) -> None:
-    memory = CacheView()
-    memory.begin(SESSION, CacheState(9, 4, 10, 90, 0.1, {"S": 1}, [], [], [[0.5]], ranks=points))
-    assert len(ranks.draw(memory, 42, 16)) in (1, 16)
-
-
 def test_the_last_row_of_the_survival_map_is_what_is_held(memory: CacheView) -> None:
     seen = memory.seen
     lines = [
@@ -130,17 +106,6 @@ def test_a_million_tokens_leave_a_small_history() -> None:
     assert all(cell_len(line.plain) <= 42 for line in loss_history.survival_map(history, 42, 16))
     history.add(100, {99: 1.0})  # the conversation went back
     assert [step.seen for step in history.steps] == [100]
-
-
-def test_the_log_has_the_newest_first(memory: CacheView) -> None:
-    head, *lines, count = [line.plain for line in evictions.token_by_token(memory, 42, 12)]
-    assert "token" in head
-    assert len(lines) == 10
-    newest = list(reversed(memory.evictions))[:10]
-    for line, one in zip(lines, newest, strict=True):
-        assert line.split()[0] == str(one.seen)
-        assert f"@{one.token.position} " in line
-    assert count == f" {memory.gone_tokens} went"
 
 
 async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
@@ -181,10 +146,6 @@ async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
         assert f"@{memory.cursor} ──" in "\n".join(screen.lines())
         await pilot.press("up", "up")
         assert memory.cursor == heaviest[0]
-        assert "score ~" not in "\n".join(screen.lines())
-        await pilot.press("pagedown")
-        assert "score ~ rank^" in "\n".join(screen.lines())
-        assert "tokens that went" in "\n".join(screen.lines())
         width = panel.size.width
         await pilot.press("ctrl+b")
         await pilot.pause()

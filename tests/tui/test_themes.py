@@ -9,7 +9,6 @@ import pytest
 from screens import Screen
 from sweep import sweep
 from textual.color import Color
-from textual.command import CommandPalette
 from textual.theme import BUILTIN_THEMES, Theme
 
 from h2o_chat.base import precedence
@@ -178,9 +177,7 @@ async def test_the_choice_survives_a_restart(file: Path) -> None:
     app = started()
     async with app.run_test() as pilot:
         assert app.theme == H2O_LIGHT.name
-        await pilot.press("ctrl+p", *"theme", "enter")  # the command without a name
-        await Screen(app, pilot).until(lambda: isinstance(app.screen, CommandPalette), "the list of themes")
-        await pilot.press(*"h2o-ansi", "enter")
+        await pilot.press(*"/theme h2o-a", "enter", "enter")  # the menu completes it
         await Screen(app, pilot).until(lambda: app.theme == H2O_ANSI.name, "it was chosen there")
     assert precedence.theme() == H2O_ANSI.name
     app = started()

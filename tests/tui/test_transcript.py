@@ -156,4 +156,4 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _letters(text: str) -> str:
-    return "".join(c for c in text.replace(markdown.COPY, "") if c.isalnum())
+    return "".join(c for c in text if c.isalnum())

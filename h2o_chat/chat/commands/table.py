@@ -57,7 +57,7 @@ COMMANDS = (
     Command("again", "", "the same as /regenerate", bodies.regenerate, only="plain"),
     Command("edit", "[NUMBER]", "say something else instead of a message", bodies.edit),
     Command("branch", "[NUMBER]", "go to what was said there before, and back", bodies.branch),
-    Command("theme", "[NAME]", "other colours", None, only="screen"),
+    Command("theme", "NAME", "other colours", None, only="screen"),
     Command("editor", "", "write in $EDITOR", None, only="screen"),
     Command("quit", "", "leave", bodies.leave),
 )

@@ -1,4 +1,4 @@
-"""The third tab, in the terms of the paper: kinds, lost, bytes, heavy hitters, head map, ranks, evictions."""
+"""The third tab, in the terms of the paper: kinds, lost, bytes, heavy hitters, head map."""
 
 from textual.content import Content
 
@@ -6,14 +6,14 @@ from h2o_chat.base.glyphs import bar, percent, spark
 from h2o_chat.base.safe import fit, token_label
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Heavy
-from h2o_chat.tui.panel import evictions, headmap, ranks
+from h2o_chat.tui.panel import headmap
 from h2o_chat.tui.panel.gauge import kept_line
 from h2o_chat.tui.widgets.box_frame import Line, chosen_at, title, window
 from h2o_chat.tui.widgets.theme import MUTED
 
 LEGEND = "↑↓ another token   pgdn more   █ held"
 LABEL_CELLS = 7
-HITTERS, MAP_ROWS, PLOT_ROWS, WENT_ROWS = 5, 12, 9, 14
+HITTERS, MAP_ROWS = 5, 12
 """Most lines of each part; together they are longer than the panel, which shows a window of them."""
 NAME_CELLS = 12
 
@@ -29,8 +29,6 @@ def draw(memory: CacheView, inner: int) -> list[Line]:
     lines += [title(f"heavy hitters, of {memory.caches:,} heads"), *_hitters(memory, inner)]
     lines.append(title(f"which heads hold {_pointed(memory, max(inner - 24, 4))}".rstrip()))
     lines += map(Line, headmap.draw(memory, inner, MAP_ROWS))
-    lines += [title("score by rank"), *map(Line, ranks.draw(memory, inner, PLOT_ROWS))]
-    lines += [title("tokens that went"), *map(Line, evictions.token_by_token(memory, inner, WENT_ROWS))]
     return lines
 
 

@@ -1,13 +1,10 @@
-"""Evictions: in words on the second tab, token by token with scores on the third."""
-
-from itertools import islice
+"""Evictions, in words: a part of the second tab."""
 
 from textual.content import Content
 
-from h2o_chat.base.glyphs import number, percent
-from h2o_chat.base.safe import fit, safe_text, token_label
+from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.conversation.message import numbered
-from h2o_chat.chat.memory.cache_view import CacheView, Eviction
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.remembered_words import Phrase, forgotten
 from h2o_chat.chat.memory.why import since
 from h2o_chat.tui.widgets.box_frame import Line, muted, whole_words, window
@@ -42,30 +39,4 @@ def _phrase(memory: CacheView, phrase: Phrase, when: str, inner: int, columns: t
             (f" {where}  {when:<{columns[1]}}", MUTED),
         ),
         ((0, inner, phrase.first),),
-    )
-
-
-def token_by_token(memory: CacheView, width: int, rows: int) -> list[Content]:
-    """The tokens that left their last cache: when, text, share of heads before, score."""
-    if not memory.evictions:
-        return [Content.styled("nothing has gone yet", MUTED)]
-    name_cells = max(width - 31, 4)
-    head = f"{'at':>6} {fit('token', name_cells)} {'':<8}{'held':>5} {'score':>8}"
-    lines = [Content.styled(head, MUTED)]
-    lines += [_token(one, name_cells, memory) for one in islice(reversed(memory.evictions), max(rows - 2, 0))]
-    told = len(memory.evictions)
-    more = f"{memory.gone_tokens:,} went" + (
-        f" · the last {told:,} are listed" if memory.gone_tokens > told else ""
-    )
-    return [*lines, Content.styled(f" {more}", MUTED)]
-
-
-def _token(went: Eviction, name_cells: int, memory: CacheView) -> Content:
-    token, here = went.token, went.token.position == memory.cursor
-    sign = "▸" if here else " "
-    text = f"{went.seen:>6}{sign}{fit(token_label(token.text), name_cells)} {f'@{token.position}':<8}"
-    return Content.assemble(
-        (text, "bold" if here else ""),
-        f"{percent(token.hold) if token.hold else '-':>5}",
-        f" {number(token.score) if token.hold else '-':>8}",
     )

@@ -15,7 +15,6 @@ from h2o_chat.base.glyphs import height, percent
 from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView, Kind
-from h2o_chat.tui.panel.strip_axis import NAME_CELLS, Axis, choose, edges_of
 from h2o_chat.tui.widgets.box_frame import edge, row, whole_words
 from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import MUTED
@@ -33,7 +32,10 @@ LEGENDS = (
     "H important R newest S pinned · forgotten",
 )
 """Explanations of the marks; the first that fits is shown."""
-TOLD = {"linear": "", "turns": "by turns · ", "age": "by age · "}
+NAME_CELLS = 3
+"""Columns of a name, the line in front of it included."""
+LINEAR_TOKENS = 32
+"""Most tokens a cell of equal size: beyond, memory would be a single lit cell."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,43 @@ class Cell:
     """The kind of most of its tokens, or of that token; `S` if any is protected."""
     held_most: int
     """Position of the token that most caches hold, the newest of those; the first one where none is held."""
+
+
+def is_linear(seen: int, cells: int) -> bool:
+    """Whether all cells stand for as many tokens; else those of old tokens stand for more."""
+    return seen <= cells * LINEAR_TOKENS
+
+
+def edges_of(seen: int, cells: int) -> list[int]:
+    """The edges, one more than there are cells: cell i has the positions from edges[i] up to edges[i + 1]."""
+    if seen <= 0 or cells <= 0:
+        return []
+    return linear(seen, cells) if is_linear(seen, cells) else by_age(seen, cells)
+
+
+def linear(seen: int, cells: int) -> list[int]:
+    """Cells of equal size; fewer where there are fewer tokens."""
+    cells = min(cells, seen)
+    return [at * seen // cells for at in range(cells + 1)]
+
+
+def by_age(seen: int, cells: int) -> list[int]:
+    """The newest tokens one by one; the older they are, the more of them in a cell."""
+    if seen <= cells or cells == 1:
+        return linear(seen, cells)
+    low, high = 1.0, float(seen)
+    for _ in range(40):  # the ratio at which the last cell just reaches the first token
+        ratio = (low + high) / 2
+        low, high = (ratio, high) if _ages(ratio, cells, seen)[-1] < seen else (low, ratio)
+    ages = _ages(high, cells, seen)
+    return [seen - age for age in reversed(ages[: ages.index(seen) + 1])]
+
+
+def _ages(ratio: float, cells: int, seen: int) -> list[int]:
+    ages = [0]
+    for _ in range(cells):
+        ages.append(min(max(ages[-1] + 1, round(ages[-1] * ratio)), seen))
+    return ages
 
 
 def large(edges: list[int]) -> bool:
@@ -130,8 +169,7 @@ class RememberStrip(Widget, can_focus=True):
         memory = self._memory
         key = (memory.states, len(memory.spans), self._room)
         if key != self._drawn:
-            firsts = [span.first for span in memory.spans]
-            edges = edges_of(self._axis, memory.seen, self._room, firsts)
+            edges = edges_of(memory.seen, self._room)
             self._drawn, self._cells = key, cells_of(memory, edges) if edges else []
         return self._cells
 
@@ -142,10 +180,6 @@ class RememberStrip(Widget, can_focus=True):
     @property
     def _room(self) -> int:
         return max(self.size.width - (4 if self._framed else 2), 1)
-
-    @property
-    def _axis(self) -> Axis:
-        return choose(self._memory.seen, self._room, len(self._memory.spans))
 
     @property
     def _here(self) -> int | None:
@@ -189,7 +223,8 @@ class RememberStrip(Widget, can_focus=True):
         least, most = min(sizes), max(sizes)
         # Cells of equal size differ by one token where they do not come out even.
         size = f"{most:,}" if most - least <= 1 else f"{least:,} to {most:,}"
-        return f"{TOLD[self._axis]}1 cell = {size} token{'s' * (most > 1)}{TALLEST * (most > LARGE_TOKENS)}"
+        by_age = "" if is_linear(self._memory.seen, self._room) else "by age · "
+        return f"{by_age}1 cell = {size} token{'s' * (most > 1)}{TALLEST * (most > LARGE_TOKENS)}"
 
     def _words(self, cell: Cell) -> str:
         """The words in a cell; in a large one the word that most heads hold."""

@@ -194,13 +194,11 @@ def copy(pane: TalkPane, words: str) -> None:
 
 
 def theme(pane: TalkPane, words: str) -> None:
-    """Choose other colours, by name or from a list."""
+    """Choose other colours."""
     themes = pane.app.available_themes
-    if not words:
-        pane.app.action_change_theme()
-        return
     if words not in themes:
-        raise UsageError(f"There is no theme {words!r}.", f"One of: {', '.join(sorted(themes))}.")
+        what = f"There is no theme {words!r}." if words else "Which theme?"
+        raise UsageError(what, f"One of: {', '.join(sorted(themes))}.")
     pane.app.theme = words
 
 

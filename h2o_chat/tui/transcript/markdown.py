@@ -3,7 +3,7 @@
 Textual's own Markdown widget drops html, backslashes and link targets, joins lines, and reads the text of a
 table cell as markup when the mouse rests on it; hence this small renderer. HTML, images, entities and escapes
 are not rules here, so their source stays on the screen. A link is its words and its address and cannot be
-clicked: an answer must not lead elsewhere than it shows. Only the mark of a code block can be clicked.
+clicked: an answer must not lead elsewhere than it shows.
 """
 
 import re
@@ -18,7 +18,6 @@ from markdown_it.token import Token
 from rich._wrap import divide_line
 from textual.content import Content
 from textual.highlight import highlight
-from textual.style import Style
 
 from h2o_chat.base.safe import safe_text
 from h2o_chat.tui.transcript import markdown_table
@@ -38,10 +37,6 @@ _OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_bl
 
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
 """Words and address; a link with more parts, a title say, stays as it is written."""
-COPY = "⧉ copy"
-"""The mark of a code block."""
-CODE = "code"
-"""Key in the style of that mark: the number of its code block in the message, from 0."""
 
 
 def _link(state: StateInline, silent: bool) -> bool:
@@ -78,20 +73,16 @@ _PARSER.inline.ruler.push("words and address", _link)
 _PARSER.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
 
 
-def render(source: str, width: int = 0, first_block: int = 0, *, continues: bool = False) -> Content:
+def render(source: str, width: int = 0) -> Content:
     """Draws all of `source`, blocks separated by an empty line.
 
     Args:
         width: for tables; 0 where it is unknown.
-        first_block: number of its first code block in the message.
-        continues: it begins within a code block, whose mark stands above.
     """
     text = safe_text(source)
     tokens = _PARSER.parse(text)
     if any(token.level >= _PARSER.options.maxNesting - 2 for token in tokens):
         return Content(text)  # the parser drops what is nested deeper, and a list item takes two levels
-    for number, token in enumerate(_code_of(tokens), first_block - continues):
-        token.meta[CODE] = number if number >= first_block else None
     for token in tokens:
         token.meta["width"] = max(width - 2 * token.level, 1) if width else 0
     return _join(_blocks(tokens))
@@ -110,11 +101,7 @@ class Cut:
 
 def code_blocks(source: str) -> list[str]:
     """The code blocks of a text, as they would be pasted."""
-    return [token.content for token in _code_of(_PARSER.parse(source))]
-
-
-def _code_of(tokens: Sequence[Token]) -> Iterator[Token]:
-    return (token for token in tokens if token.type in ("fence", "code_block"))
+    return [token.content for token in _PARSER.parse(source) if token.type in ("fence", "code_block")]
 
 
 def cut(source: str) -> Cut:
@@ -243,10 +230,8 @@ def _code(token: Token) -> Content:
     language = token.info.split()[0] if token.info.split() else ""
     plain = not language or language.lower() in SLOW
     code = highlight(token.content.rstrip("\n"), language="text" if plain else language)
-    if (number := token.meta[CODE]) is not None:
-        copy = Content.styled(COPY, "$primary").stylize(Style.from_meta({CODE: number}))
-        info = f"{token.info.strip()}  " if language else ""
-        code = Content.assemble((info, MUTED), copy, "\n", code)
+    if language:
+        code = Content.assemble((f"{token.info.strip()}\n", MUTED), code)
     return _indent(code, "▏ ", "▏ ")
 
 

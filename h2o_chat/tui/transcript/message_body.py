@@ -119,8 +119,6 @@ class Growing:
         """Characters at the beginning of `_source` that only repeat how a code block was opened."""
         self._frozen = 0
         """Characters of the text in earlier pieces."""
-        self._blocks = 0
-        """Code blocks that begin in earlier pieces."""
         self.room = 0
         """Columns for tables, where they are known."""
 
@@ -149,12 +147,7 @@ class Growing:
         self._replace(Content.assemble(self._render(self._source), end))
 
     def _render(self, source: str) -> Content:
-        return markdown.render(source, self.room, self._blocks, continues=self._in_code)
-
-    @property
-    def _in_code(self) -> bool:
-        """Whether the last piece begins within a code block."""
-        return self._source[: self._reopened].startswith(("`", "~"))
+        return markdown.render(source, self.room)
 
     def _replace(self, content: Content) -> None:
         self.pieces[-1] = BodyPiece(content)
@@ -170,7 +163,6 @@ class Growing:
         done = self._source[: cut.at]
         shown = self._render(done.removesuffix(" ") if cut.joint == " " else done)
         self._settle(BodyPiece(shown, cut.joint))
-        self._blocks += len(markdown.code_blocks(done)) - self._in_code
         self._frozen += cut.at - self._reopened
         self._reopened = len(cut.reopen)
         self._source = cut.reopen + self._source[cut.at :]

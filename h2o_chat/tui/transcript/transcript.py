@@ -17,14 +17,13 @@ from h2o_chat.tui.transcript.choice import MessageChoice, offers
 from h2o_chat.tui.transcript.drawing import draw_row, selected_text, spot
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.inspector import Inspector
-from h2o_chat.tui.transcript.markdown import CODE, code_blocks
 from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.token_styles import selected, styled_piece
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Page, Window
-from h2o_chat.tui.widgets.pointing import Chosen, CodeClicked, Pointed
+from h2o_chat.tui.widgets.pointing import Chosen, Pointed
 
 MOST_LINES = 1 << 32
 """Most lines of one message, so that each line of all messages has a number; in order."""
@@ -191,9 +190,7 @@ class Transcript(ScrollView, can_focus=True):
         if at is None:  # below the last message
             self.choice.end()
             return
-        if (number := event.style.meta.get(CODE)) is not None:
-            self.post_message(CodeClicked(code_blocks(self.page.views[at].said)[number]))
-        elif event.chain == 2:
+        if event.chain == 2:
             first, last = Offset(0, at * MOST_LINES), Offset(0, (at + 1) * MOST_LINES)
             self.screen.selections = {self: Selection(first, last)}
         else:

@@ -14,7 +14,7 @@ PADDING_CELLS = 3
 
 
 class KeyBar(Footer):
-    """Textual's footer, which would cut off the last key, or hide it under that of the palette."""
+    """Textual's footer, which would cut off the last key."""
 
     _room = 0
     _composed_of: list[Any] | None = None
@@ -30,16 +30,13 @@ class KeyBar(Footer):
 
     def compose(self) -> ComposeResult:
         shown = [key for key in super().compose() if isinstance(key, FooterKey)]
-        docked = [key for key in shown if key.has_class("-command-palette")]
-        for key in shown:
-            if key not in docked:  # saves styling each twice more
-                key._watch_compact = _unheard  # type: ignore[method-assign]
         # The way to all other keys has room before any of them.
         helps = [key for key in shown if key.key == "f1"]
-        left = self.app.size.width - sum(_cells(key) + 2 for key in docked) - sum(map(_cells, helps))
+        left = self.app.size.width - sum(map(_cells, helps))
         for key in shown:
-            left -= 0 if key in docked or key in helps else _cells(key)
-            if key in docked or key in helps or left >= 0:
+            key._watch_compact = _unheard  # type: ignore[method-assign]  # saves styling each twice more
+            left -= 0 if key in helps else _cells(key)
+            if key in helps or left >= 0:
                 yield key
 
     def on_resize(self, event: Resize) -> None:

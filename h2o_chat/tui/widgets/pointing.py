@@ -1,7 +1,5 @@
 """Messages about the cursor on a token, one for the whole screen, and about the chosen message."""
 
-from dataclasses import dataclass
-
 from textual.message import Message
 
 
@@ -19,11 +17,6 @@ class Pointed(Message):
         super().__init__()
         self.position = position
         self.follow = follow
-
-
-@dataclass
-class CodeClicked(Message):
-    code: str
 
 
 class Chosen(Message):

@@ -12,9 +12,17 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from h2o_chat.base.config import BY_THE_MAKERS, Disk, Look, Sampling, Settings, config_file, read_tables
+from h2o_chat.base.config import (
+    BY_THE_MAKERS,
+    Disk,
+    Look,
+    Sampling,
+    Settings,
+    config_file,
+    read_tables,
+    servers_in,
+)
 from h2o_chat.base.errors import UsageError
-from h2o_chat.base.tool_servers import servers_in
 
 TABLES = ("aliases", "defaults", "mcp")
 """Tables that a configuration file may have."""

@@ -16,9 +16,8 @@ import typer
 
 import h2o_chat
 from h2o_chat.base import precedence
-from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings, data_folder
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings, data_folder, tool_servers
 from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.base.tool_servers import tool_servers
 from h2o_chat.cli import config_command, models_command, sessions_command
 from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
@@ -170,9 +169,9 @@ def screen(
             return _plain(settings, sampling, named, kept, record)
         from h2o_chat.base.system import PASSES_SOCKETS
         from h2o_chat.chat.conversation.chat import Chat
-        from h2o_chat.chat.conversation.greeting import first_budget
         from h2o_chat.chat.conversation.opening import opener, opener_of, with_tools
         from h2o_chat.chat.conversation.release import release_chat
+        from h2o_chat.chat.conversation.remarks import first_budget
         from h2o_chat.chat.tools.mcp_servers import McpServers
         from h2o_chat.events.recording import Recorder
         from h2o_chat.remote.engine_apart import engine_apart
@@ -293,8 +292,8 @@ def run(
     given: ChainMap[str, Any],
 ) -> None:
     """Ask once, play a script, or answer a file of prompts, without a screen; answers go to stdout."""
-    from h2o_chat.chat.conversation.greeting import fitted_budget
     from h2o_chat.chat.conversation.opening import opener, with_tools
+    from h2o_chat.chat.conversation.remarks import fitted_budget
     from h2o_chat.chat.tools.mcp_servers import McpServers, allow, refuse
     from h2o_chat.cli import run as running
     from h2o_chat.cli import run_batch as batches

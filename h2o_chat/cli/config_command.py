@@ -121,7 +121,7 @@ def _cannot_work(values: dict[str, Any]) -> BudgetError | None:
     asked = Settings(**{name: values[name] for name in _SHARES if name in values})
     if asked.policy == "full":
         return None
-    from h2o_chat.policies.named import named
+    from h2o_chat.policies.references import named
     from h2o_chat.policies.shares import divide
 
     try:

@@ -325,7 +325,7 @@ def _fits(settings: Settings, model: LocalModel, models: Any, rows: dict[str, An
     from h2o_chat.models.load_tokenizer import load_tokenizer
     from h2o_chat.models.sizes import sizes_of
     from h2o_chat.native import native_model
-    from h2o_chat.policies.named import named
+    from h2o_chat.policies.references import named
     from h2o_chat.policies.shares import divide
 
     config = models.check_family(model.folder)

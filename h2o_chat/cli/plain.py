@@ -15,10 +15,10 @@ from h2o_chat.chat.commands import settable, table
 from h2o_chat.chat.commands.surface import Job, Opened
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.greeting import greeting
 from h2o_chat.chat.conversation.message import numbered, progress_words
 from h2o_chat.chat.conversation.opening import Opener
 from h2o_chat.chat.conversation.release import release_chat
+from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import names_files, with_files
 from h2o_chat.chat.files.export import MARKS, one_line, when

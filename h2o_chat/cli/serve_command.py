@@ -103,12 +103,10 @@ def _served(
     limits: "Limits",
     folder: Path | None,
 ) -> ExitCode:
-    from h2o_chat.serve.api_keys import read_keys
-    from h2o_chat.serve.guard import is_loopback
-    from h2o_chat.serve.malloc import give_back
+    from h2o_chat.serve.guard import is_loopback, read_keys
     from h2o_chat.serve.prefixes import Prefixes
     from h2o_chat.serve.saved_memories import Saved
-    from h2o_chat.serve.server import listen, serve
+    from h2o_chat.serve.server import give_back, listen, serve
     from h2o_chat.serve.service import Service
 
     host, port = address

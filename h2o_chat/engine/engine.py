@@ -12,7 +12,7 @@ from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import Event
 from h2o_chat.models.load import Loaded
-from h2o_chat.policies.named import named
+from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import divide
 
 

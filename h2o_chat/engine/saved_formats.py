@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from h2o_chat.policies.named import named
+from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import MOST_TOKENS
 
 

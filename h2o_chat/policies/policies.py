@@ -161,4 +161,4 @@ POLICIES: dict[str, Policy] = {
     "full": Policy(oldest_first, forget=1.0, sinks=0, heavy=False, bounded=False),
 }
 POLICIES = {name: replace(policy, name=name) for name, policy in POLICIES.items()}
-"""The policies that a person would choose; `named.py` knows the others too."""
+"""The policies that a person would choose; `references.py` knows the others too."""

@@ -11,7 +11,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from h2o_chat.policies.policies import Policy, Priority, Slots, accumulated_attention
+from h2o_chat.base.config import POLICY_NAMES
+from h2o_chat.base.errors import UsageError
+from h2o_chat.policies.policies import POLICIES, Policy, Priority, Slots, accumulated_attention
 from h2o_chat.policies.scores import PerRow, Received, summed
 
 
@@ -128,3 +130,15 @@ REFERENCES: dict[str, Policy] = {
     "snapkv": Policy(pooled(7), forget=31 / 32, sinks=0, heavy=True, recent=0.25, scores=LastQueries()),
 }
 REFERENCES = {name: replace(policy, name=name) for name, policy in REFERENCES.items()}
+
+
+def named(name: str) -> Policy:
+    """The policy of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    known = POLICIES | REFERENCES
+    if name not in known:
+        raise UsageError(f"Policy {name!r} is not known.", f"One of: {', '.join(POLICY_NAMES)}.")
+    return known[name]

@@ -45,7 +45,7 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
         from h2o_chat.graph.loading import open_model
         from h2o_chat.models.gguf_config import forget
         from h2o_chat.models.gguf_tokenizer import require_template
-        from h2o_chat.policies.named import named
+        from h2o_chat.policies.references import named
         from h2o_chat.policies.shares import divide
 
     # A budget that cannot work is refused before weights are read.

@@ -1,7 +1,9 @@
-"""The queue of requests, and the fair choice of the next one among keys."""
+"""The queue of requests, the fair choice of the next one among keys, and the turns of their threads."""
 
+import threading
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from h2o_chat.engine.request import Chance, Request
@@ -104,3 +106,36 @@ class Limits:
         may = [ticket for ticket in line if free > unread[ticket.owner]]
         may = [ticket for ticket in may if rows > of[ticket.owner] or not of[ticket.owner]]
         return min(may, key=lambda one: of[one.owner], default=None)
+
+
+class TurnLock:
+    """A lock that is granted in the order of requests: threads that prepare take one processor at most."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._taken = self._over = 0
+        """Turns that were taken, and turns that ended."""
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Waits for a turn and holds it inside."""
+        self._wait()
+        try:
+            yield
+        finally:
+            self._end()
+
+    def give_way(self) -> None:
+        """Ends the turn and waits for the next one, after all other waiting threads."""
+        self._end()
+        self._wait()
+
+    def _wait(self) -> None:
+        with self._changed:
+            mine, self._taken = self._taken, self._taken + 1
+            self._changed.wait_for(lambda: self._over == mine)
+
+    def _end(self) -> None:
+        with self._changed:
+            self._over += 1
+            self._changed.notify_all()

@@ -20,15 +20,13 @@ from h2o_chat.serve import messages_dialect, responses_dialect
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
 from h2o_chat.serve.chat_response import ChatDialect, TextDialect, to_json
-from h2o_chat.serve.conversation_memory import memory_of
+from h2o_chat.serve.memory_routes import SlotRoutes, memory_of
 from h2o_chat.serve.metrics import metrics
-from h2o_chat.serve.reply import Dialect, Reply
+from h2o_chat.serve.reply import Choices, Dialect, Reply
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
-from h2o_chat.serve.several_answers import Choices
-from h2o_chat.serve.slot_routes import SlotRoutes
 
 Body = dict[str, Any]
 Asked = tuple[ChatRequest, Dialect]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -16,15 +17,47 @@ import uvicorn
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.system import ENDING
-from h2o_chat.serve.api_keys import Keys
 from h2o_chat.serve.fair_share import FairShare
-from h2o_chat.serve.guard import Guard
-from h2o_chat.serve.malloc import trim
+from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, CONNECTIONS, Connection, connections_at_most
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.routes import Routes
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
+
+M_MMAP_THRESHOLD = -3
+"""A constant of <malloc.h>."""
+MAPPED_BYTES = 512 << 10
+"""Smallest mapped block: the bundled model's keys of a row are mapped, the logits of a step are not."""
+
+
+def give_back() -> None:
+    """Makes glibc return freed large blocks to the system from now on; does nothing without glibc.
+
+    The server then takes no more than was computed. glibc maps large blocks one by one, but each freed one
+    raises the size from which on it does so, up to 32 MiB: rows and snapshots then lie in its heap, among
+    small blocks, and leave holes. With 64 snapshots of the bundled model that was 9% more than computed. New
+    pages take 7% of the processor time of its answers of 45 tokens; less with larger models.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl does not have it, and does not need it
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)
+
+
+def trim() -> None:
+    """Returns unused pages of the heap to the system, 1 to 3 MB in .4 ms; does nothing without glibc.
+
+    Small blocks stay in the heap with holes between them: a server of 26 MB (budget 64, 80 snapshots) took 7
+    MB more. The rest is part of the computed bytes (`WORKING_BYTES`).
+    """
+    if (
+        sys.platform == "linux"
+        and (malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None
+    ):
+        malloc_trim(0)
+
 
 SEND_BYTES = 64 << 10
 """The system's send buffer for each client; another 64 KiB are buffered here."""

@@ -24,11 +24,10 @@ from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.chat_request import ChatRequest, Served
 from h2o_chat.serve.counters import Counts
 from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain, tag_of
-from h2o_chat.serve.request_queue import Limits, Ticket
+from h2o_chat.serve.request_queue import Limits, Ticket, TurnLock
 from h2o_chat.serve.request_tokens import Reader, check_length
 from h2o_chat.serve.server_recall import with_positions
 from h2o_chat.serve.stream import Ended, Item, Stream
-from h2o_chat.serve.turn_lock import TurnLock
 from h2o_chat.store import clean
 
 if TYPE_CHECKING:

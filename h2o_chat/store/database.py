@@ -19,7 +19,7 @@ from h2o_chat.base.errors import StoreError, StoreLostError
 from h2o_chat.base.private_files import no_link
 from h2o_chat.base.system import SAFELY
 from h2o_chat.store.open_files import OpenFiles
-from h2o_chat.store.schema import MIGRATIONS
+from h2o_chat.store.records import MIGRATIONS
 from h2o_chat.store.store_errors import explained
 
 Rows = list[tuple[Any, ...]]

@@ -18,8 +18,8 @@ from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.cache.state import STATES
-from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Policy
+from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import divide
 from h2o_chat.transformers_cache import protection, ready
 from h2o_chat.transformers_cache import snapshot as snapshots

@@ -33,8 +33,7 @@ from h2o_chat.tui.key_routing import KeyRouting
 from h2o_chat.tui.pane import reports
 from h2o_chat.tui.pane.jobs import Crashed, Failed, Jobs, OpenChat, Report, Text
 from h2o_chat.tui.pane.pane import Pane
-from h2o_chat.tui.prompt.prompt_box import PromptBox
-from h2o_chat.tui.prompt.prompt_history import PromptHistory
+from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import SidePanels

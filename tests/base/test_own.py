@@ -11,7 +11,7 @@ from storing import created
 
 from h2o_chat.base.errors import StoreError
 from h2o_chat.store import DATABASE, Store
-from h2o_chat.tui.prompt.prompt_history import FILE, PromptHistory
+from h2o_chat.tui.prompt.prompt_box import FILE, PromptHistory
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from h2o_chat import H2OCache
 from h2o_chat.cache.forward_call import Step
-from h2o_chat.policies.named import named
+from h2o_chat.policies.references import named
 
 POLICIES = ["h2o", "h2o-paper", "window", "streaming", "caote", "random", "last-query"]
 SOME = ["h2o", "h2o-paper", "last-query", *sweep(*sorted({*POLICIES} - {"h2o", "h2o-paper", "last-query"}))]

@@ -181,7 +181,7 @@ def test_it_is_saved_and_goes_on(
     shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(policies.POLICIES, "halve", HALVE)
-    monkeypatch.setattr("h2o_chat.policies.named.POLICIES", policies.POLICIES)
+    monkeypatch.setattr("h2o_chat.policies.references.POLICIES", policies.POLICIES)
     settings = Settings(model=str(shared_models / "stories260k"), budget=SLOTS, threads=1, seed=1)
     object.__setattr__(settings, "policy", "halve")  # which is no name that a flag takes
     loaded = load(settings, lambda *_: None)

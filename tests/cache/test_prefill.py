@@ -15,8 +15,8 @@ from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, attention
 from h2o_chat.cache.forward_call import Step
-from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Slots
+from h2o_chat.policies.references import named
 
 BUDGET = 16
 

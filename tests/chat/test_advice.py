@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from scripted import SESSION
 
-from h2o_chat.chat.conversation.advice import longer_than
+from h2o_chat.chat.conversation.remarks import longer_than
 
 
 def test_a_single_token_is_no_tokens() -> None:

@@ -10,7 +10,7 @@ from scripted import ScriptedEngine
 from h2o_chat.base import config
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.greeting import greeting
+from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.events.events import Turn

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
-from h2o_chat.chat.conversation import advice
+from h2o_chat.chat.conversation import remarks
 from h2o_chat.chat.conversation.loops import (
     ENOUGH_TIMES,
     ENOUGH_TOKENS,
@@ -102,14 +102,14 @@ def test_what_may_be_meant_is_no_repetition(answer: str) -> None:
 def test_the_note_says_what_can_be_done() -> None:
     asked = Sampling(max_tokens=SCREEN_TOKENS)
     repeating = Repeating("")
-    assert not [*advice.at_limit(TURN, asked, repeating)], "somebody stopped it"
+    assert not [*remarks.at_limit(TURN, asked, repeating)], "somebody stopped it"
     for tokens, words, told in (
         (7, 0, "the same 7 tokens"),
         (1, 0, "the same token"),
         (9, 4, "the same 4 words"),
     ):
         repeating.tokens, repeating.words = tokens, words
-        (note,) = advice.at_limit(TURN, asked, repeating)
+        (note,) = remarks.at_limit(TURN, asked, repeating)
         assert note.code == "answer-repeats"
         assert told in note.message
-    assert not [*advice.at_limit(replace(TURN, finish="eos"), asked, repeating)]
+    assert not [*remarks.at_limit(replace(TURN, finish="eos"), asked, repeating)]

@@ -12,8 +12,7 @@ import pytest
 from opened_models import loaded
 from talk import POCKET
 
-from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.tool_servers import ToolServer
+from h2o_chat.base.config import Sampling, Settings, ToolServer
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper

@@ -10,10 +10,9 @@ from talk import FACT, GREEDY, POCKET, TALK
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat, pin
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.conversation.pinning import pin
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.chat.files.export import to_json
 from h2o_chat.chat.files.importer import parse

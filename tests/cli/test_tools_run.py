@@ -27,7 +27,7 @@ CALL = {"name": "escapes", "arguments": {}}
 PLAIN = """
 import sys
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.tool_servers import tool_servers
+from h2o_chat.base.config import tool_servers
 from h2o_chat.chat.conversation.opening import opener, with_tools
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.cli import plain

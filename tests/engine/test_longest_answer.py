@@ -6,7 +6,7 @@ import pytest
 from stored_chats import SAID, SHORT, loaded, open_chat
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
-from h2o_chat.chat.conversation import advice
+from h2o_chat.chat.conversation import remarks
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.models.load import Loaded
 
@@ -17,7 +17,7 @@ __all__ = ["loaded"]
 def test_it_is_said_how_to_allow_more(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch, most: int, notes: int
 ) -> None:
-    monkeypatch.setattr(advice, "SCREEN_TOKENS", 24)
+    monkeypatch.setattr(remarks, "SCREEN_TOKENS", 24)
     chat = open_chat(loaded, None)
     events = list(chat.send(SAID[0], replace(SHORT, max_tokens=most)))
     (turn,) = [event for event in events if isinstance(event, Turn)]
@@ -30,7 +30,7 @@ def test_it_is_said_how_to_allow_more(
 def test_an_answer_that_ends_by_itself_is_not_spoken_of(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advice, "SCREEN_TOKENS", 24)
+    monkeypatch.setattr(remarks, "SCREEN_TOKENS", 24)
     events = list(open_chat(loaded, None).send(SAID[0], SHORT, lambda: True))
     assert not [event for event in events if isinstance(event, Note)]
 

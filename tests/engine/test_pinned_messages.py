@@ -7,9 +7,8 @@ import pytest
 from stored_chats import SAID, SETTINGS, SHORT, loaded, open_chat, resumed, store
 
 from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat, pin
 from h2o_chat.chat.conversation.going_back import edit, regenerate
-from h2o_chat.chat.conversation.pinning import pin
 from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store

@@ -9,9 +9,8 @@ from torch import Tensor
 from h2o_chat.base.config import POLICY_NAMES
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.policies.frame import lowest, opinion, priorities
-from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import POLICIES, Policy, Slots, output_change_by_head
-from h2o_chat.policies.references import output_change
+from h2o_chat.policies.references import named, output_change
 from h2o_chat.policies.shares import divide
 
 SLOTS = st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), min_size=1, max_size=12)

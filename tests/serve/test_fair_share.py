@@ -246,7 +246,7 @@ def test_a_key_has_its_part_of_the_queue(
 FREED = """
 import sys
 if sys.argv[1] == "given back":
-    from h2o_chat.serve.malloc import give_back
+    from h2o_chat.serve.server import give_back
     give_back()
 def resident():
     with open("/proc/self/statm") as statm:
@@ -272,7 +272,7 @@ def test_memory_that_is_freed_goes_back_to_the_system() -> None:
 
 HOLES = """
 import sys
-from h2o_chat.serve.malloc import trim
+from h2o_chat.serve.server import trim
 def resident():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * 4096

@@ -14,8 +14,8 @@ from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
 from h2o_chat.serve import saved_memories as saved_module
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.api_keys import NOBODY
 from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.guard import NOBODY
 from h2o_chat.serve.prefixes import Memory, Prefixes
 from h2o_chat.serve.request_queue import Limits
 from h2o_chat.serve.saved_memories import Saved

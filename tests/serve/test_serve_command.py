@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cli.cli import app
-from h2o_chat.serve import api_keys as keys_module
-from h2o_chat.serve.api_keys import NOBODY, Keys, read_keys
+from h2o_chat.serve import guard as keys_module
+from h2o_chat.serve.guard import NOBODY, Keys, read_keys
 
 pytestmark = pytest.mark.loopback
 

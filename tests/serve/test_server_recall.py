@@ -15,9 +15,9 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
-from h2o_chat.serve.api_keys import NOBODY
 from h2o_chat.serve.chat_request import ChatRequest
 from h2o_chat.serve.chat_response import ChatDialect
+from h2o_chat.serve.guard import NOBODY
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.server_recall import (
     LOOKED_AT_CHARACTERS,

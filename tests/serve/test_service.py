@@ -24,8 +24,8 @@ from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
 from h2o_chat.serve import protocol
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.api_keys import NOBODY, Keys
 from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.guard import NOBODY, Keys
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.server import Server, listen
 from h2o_chat.serve.service import Service

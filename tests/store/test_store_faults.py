@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from storing import created, ended, intact, start
 
 from h2o_chat.base.errors import StoreError, UsageError
-from h2o_chat.store import DATABASE, Store, schema
+from h2o_chat.store import DATABASE, Store
+from h2o_chat.store import records as schema
 
 AS_NOBODY = """
 import os, sys

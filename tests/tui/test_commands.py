@@ -19,8 +19,7 @@ from h2o_chat.chat.commands import table
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
-from h2o_chat.tui.prompt.prompt_box import edited
-from h2o_chat.tui.prompt.prompt_history import KEPT, PromptHistory
+from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
 from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import KEYS
 

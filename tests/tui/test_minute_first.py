@@ -11,7 +11,7 @@ from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ModelError
-from h2o_chat.chat.conversation.greeting import ABOUT, FIRST_BUDGETS, first_budget
+from h2o_chat.chat.conversation.remarks import ABOUT, FIRST_BUDGETS, first_budget
 from h2o_chat.models.resolve import BUNDLED
 from h2o_chat.models.smollm2 import PULL
 from h2o_chat.tui.chat_app import ChatApp

@@ -12,7 +12,7 @@ from sweep import sweep
 from test_replay import ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.memory import remembered_words
+from h2o_chat.chat.memory import in_words
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.panel import details, loss_history, overview, strip
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
@@ -148,7 +148,7 @@ async def test_around_the_chat_too_words_come_first(size: tuple[int, int]) -> No
             line = next(line for line in lines if line.startswith(" remembers "))
             named = re.search(rf" remembers {kept} of {memory.seen} · still knows ([^·]*[^· ])", line)
             assert named
-            listed = remembered_words.remembered(memory)
+            listed = in_words.remembered(memory)
             old = [held for held in listed if held.word.first < memory.seen // 2] or listed
             known: dict[str, float] = {}
             for held in old:

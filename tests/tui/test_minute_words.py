@@ -6,7 +6,7 @@ import pytest
 
 from h2o_chat.chat.conversation.message import Message, give_texts
 from h2o_chat.chat.conversation.spans import Spans
-from h2o_chat.chat.memory import remembered_words, words
+from h2o_chat.chat.memory import in_words, words
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Token
 
@@ -74,8 +74,8 @@ def test_of_an_old_recording_only_whole_words_are_shown() -> None:
     ]
     changed = [(at, 1.0, 1.0) for at in range(5)]
     memory.add(CacheState(9, 8, 1, 2, 0.0, {"H": 5}, heavy, changed, [], gone=[Gone(6, " is", 0.5, 1.0)]))
-    assert [held.word.text for held in remembered_words.remembered(memory)] == ["here", "locker"]
-    assert [phrase.text for phrase in remembered_words.forgotten(memory)] == ["is"]
+    assert [held.word.text for held in in_words.remembered(memory)] == ["here", "locker"]
+    assert [phrase.text for phrase in in_words.forgotten(memory)] == ["is"]
 
 
 def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked_at() -> None:
@@ -98,7 +98,7 @@ def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked
         asked = memory.words.at
         looked.clear()
         memory.words.at = lambda at, text="", asked=asked: looked.append(at) or asked(at, text)  # type: ignore
-        found = remembered_words.remembered(memory, 5)
+        found = in_words.remembered(memory, 5)
         counts.append(len(looked))
         assert [held.word.text for held in found] == ["word0s", "and", "more", "word1s", "and"]
         assert [held.word.index for held in found] == [0, 0, 0, 1, 1]

@@ -9,8 +9,8 @@ from screens import WIDE, Screen
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.conversation.greeting import FIRST_BUDGETS, first_budget
 from h2o_chat.chat.conversation.opening import ConversationPlace, opener
+from h2o_chat.chat.conversation.remarks import FIRST_BUDGETS, first_budget
 from h2o_chat.cli.cli import app
 from h2o_chat.models import smollm2
 from h2o_chat.tui.chat_app import ChatApp

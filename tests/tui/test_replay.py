@@ -22,7 +22,7 @@ from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.replay import UNSAID, Pace, Player, ReplayPane
-from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.side_panels import StatusLine
 from h2o_chat.tui.transcript.turn import FINISHES
 
 TURNS = "Hi, my name is Flora.\n---\nMy locker code is K7Q2.\n---\nWhat is my locker code?\n"

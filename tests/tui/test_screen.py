@@ -13,7 +13,7 @@ from sweep import sweep
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
-from h2o_chat.tui.status import MemoryLine, StatusLine
+from h2o_chat.tui.side_panels import MemoryLine, StatusLine
 from h2o_chat.tui.transcript.message_body import CARET
 from h2o_chat.tui.transcript.turn import FINISHES
 

@@ -15,7 +15,7 @@ from h2o_chat.chat.memory.cache_view import COLUMNS, STEPS, CacheView, Survival
 from h2o_chat.events.events import Session
 from h2o_chat.events.recording import Recorder, read
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.panel import details, headmap, loss_history, overview
+from h2o_chat.tui.panel import details, loss_history, overview
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 
 
@@ -36,7 +36,7 @@ BITS = st.integers(1, 80).flatmap(
 
 @given(BITS, st.integers(1, 40), st.integers(1, 30))
 def test_the_head_map_is_the_bits_and_fits(which: list[list[bool]], width: int, rows: int) -> None:
-    lines, note = headmap.head_map(which, width, rows)
+    lines, note = details.head_map(which, width, rows)
     layers, heads = len(which), len(which[0])
     assert len(lines) <= rows
     assert all(len(line) <= width for line in lines)
@@ -56,8 +56,8 @@ def test_the_head_map_is_the_bits_and_fits(which: list[list[bool]], width: int, 
 
 def test_pooled_cells_are_lit_from_half_on() -> None:
     which = [[True, False, False, False], [False, False, False, True]]
-    assert headmap.head_map(which, 2, 2) == (["█·", "·█"], "1 = 1×2")
-    assert headmap.head_map([[True], [False], [False], [False]], 1, 1) == (["▀"], "1 = 2×1")
+    assert details.head_map(which, 2, 2) == (["█·", "·█"], "1 = 1×2")
+    assert details.head_map([[True], [False], [False], [False]], 1, 1) == (["▀"], "1 = 2×1")
 
 
 def test_the_facts_are_those_of_the_token_under_the_cursor(memory: CacheView) -> None:
@@ -66,14 +66,14 @@ def test_the_facts_are_those_of_the_token_under_the_cursor(memory: CacheView) ->
         memory.cursor = heavy.position
         which = memory.which(heavy.position)
         assert which is not None
-        text = "\n".join(line.plain for line in headmap.draw(memory, 42, 16))
+        text = "\n".join(line.plain for line in details.draw_heads(memory, 42, 16))
         assert f"{sum(map(sum, which))} of 12" in text
         assert f"no. {rank} by heads" in text
         assert f"in {sum(map(any, which))}/6 layers" in text
         assert f"seen {memory.seen - heavy.position}" in text
     gone = memory.evictions[-1].token.position
     memory.cursor = gone
-    text = "\n".join(line.plain for line in headmap.draw(memory, 42, 16))
+    text = "\n".join(line.plain for line in details.draw_heads(memory, 42, 16))
     assert "█" not in text.replace("█ held", "")
     assert "0 of 12" in text
     assert "forgotten" in text

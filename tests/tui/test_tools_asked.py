@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from screens import POCKET, WIDE, Screen, opener
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Sampling, Settings, ToolServer
 from h2o_chat.base.progress import Progress
-from h2o_chat.base.tool_servers import ToolServer
 from h2o_chat.chat.conversation.opening import with_tools
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.engine.lark import json_rule

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.greeting import first_budget
+from h2o_chat.chat.conversation.remarks import first_budget
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, Session, Token, Turn, to_json
 from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.tui.prompt.first_minute import OFFERS

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from textual.pilot import Pilot
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.conversation.greeting import first_budget
 from h2o_chat.chat.conversation.opening import ConversationPlace, opener
+from h2o_chat.chat.conversation.remarks import first_budget
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import OFFERS

@@ -12,11 +12,10 @@ from h2o_chat.chat.commands import settable
 from h2o_chat.chat.commands.surface import Opened, Surface
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.chat import pin as pin_message
 from h2o_chat.chat.conversation.message import as_conversation, no_such, numbered
-from h2o_chat.chat.conversation.pinning import pin as pin_message
 from h2o_chat.chat.files.export import FORMATS, file_name, write_file
-from h2o_chat.chat.memory import why as reasons
-from h2o_chat.chat.memory.remembered_words import in_lines
+from h2o_chat.chat.memory import in_words
 from h2o_chat.events.events import ReadProgress
 from h2o_chat.store import Conversation
 
@@ -130,13 +129,13 @@ def stats(surface: Surface, _: str) -> None:
 
 
 def memory(surface: Surface, _: str) -> None:
-    surface.say("\n".join(in_lines(surface.memory)))
+    surface.say("\n".join(in_words.in_lines(surface.memory)))
 
 
 def why(surface: Surface, words: str) -> None:
     if not words:
         raise UsageError("Which word?", "/why WORD or /why @POSITION")
-    surface.say("\n".join(reasons.why(surface.memory, words)))
+    surface.say("\n".join(in_words.why(surface.memory, words)))
 
 
 def recall(surface: Surface, words: str) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import ShouldStop, never, unheard
-from h2o_chat.chat.conversation import advice, loops
+from h2o_chat.chat.conversation import loops, remarks
 from h2o_chat.chat.conversation.exchange import Exchange, pin_before, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
@@ -16,11 +16,13 @@ from h2o_chat.chat.conversation.message import (
     Recalled,
     from_stored,
     give_texts,
+    no_such,
     not_too_long,
+    numbered,
     to_event,
 )
 from h2o_chat.chat.conversation.restore import ended_in_marker, restore_cache
-from h2o_chat.chat.conversation.spans import coming_span, was_read
+from h2o_chat.chat.conversation.spans import coming_span, tokens_of, was_read
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.chat.tools.tool_calls import ToolCalls
@@ -109,7 +111,7 @@ class Chat:
         try:
             yield to_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
-            yield from advice.longer_than(len(self.engine.pending) + len(ids), self.session)
+            yield from remarks.longer_than(len(self.engine.pending) + len(ids), self.session)
             stops = exchange.stops(sampling, cancel) if self.breaks_loops else cancel
             for event in self.engine.generate(ids, sampling, stops, others):
                 match event:
@@ -120,7 +122,7 @@ class Chat:
                         yield event
                         if pin:
                             yield self.mark_pinned(exchange.user, True, len(place))
-                        yield from advice.too_small(self.engine, event)
+                        yield from remarks.too_small(self.engine, event)
                         continue
                     case Token():
                         exchange.token(event)
@@ -134,11 +136,11 @@ class Chat:
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         exchange.close(event, self.engine)
-                        self.notes += advice.at_limit(event, sampling, exchange.repeating)
+                        self.notes += remarks.at_limit(event, sampling, exchange.repeating)
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:
-            hint = advice.smaller(self.session, self.settings, self.engine)
+            hint = remarks.smaller(self.session, self.settings, self.engine)
             raise OutOfMemoryError(error.message, hint) from error
         finally:
             exchange.answer.text = exchange.text
@@ -155,7 +157,7 @@ class Chat:
         message.pinned = on
         if self.keeper:
             self.keeper.pinned(message.id, on)
-        return advice.pinned(self.messages, message, on, held, self.engine)
+        return remarks.pinned(self.messages, message, on, held, self.engine)
 
     def reseed(self, seed: int) -> None:
         """Draws from here on as with this seed."""
@@ -272,3 +274,40 @@ class Chat:
     def _remember_state(self, state: CacheState) -> None:
         self.state = state
         self.holds.take(state)
+
+
+def pin(chat: Chat, index: int, on: bool = True) -> Iterator[Event]:
+    """Protects what is still held of message `index`, or stops that; yields `CacheState` and `Note`.
+
+    Raises:
+        UsageError: there is no such message, it was not read, none of its tokens is left to protect, or it
+            was not pinned and is to be unpinned.
+        BudgetError: so many tokens cannot be protected; nothing has changed.
+    """
+    if not 0 <= index < len(chat.messages):
+        raise no_such(index, len(chat.messages))
+    message = chat.messages[index]
+    if not on and not message.pinned:
+        those = [numbered(at) for at, one in enumerate(chat.messages) if one.pinned]
+        raise UsageError(f"{numbered(index)} is not pinned.", f"Pinned are: {', '.join(those) or 'none'}.")
+    place = tokens_of(message)
+    if not place:
+        raise UsageError(f"{numbered(index)} was not read: there is nothing of it to hold.")
+    tokens = len(place)
+    if on:
+        tokens = chat.engine.pin(place)
+        if not tokens:
+            again = f"/pin again {index + 1} says it again, pinned."
+            hint = (
+                again if message.role == "user" else "Pin it while it is held; /pin next pins what you say."
+            )
+            raise UsageError(f"Nothing of {numbered(index)} is left to pin: all of it is forgotten.", hint)
+    else:
+        chat.engine.unpin(place)
+    note = chat.mark_pinned(message, on, tokens)
+    if chat.keeper:
+        chat.keeper.save_again(chat.engine)
+    chat.look()
+    yield from chat.looked()
+    yield note
+    yield from chat.take_notes()

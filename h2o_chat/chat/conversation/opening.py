@@ -11,9 +11,9 @@ from h2o_chat.base.errors import BusyError, ModelError, StoreError, UsageError
 from h2o_chat.base.program_name import program_name
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.greeting import fitted_budget
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import progress_words
+from h2o_chat.chat.conversation.remarks import fitted_budget
 from h2o_chat.chat.conversation.tool_rounds import take_tools
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.events.events import Note, Session

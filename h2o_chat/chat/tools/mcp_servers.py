@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Literal
 
+from h2o_chat.base.config import ToolServer
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import ShouldStop
-from h2o_chat.base.tool_servers import ToolServer
 from h2o_chat.chat.templates.tool_form import Call
 from h2o_chat.events.events import Note
 from h2o_chat.store import clean

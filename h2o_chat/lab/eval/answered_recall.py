@@ -16,8 +16,7 @@ from typing import Any
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.chat.conversation import pinning
-from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat, pin
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.lab.eval.synthetic_talk import (
@@ -98,7 +97,7 @@ class Answered:
     def pin(self) -> None:
         """Protects the message that was said last; where so many cannot be protected it is not."""
         with suppress(BudgetError):
-            list(pinning.pin(self.chat, len(self.chat.messages) - 2))
+            list(pin(self.chat, len(self.chat.messages) - 2))
 
     def ask(self, text: str, recall: bool = False) -> None:
         """Asks a question, which the rest of the conversation does not know of."""

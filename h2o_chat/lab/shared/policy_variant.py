@@ -9,8 +9,8 @@ from h2o_chat.base.config import KV_DTYPES, POLICY_NAMES, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
-from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Policy
+from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import Shares, divide
 
 MOST_DIGITS = 9

@@ -6,17 +6,19 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.glyphs import bar
+from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands.surface import ChatLike, Job
-from h2o_chat.chat.conversation.greeting import greeting
+from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import ASKS, Note, Prompt, Said, Turn
-from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Text
-from h2o_chat.tui.pane.loading_stages import Loading
+from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage, Text
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.drawing import recalled_from
 from h2o_chat.tui.transcript.find_bar import FindBar
@@ -26,6 +28,56 @@ from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.widgets.divider import Divider
+from h2o_chat.tui.widgets.theme import MUTED
+
+BAR_CELLS = 24
+NAME_CELLS = 12
+
+
+class Loading(TurnView):
+    """A list of stages that grows; a stage is over when the next one begins."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__("loading", "", Content())
+        self._model = safe_text(model)
+        self._stages: dict[str, tuple[str, float | None]] = {}
+        """(details, share done) by name."""
+        self._failed = False
+        self._draw()
+
+    def stage(self, stage: Stage) -> None:
+        """Take in the progress of a stage; its name ends at a colon."""
+        name, _, details = stage.name.partition(":")
+        self._stages[name] = details, stage.share
+        self._draw()
+
+    @property
+    def stops(self) -> bool:
+        """Whether the present stage can be stopped."""
+        return next(reversed(self._stages), None) == "download" and not self._failed
+
+    def fail(self) -> None:
+        """Mark the present stage as failed."""
+        self._failed = True
+        self._draw()
+
+    def _draw(self) -> None:
+        lines = [Content.assemble("opening ", (self._model, "bold"))]
+        newest = next(reversed(self._stages), None)
+        for name, (details, share) in self._stages.items():
+            mark = "✓" if name != newest else "✗" if self._failed else "·"
+            lines.append(_line(mark, name, share, safe_text(details)))
+        self.show(Content("\n").join(lines))
+
+
+def _line(mark: str, name: str, share: float | None, details: str) -> Content:
+    shown = f"{mark} {fit(safe_text(name), NAME_CELLS)}"
+    if mark != "·":
+        return Content.styled(shown, MUTED)
+    if share is None:
+        return Content(f"{shown}…")
+    return Content.assemble(shown, (bar(share, BAR_CELLS), "$primary"), f" {share:4.0%}{details}")
+
 
 HEAT = {
     "off": "heat off",

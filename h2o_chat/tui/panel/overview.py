@@ -7,7 +7,7 @@ from h2o_chat.base.glyphs import MARKS, heads, held_bar
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.chat.memory.remembered_words import HeldWord, Phrase, forgotten, remembered
+from h2o_chat.chat.memory.in_words import HeldWord, Phrase, forgotten, remembered
 from h2o_chat.tui.panel.gauge import STYLES
 from h2o_chat.tui.widgets.box_frame import Line, chosen_at, clipped, muted, title, whole_words, window
 from h2o_chat.tui.widgets.theme import MUTED

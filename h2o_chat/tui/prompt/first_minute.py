@@ -12,14 +12,13 @@ from h2o_chat.base.glyphs import size
 from h2o_chat.base.private_files import open_own
 from h2o_chat.base.program_name import program_name
 from h2o_chat.chat.commands.surface import ChatLike, Opened
-from h2o_chat.chat.conversation.greeting import ABOUT, why_small
+from h2o_chat.chat.conversation.remarks import ABOUT, why_small
 from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models import smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.resolve import POCKET
 from h2o_chat.tui.pane.jobs import Done, Report, Text
-from h2o_chat.tui.prompt.prompt_box import PromptBox
-from h2o_chat.tui.prompt.prompt_history import PromptHistory
+from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.transcript.transcript import Transcript
 
 FILE = "first-minute"

@@ -15,8 +15,7 @@ from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Note
-from h2o_chat.tui.prompt.conversation_list import Conversations
-from h2o_chat.tui.prompt.model_list import Models, rows
+from h2o_chat.tui.prompt.list_dialogs import Conversations, Models, rows
 from h2o_chat.tui.prompt.outbox import Outgoing, State
 from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
 from h2o_chat.tui.prompt.talk_pane import Act, TalkPane

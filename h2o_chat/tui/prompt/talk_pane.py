@@ -22,8 +22,7 @@ from h2o_chat.tui.pane.pane import Pane, show_marks
 from h2o_chat.tui.prompt.completion_menu import Menu
 from h2o_chat.tui.prompt.first_minute import FirstMinute
 from h2o_chat.tui.prompt.outbox import Editing, Outbox, Outgoing
-from h2o_chat.tui.prompt.prompt_box import PromptBox
-from h2o_chat.tui.prompt.prompt_history import PromptHistory
+from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 
 STORE_S = 0.5
 """Between two tries to write what waits."""

@@ -6,7 +6,7 @@ from h2o_chat.base.glyphs import NAMES, heads
 from h2o_chat.base.safe import safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.chat.memory.why import since
+from h2o_chat.chat.memory.in_words import since
 from h2o_chat.tui.transcript.drawing import Canvas, character, shows, spot
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.turn import TurnView

@@ -62,7 +62,7 @@ def _number(raw: bytes) -> None:
 
 def _variant(raw: bytes) -> None:
     from h2o_chat.lab.shared.policy_variant import PolicyVariant
-    from h2o_chat.policies.named import named
+    from h2o_chat.policies.references import named
     from h2o_chat.policies.shares import divide
 
     one = PolicyVariant.parse(text_of(raw))

@@ -1,20 +1,160 @@
-"""The dialog of stored conversations: found by typing, opened, renamed, removed."""
+"""Dialogs with a list and a line to type into: the models, the stored conversations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.events import Key
 from textual.message import Message
-from textual.widgets import Input, OptionList
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from h2o_chat.base.config import user_aliases
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.glyphs import size
+from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.files.export import one_line, when
+from h2o_chat.models import ollama, smollm2
+from h2o_chat.models.aliases import ALIASES, fits
+from h2o_chat.models.hub_cache import repositories
+from h2o_chat.models.resolve import BUNDLED, POCKET
 from h2o_chat.store import Store, Summary
-from h2o_chat.tui.prompt.list_dialog import ListDialog
+from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
 from h2o_chat.tui.widgets.theme import MUTED
+
+
+class ListDialog(ModalScreen[str | None]):
+    """Ends with what was chosen, or None.
+
+    Args:
+        title: of the box.
+        label: before the line.
+        placeholder: in the empty line.
+        remark: between list and line.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back"),
+        *(
+            Binding(key, f"move('{action}')", show=False)
+            for key, action in (
+                *(("up", "cursor_up"), ("down", "cursor_down")),
+                *(("pageup", "page_up"), ("pagedown", "page_down")),
+            )
+        ),
+        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, label: str, placeholder: str, remark: str = "") -> None:
+        super().__init__()
+        self._title_shown = title
+        self._list = OptionList(markup=False)
+        self._list.can_focus = False
+        self._remark_line = Static(remark, id="remark", markup=False)
+        self._label = Static(label, id="label", markup=False)
+        self._input = Input(placeholder=placeholder, select_on_focus=False)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box") as box:
+            box.border_title = self._title_shown
+            yield self._list
+            yield self._remark_line
+            with Horizontal(id="asking"):
+                yield self._label
+                yield self._input
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.set_focus(self._input)
+
+    def on_key(self, event: Key) -> None:
+        """Type into the line before it has the keyboard."""
+        typed_ahead(self._input, event)
+
+    def action_move(self, how: str) -> None:
+        getattr(self._list, f"action_{how}")()
+
+    def action_back(self) -> None:
+        self.dismiss(None)
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    name: str
+    """The name that opens it."""
+    facts: str
+    sized: bool = False
+    """The facts say how much is to be fetched: whoever chooses it has agreed."""
+
+
+def rows(memory_bytes: int) -> Iterator[ModelRow]:
+    """The models that are here, then those that can be had on a machine with so much memory.
+
+    Raises:
+        UsageError: the configuration, which may name models, cannot be read.
+    """
+    if smollm2.is_here():
+        yield ModelRow(smollm2.NAME, f"here · {size(smollm2.place().stat().st_size)}")
+    if any(folder.is_dir() for folder in BUNDLED):
+        yield ModelRow(POCKET, "here · comes with the program")
+    there = {one.repository: one for one in repositories()}
+    for name, one in there.items():
+        yield ModelRow(
+            name, f"here · {size(one.bytes)}" if one.folder else f"in part · {size(one.bytes)} are here"
+        )
+    for kept in ollama.installed():
+        yield ModelRow(kept.name, f"here, ollama's · {size(kept.bytes)}")
+    for name, target in user_aliases().items():
+        yield ModelRow(name, f"your own name for {target}")
+    for alias in ALIASES.values():
+        if alias.repository in there:
+            continue
+        room = fits(alias, memory_bytes)
+        facts = [alias.repository, f"{size(alias.bytes_16)} to fetch"]
+        facts.append("does not fit" if room == "no" else f"fits in {room}")
+        yield ModelRow(alias.name, " · ".join(facts + (["gated"] if alias.gated else [])), sized=True)
+
+
+class Models(ListDialog):
+    """Ends with the name of the model to open, with `YES` where its size was shown; or None."""
+
+    def __init__(self, rows: list[ModelRow]) -> None:
+        remark = "enter opens it, fetched first if it is not here"
+        super().__init__("models", "model", "a name, a folder or org/name", remark)
+        self._rows = self._found = rows
+
+    def on_mount(self) -> None:
+        self._look("")
+
+    def _look(self, text: str) -> None:
+        words = text.lower().split()
+        self._found = [
+            row for row in self._rows if all(word in f"{row.name} {row.facts}".lower() for word in words)
+        ] or [ModelRow(text.strip(), "a folder, or org/name of the hub: fetched if it is there")]
+        self._list.set_options(
+            Option(Content.assemble((f"{one_line(row.name)}\n", "bold"), (one_line(row.facts), MUTED)))
+            for row in self._found
+        )
+        self._list.highlighted = 0
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._look(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._open(self._list.highlighted or 0)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self._open(event.option_index)
+
+    def _open(self, at: int) -> None:
+        row = self._found[at]
+        self.dismiss(row.name + YES if row.sized else row.name)
+
 
 SHOWN = 200
 """Nobody reads a longer list; typing finds the others."""

@@ -12,9 +12,10 @@ from h2o_chat.store import DATABASE, Store
 def created(store: Store, model: str, settings: dict[str, Any], title: str = "") -> str:
     """The id of a new conversation, which nobody holds."""
     with store.begin(model, settings) as writer:
-        if title:
-            writer.title(title)
-        return writer.conversation
+        conversation = writer.conversation
+    if title:
+        store.rename(conversation, title)
+    return conversation
 
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:

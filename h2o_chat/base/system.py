@@ -97,7 +97,6 @@ def read_at(descriptor: int, count: int, offset: int) -> bytes:
 
 
 def write_at(descriptor: int, data: bytes, offset: int) -> None:
-    """Likewise."""
     if hasattr(os, "pwrite"):
         os.pwrite(descriptor, data, offset)
         return

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,8 @@ import typer
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, Settings, config_file, read_tables
-from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
+from h2o_chat.base.errors import BudgetError, ExitCode, StoreError, UsageError, name_of
+from h2o_chat.chat.files.export import write_file
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.flags import MAKERS
 from h2o_chat.cli.run import complain
@@ -167,7 +167,7 @@ def change(key: str, value: Any) -> None:
 
     Raises:
         UsageError: the file is no TOML, or is laid out in a way that cannot be edited.
-        H2OChatError: it cannot be written.
+        StoreError: it cannot be written.
     """
     path = config_file()
     tables = read_tables(path)
@@ -182,7 +182,12 @@ def change(key: str, value: Any) -> None:
             raise ValueError("something else would change")
     except Exception as error:  # tomlkit's own, and what an unusual layout does to it
         raise UsageError(f"{path} cannot be edited ({error}).", "Change it by hand.") from error
-    _write(path, changed.encode())
+    target = path.resolve()  # where it is a link, what it leads to is replaced
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror}.", "Look at its folder.") from error
+    write_file(target, changed, force=True)
 
 
 def _edited(text: str, key: str, value: Any) -> str:
@@ -209,27 +214,3 @@ def _edited(text: str, key: str, value: Any) -> str:
         last = max((index for index, (name, _) in enumerate(body) if name is not None), default=-1)
         body.insert(last + 1, (tomlkit.key(key), item))
     return tomlkit.dumps(document)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replaces a file as a whole, readable by its owner alone: a reader sees the old one or the new one.
-
-    Raises:
-        H2OChatError: the folder cannot be written to, or the disk is full; the file is as it was.
-    """
-    target = path.resolve()  # where it is a link, what it leads to is replaced
-    temporary = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # 0600
-        with open(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        hint = "Nothing was changed. Look at its folder and its disk."
-        raise H2OChatError(f"{target} cannot be written: {error.strerror or error}.", hint) from error
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)  # gone already, where all went well

@@ -65,7 +65,6 @@ class _Line:
         self._shown = sys.stderr.isatty()
 
     def write(self, text: str) -> None:
-        """Replace the text of the line."""
         if self._shown:
             columns = os.get_terminal_size(sys.stderr.fileno()).columns  # those of stdout may be none
             text = text[: (columns or 80) - 1]  # a longer one would go on below

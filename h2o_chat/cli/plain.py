@@ -278,7 +278,6 @@ class PlainChat:
             self.note(note)
 
     def _say_message(self, index: int) -> None:
-        """One message, with its number."""
         message = self.chat.messages[index]
         pinned = " (pinned)" if message.pinned else ""
         self.lines.say(f"#{index + 1} {self._speaker(message.role)}{pinned}: {message.text}")

@@ -129,8 +129,6 @@ def _shown(text: str) -> str:
 
 
 class RecordingOutput:
-    """Records the events of another output."""
-
     def __init__(self, out: Output, recorder: Recorder) -> None:
         self._out, self._recorder = out, recorder
 

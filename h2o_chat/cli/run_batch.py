@@ -70,8 +70,6 @@ def asked_for(
 
 @dataclass
 class _BatchCounts:
-    """Counts of the run."""
-
     of: int
     before: int
     """Lines answered by earlier runs."""

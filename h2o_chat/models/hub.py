@@ -51,8 +51,6 @@ _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class _File:
-    """One file of a repository."""
-
     name: str
     size: int
     """Listed size in bytes; no more is written."""

@@ -133,7 +133,6 @@ class _Tally:
         self.here, self.total = here, total
 
     def line(self) -> str:
-        """One line during the download."""
         seconds = max(time.monotonic() - self.began, 1e-3)
         rate = size((self.here - (self.before or 0)) / seconds)
         return f"{size(self.here)} of {size(self.total)}, {rate}/s"

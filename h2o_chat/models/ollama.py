@@ -39,8 +39,6 @@ _AT_ONCE_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class ManifestLayer:
-    """A layer of a manifest."""
-
     kind: str
     """model, template, license, params, system, adapter, projector ..."""
     digest: str
@@ -50,8 +48,6 @@ class ManifestLayer:
 
 @dataclass(frozen=True)
 class OllamaModel:
-    """A model in the store."""
-
     name: str
     """Its name for `--model`: `ollama:llama3.2:1b`."""
     layers: tuple[ManifestLayer, ...]

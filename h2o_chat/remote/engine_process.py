@@ -45,8 +45,6 @@ class EngineFacts:
 
 @dataclass(frozen=True)
 class Call:
-    """A method of an engine is called."""
-
     number: int
     """Later calls have higher numbers."""
     engine: RemoteObject | None

@@ -62,8 +62,6 @@ Message = tuple[str, str]
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """A conversation to be answered."""
-
     messages: tuple[Message, ...]
     """Perhaps a system prompt, then user or tool and assistant alternately; the last is no assistant's."""
     sampling: Sampling

@@ -28,7 +28,6 @@ def to_json(value: Any) -> bytes:
 
 
 def sent(value: Any) -> bytes:
-    """An event of a stream."""
     return b"data: " + to_json(value) + b"\n\n"
 
 
@@ -81,7 +80,6 @@ class ChatDialect:
         return about | {"usage": usage(ended)} | _of_the_server(ended)
 
     def failed(self, error: ApiError) -> bytes:
-        """The end of a stream that failed."""
         return sent(error.body())
 
     def _chunk(self, delta: Any, finish: str | None = None, chances: Sequence[Any] = ()) -> dict[str, Any]:

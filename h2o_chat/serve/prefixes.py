@@ -59,8 +59,6 @@ def chain(begin: bytes, messages: Iterable[Message]) -> list[bytes]:
 
 @dataclass(eq=False)
 class Memory:
-    """The memory after an answer."""
-
     chain: bytes
     """Hash of the conversation up to the answer."""
     marked: bool

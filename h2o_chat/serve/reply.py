@@ -97,7 +97,6 @@ class Reply:
             items = await self._take(QUIET_S)
 
     def _pieces(self, items: list[Item]) -> Iterator[bytes]:
-        """The bytes to send for some items."""
         for item in items:
             match item:
                 case str(text):
@@ -164,7 +163,6 @@ async def while_connected(
 
 
 async def begin_stream(send: Send) -> None:
-    """Sends the head of a stream."""
     headers = [(name.encode(), value.encode()) for name, value in STREAM_HEADERS.items()]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
@@ -176,7 +174,6 @@ async def _gone(receive: Receive) -> None:
 
 
 async def refuse(send: Send, error: ApiError) -> None:
-    """Sends an error response."""
     await respond(send, error.status, error.headers, to_json(error.body()))
 
 

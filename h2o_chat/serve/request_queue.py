@@ -54,8 +54,6 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of requests."""
-
     waiting: int
     """Most requests whose reading has not begun."""
     waiting_of_key: int

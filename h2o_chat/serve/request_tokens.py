@@ -45,8 +45,6 @@ def check_length(tokens: int) -> None:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request in tokens."""
-
     request: Request
     places: MessagePositions | None
     """Positions of its messages; None: not known."""

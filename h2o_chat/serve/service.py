@@ -130,7 +130,6 @@ class Service:
 
     @property
     def busy(self) -> bool:
-        """Whether there are requests."""
         return bool(self._line or self._prepared or self._under_way)
 
     def ticket(self, asked: ChatRequest, owner: bytes, answer_id: str = "") -> Ticket:
@@ -255,7 +254,6 @@ class Service:
                 ticket.stream.sent.wait(FIRST_WORDS_S)
 
     def _hear(self, told: BatchReport) -> list[tuple[Ticket, Item]]:
-        """The items for the client of an event."""
         ticket = self._under_way.get(told.request)
         if ticket is None:
             return []

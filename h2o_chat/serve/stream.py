@@ -18,8 +18,6 @@ MOST_TEXTS = 1024
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of an answer."""
-
     turn: Turn
     cached_tokens: int
     """Prompt tokens that were read for an earlier request."""

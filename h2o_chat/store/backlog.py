@@ -23,8 +23,6 @@ Kind = Literal["message", "token", "other"]
 
 @dataclass(frozen=True)
 class Change:
-    """One change, and the step that writes it."""
-
     kind: Kind
     step: Step
     text: str

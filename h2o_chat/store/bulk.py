@@ -100,7 +100,6 @@ def hidden(database: Database) -> Ids:
 
 
 def _messages(conversation: str, whole: Conversation) -> list[Step]:
-    """Steps that write the messages of a conversation and its leaf."""
     numbers: dict[int | None, int | None] = {None: None}
     steps: list[Step] = []
     for number, message in enumerate(whole.messages, 1):

@@ -160,7 +160,6 @@ class Store:
         return leaf
 
     def whole(self, conversation: str) -> Conversation:
-        """A whole conversation, for export."""
         about = self.summary(conversation)
         leaf, messages = self.leaf(conversation), self.messages(conversation)
         return Conversation(

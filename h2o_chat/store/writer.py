@@ -152,23 +152,11 @@ class Writer:
         self._tokens += 1
         self.backlog.add("token", lambda connection: connection.execute(_TOKEN, row))
 
-    def place(self, message: int, first: int, last: int, ids: Sequence[int] | None = None) -> None:
-        """Stores the positions of a message's tokens, and their ids if given."""
-        fed = None if ids is None else tuple(ids)
-
-        def write(connection: sqlite3.Connection) -> None:
-            where = (self.conversation, message)
-            connection.execute(
-                "UPDATE messages SET first = ?, last = ? WHERE conversation = ? AND number = ?",
-                (first, last, *where),
-            )
-            if fed is not None:
-                connection.execute(
-                    "UPDATE messages SET ids = ?, tokens = ? WHERE conversation = ? AND number = ?",
-                    (pack(fed), len(fed), *where),
-                )
-
-        self.backlog.add("other", write)
+    def place(self, message: int, first: int, last: int) -> None:
+        """Stores the positions of a message's tokens."""
+        update = "UPDATE messages SET first = ?, last = ? WHERE conversation = ? AND number = ?"
+        row = (first, last, self.conversation, message)
+        self.backlog.add("other", lambda connection: connection.execute(update, row))
 
     def pinned(self, message: int, on: bool) -> None:
         """Stores whether the user protects the tokens of a message from eviction."""
@@ -236,9 +224,6 @@ class Writer:
     def settings(self, settings: dict[str, Any]) -> None:
         """Replaces the settings of the conversation."""
         self._set("UPDATE conversations SET settings = ? WHERE id = ?", json.dumps(settings))
-
-    def title(self, text: str) -> None:
-        self._set("UPDATE conversations SET title = ? WHERE id = ?", clean(text))
 
     def settle(self) -> None:
         """Finishes an open answer with the tokens so far, as `interrupted`."""

@@ -211,10 +211,10 @@ def test_the_old_file_or_the_new_one(file: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(os, "replace", stop)
     with pytest.raises(H2OChatError, match="No space left on device"):
-        config_command._write(file, b"new")
+        config_command.change("seed", 1)
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        config_command._write(file, b"new")
+        config_command.change("seed", 1)
     assert file.read_text() == BEFORE
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 

@@ -18,9 +18,9 @@ def test_a_conversation_comes_back(folder: Path) -> None:
     conversation = created(store, "pocket", {"budget": 64, "stop": ["\udcff"]})
     with store.claim(conversation) as writer:
         writer.run({"versions": {"h2o-chat": "1"}})
-        system = writer.said("system", "Be kind.")
+        system = writer.said("system", "Be kind.", [5])
         user = writer.said("user", "  Hello,\nmy name is Ada.  ", [5, 6, 70_000])
-        writer.place(system, 0, 0, [5])
+        writer.place(system, 0, 0)
         writer.place(user, 1, 2)
         answer = writer.answering()
         for token, text in enumerate(["Hi", " Ada", "</s>"]):
@@ -49,8 +49,6 @@ def test_long_first_messages_make_short_titles(store: Store) -> None:
         writer.said("user", " \n" * 1000 + "word " * 1000)
         writer.said("user", "not this")
         assert store.summary(conversation).title == "word " * 11 + "word…"
-        writer.title("mine")
-    assert store.summary(conversation).title == "mine"
     store.rename(conversation, "a\udc80\0b")
     assert store.summary(conversation).title == "a?\0b"
 
@@ -83,7 +81,7 @@ def test_going_back_adds_branches(store: Store) -> None:
 def test_what_was_never_said_is_withdrawn(store: Store) -> None:
     conversation = created(store, "m", {})
     with store.claim(conversation) as writer:
-        system = writer.said("system", "Be kind.")
+        system = writer.said("system", "Be kind.", [5])
         withdrawn = [writer.said("user", "never mind"), writer.answering()]
         writer.token(1, "x")
         with pytest.raises(ValueError, match="something follows"):

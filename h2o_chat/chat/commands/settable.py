@@ -58,7 +58,6 @@ def typed(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for people to read."""
     if isinstance(value, tuple):
         return ", ".join(map(repr, value)) or "none"
     return "none" if value is None else str(value)

@@ -268,7 +268,6 @@ class Chat:
         return [Message("system", self.system)] if self.system else []
 
     def look(self) -> None:
-        """Look at the cache now."""
         self._remember_state(self.engine.look())
 
     def _remember_state(self, state: CacheState) -> None:

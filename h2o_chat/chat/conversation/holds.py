@@ -35,7 +35,6 @@ class Holds:
         self._known = 0
 
     def take(self, state: CacheState) -> None:
-        """Take in a state of the cache."""
         if state.whole:
             self._held.clear()
         for position, hold, _ in state.changed:

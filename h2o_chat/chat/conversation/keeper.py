@@ -136,7 +136,6 @@ class Keeper:
             _look(self, streaming=True)
 
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
-        """End the answer."""
         if self._writer:
             self._writer.finished(text, finish, first, last)
         _look(self)

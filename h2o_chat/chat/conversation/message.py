@@ -22,7 +22,6 @@ def numbered(index: int) -> str:
 
 
 def no_such(index: int, count: int) -> UsageError:
-    """The error for an index that no message has."""
     there = f"They are #1 to #{count}." if count else "Nothing was said yet."
     return UsageError(f"There is no message {numbered(index)}.", there)
 
@@ -66,8 +65,6 @@ def fed_text(text: str, recalled: Sequence[Recalled]) -> str:
 
 @dataclass
 class Message:
-    """A message, and where its tokens lie."""
-
     role: str
     """system | user | assistant | tool"""
     text: str
@@ -113,7 +110,6 @@ def _of_stored(
 
 
 def to_event(index: int, message: Message) -> Said:
-    """A message as an event."""
     role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
     hold = message.hold if was_read(message) else None
     place = message.first, message.last

@@ -35,8 +35,6 @@ EARLIER = "pocket-1"
 
 @dataclass(frozen=True)
 class ConversationPlace:
-    """Where a conversation is kept."""
-
     folder: Path | None
     conversation: str | None = None
     """The one to go on with; None begins one."""

@@ -67,7 +67,6 @@ class Rescue:
         return NOWHERE_ELSE
 
     def note(self, trouble: StoreError) -> Note:
-        """The note for people."""
         saved = f"What is said here is saved in {self.file} from here on." if self.file else self.failed
         hint = f"{saved} {trouble.hint}".strip()
         return Note("store", f"Nothing more is being stored. {trouble.message}", hint)

@@ -32,8 +32,6 @@ _HINT = (
 
 @dataclass(frozen=True)
 class BatchLine:
-    """One line."""
-
     id: str | int
     line: int
     messages: tuple[tuple[str, str], ...]

@@ -89,6 +89,7 @@ def write_file(path: Path, text: str, force: bool) -> None:
             try:
                 file.write(text)
                 file.flush()
+                os.fsync(file.fileno())
                 if force:
                     os.replace(new, path)
             except BaseException:
@@ -99,7 +100,8 @@ def write_file(path: Path, text: str, force: bool) -> None:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"{path.parent} is no folder.", "Make it first, or choose another.") from error
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        hint = "Nothing was changed there. Look at the folder and its disk."
+        raise StoreError(f"{path} cannot be written: {error.strerror}.", hint) from error
 
 
 def _privately(path: str, flags: int) -> int:

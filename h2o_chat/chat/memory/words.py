@@ -30,8 +30,6 @@ _SPECIAL = re.compile(r"<[|｜]?[^\s<>]*[|｜]?>|\[/?[A-Z_]+\]")
 
 @dataclass(frozen=True)
 class Word:
-    """A word, and its tokens."""
-
     text: str
     first: int
     last: int
@@ -44,8 +42,6 @@ class Word:
 
 @dataclass
 class _Texts:
-    """The texts of the tokens of one message."""
-
     first: int
     texts: list[str] = field(default_factory=list)
     own: range | None = None

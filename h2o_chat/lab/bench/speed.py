@@ -120,8 +120,6 @@ Others = Callable[[ExitStack, Progress], tuple[list[Peer], list[Absent]]]
 
 @dataclass(frozen=True)
 class Speed:
-    """Figures of one peer."""
-
     peer: str
     program: str
     kind: str
@@ -302,7 +300,6 @@ def _ratios(peers: Sequence[Peer]) -> list[Ratio]:
 
 
 def _ratio(one: Peer, other: Peer) -> Ratio:
-    """Turn by turn."""
     tokens = _by_turns(one.decodes, other.decodes)
     draws = torch.randint(len(tokens), (DRAWS, len(tokens)), generator=torch.Generator().manual_seed(0))
     low, high = interval(torch.tensor(tokens, dtype=torch.float64)[draws].quantile(0.5, 1))

@@ -226,7 +226,6 @@ def shares_of(
     known: Sequence[bool],
     tokens: int,
 ) -> list[Share]:
-    """The shares by group."""
     shares = []
     for group in GROUPS:
         members = [

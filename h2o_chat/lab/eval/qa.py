@@ -29,8 +29,6 @@ from h2o_chat.models.tokenizer_calls import text_of, tokens_of
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the file."""
-
     context: str
     question: str
     answer: str

@@ -49,8 +49,6 @@ WORLD = (
 
 @dataclass(frozen=True)
 class Stuck:
-    """One conversation."""
-
     policy: str
     budget: int | None
     """None: the full cache."""
@@ -183,7 +181,6 @@ def _right(answers: Sequence[str]) -> list[bool]:
 
 
 def show_table(report: StuckReport) -> None:
-    """One line a conversation."""
     columns = (
         "policy",
         "slots",

@@ -152,7 +152,6 @@ class Pane(Vertical):
 
     @property
     def selected_text(self) -> str:
-        """The selected text in the entry."""
         return ""
 
     def begin(self, job: Job, doing: str) -> None:
@@ -217,7 +216,6 @@ class Pane(Vertical):
             self.divider.say(f"copied {what} · {len(text):,} characters")
 
     def show_error(self, error: H2OChatError) -> None:
-        """Show an error in the transcript."""
         self.transcript.messages.error(error.code, error.message, error.hint)
 
     # Reports of a job
@@ -298,7 +296,6 @@ class Pane(Vertical):
         self.transcript.refresh_changed()
 
     def ended(self, turn: Turn) -> None:
-        """Show the end of an answer."""
         self.transcript.messages.close_answer(turn.finish, turn.text)
         self.transcript.messages.show_hold(turn)
 

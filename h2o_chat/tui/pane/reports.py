@@ -16,7 +16,6 @@ from h2o_chat.tui.transcript.drawing import recalled_from
 
 
 def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None:
-    """Shows a report in the pane, and hands its event to the memory."""
     messages = pane.transcript.messages
     if not isinstance(report, CacheState):  # which comes meanwhile
         pane.is_reading = isinstance(report, ReadSoFar)

@@ -109,7 +109,6 @@ class MemoryPanel(Widget, can_focus=True):
         return TABS[self.tab] == "details" if action == "scroll_page" else True
 
     def action_leave(self) -> None:
-        """Leave the chosen word."""
         self.post_message(Pointed(None))
 
     async def action_close(self) -> None:

@@ -29,8 +29,6 @@ LABEL_CELLS = 28
 
 @dataclass(frozen=True)
 class Completion:
-    """A line of the menu."""
-
     begin: int
     """Index in the text before the cursor where the replaced part begins."""
     text: str

@@ -138,7 +138,6 @@ class Outbox(Widget):
         return self._waiting[0].files if self._waiting else None
 
     def add(self, typed: str, edits: int | None) -> None:
-        """Queue a text."""
         self._waiting.append(Outgoing(typed, edits))
         self._changed()
 
@@ -161,7 +160,6 @@ class Outbox(Widget):
         return None
 
     def take_first(self) -> Outgoing:
-        """Take the first message from the queue."""
         return self._take(0)
 
     def read_later(self) -> None:

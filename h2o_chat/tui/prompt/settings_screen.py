@@ -58,8 +58,6 @@ class OneOf(Select[str], inherit_bindings=False):
 
 @dataclass(frozen=True)
 class Changed:
-    """The result of the dialog."""
-
     values: dict[str, Any]
     """The changed values by name."""
     theme: str | None

@@ -226,7 +226,6 @@ class TalkPane(Pane):
             self.app.refresh_bindings()
 
     def _send_or_edit(self, talk: Chat, message: Outgoing, text: str) -> None:
-        """Send a message, or replace the one that was edited."""
         index = message.edits
         if index is None:
             self.start_turn(talk, message, text)

@@ -67,7 +67,6 @@ def placed(pieces: list[BodyPiece]) -> list[BodyPiece]:
 
 
 def joined(pieces: Sequence[BodyPiece]) -> Content:
-    """The whole text."""
     parts: list[Content | str] = []
     for piece in pieces:
         parts += [piece.content, piece.joint]

@@ -212,19 +212,16 @@ class Messages:
         self._window.redraw()
 
     def show_marks(self, pinned: Collection[int], branches: Mapping[int, tuple[int, int]]) -> None:
-        """Show which messages are pinned, and where branches part."""
         for index, view in self.by_index.items():
             view.pinned, view.branch = index in pinned, branches.get(index)
         self._window.redraw()
 
     def show_pin(self, index: int, on: bool) -> None:
-        """Show whether a message is pinned."""
         if index in self.by_index:
             self.by_index[index].pinned = on
             self._window.redraw()
 
     def show_message_hold(self, index: int, hold: float) -> None:
-        """Show the gauge of one message, where its hold is known."""
         if index in self.by_index:
             self.by_index[index].hold = hold
             self._window.redraw()

@@ -119,7 +119,6 @@ class Window:
         self._move(max(page.starts[place] + row - rows // 2, 0))
 
     def seen(self) -> list[TurnView]:
-        """The visible messages."""
         top, rows = self._widget.scroll_offset.y, self._widget.scrollable_content_region.height
         first, last = self.page.at(top), self.page.at(min(top + rows, self.page.height) - 1)
         return [] if first is None or last is None else self.page.views[first : last + 1]

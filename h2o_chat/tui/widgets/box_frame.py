@@ -45,7 +45,6 @@ class Line:
 
 
 def title(text: str) -> Line:
-    """The title of a part."""
     return Line(Content(text), title=True)
 
 

@@ -147,7 +147,6 @@ class _Database:
         store = Store(folder)
         for title in ("one", "two"):
             with store.begin(title, {"budget": 64}) as writer:
-                writer.title(title)
                 writer.run({"model": "m"})
                 writer.place(writer.said("user", "What is my name?", [1, 2, 3]), 0, 2)
                 writer.answering()

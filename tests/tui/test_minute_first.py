@@ -94,11 +94,11 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
         await take(screen, 0)
         await take(screen, 1)
         heat = screen.app.transcript.heat
-        assert heat.mode == "off", "nothing is forgotten yet"
+        assert not heat.on, "nothing is forgotten yet"
         assert not said(screen, MARKS)
         await take(screen, 2)
         assert own(screen)[2:] == list(SMALL_TALK)
-        assert heat.mode == "hold"
+        assert heat.on
         assert sum(MARKS in body for body in screen.bodies()) == 1, "the marks are explained once"
         assert not said(screen, "h2o-chat models"), "the line on real models comes last"
         await take(screen, 3)
@@ -122,7 +122,7 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
             await screen.ask(" ".join(SMALL_TALK))
             await screen.answered()
         assert screen.chat.state.seen > FIRST_BUDGET
-        assert screen.app.transcript.heat.mode == "off"
+        assert not screen.app.transcript.heat.on
         assert not said(screen, MARKS)
 
 

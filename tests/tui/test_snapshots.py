@@ -61,8 +61,6 @@ SHOTS = {
     "panel-over-80": Shot(80, 24, ("ctrl+b",)),
     "panel-over-60": Shot(60, 20, ("ctrl+b",)),
     "heat-hold": Shot(120, 36, ("ctrl+t",)),
-    "heat-score": Shot(120, 36, ("ctrl+t", "ctrl+t")),
-    "heat-evicted": Shot(120, 36, ("ctrl+t", "ctrl+t", "ctrl+t")),
     "heat-no-color": Shot(120, 36, ("ctrl+t",), no_color=True),
     "inspector": Shot(120, 36, ("i", "left", "left")),
     "folded": Shot(80, 24, ("up", "up", "z")),
@@ -72,8 +70,8 @@ SHOTS = {
     "marked": Shot(120, 36, ("up", "up", "up", "up")),
     "story": Shot(120, 36, recording="story"),
     "light": Shot(120, 36, theme="h2o-light"),
-    "light-heat": Shot(120, 36, ("ctrl+t", "ctrl+t"), theme="h2o-light"),
-    "ansi-heat": Shot(120, 36, ("ctrl+t", "ctrl+t"), theme="h2o-ansi"),
+    "light-heat": Shot(120, 36, ("ctrl+t",), theme="h2o-light"),
+    "ansi-heat": Shot(120, 36, ("ctrl+t",), theme="h2o-ansi"),
     "ansi-no-color": Shot(120, 36, ("ctrl+t",), theme="h2o-ansi", no_color=True),
 }
 

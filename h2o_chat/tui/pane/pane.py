@@ -79,13 +79,7 @@ def _line(mark: str, name: str, share: float | None, details: str) -> Content:
     return Content.assemble(shown, (bar(share, BAR_CELLS), "$primary"), f" {share:4.0%}{details}")
 
 
-HEAT = {
-    "off": "heat off",
-    "hold": "heat: hold · brighter: by more heads · bold: important · struck: forgotten",
-    "score": "heat: score · brighter: ranked higher by the policy · struck: forgotten",
-    "just evicted": "heat: just evicted · brighter: by more heads just now",
-}
-"""The remark for each kind of heat."""
+HEAT = "heat: hold · brighter: by more heads · bold: important · struck: forgotten"
 
 
 class Pane(Vertical):
@@ -112,7 +106,7 @@ class Pane(Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            *("ctrl+t", "heat", "heat"), priority=True, tooltip="heat on the words: hold, score, just evicted"
+            "ctrl+t", "heat", "heat", priority=True, tooltip="heat: how many heads hold each word"
         ),
         Binding("ctrl+f", "find", "find", priority=True, tooltip="find words in this conversation"),
         Binding("c", "copy", "copy", tooltip="chosen: copy the message"),
@@ -190,7 +184,8 @@ class Pane(Vertical):
         self.app.refresh_bindings()
 
     def action_heat(self) -> None:
-        self.divider.say(HEAT[self.transcript.cycle_heat()])
+        self.transcript.toggle_heat()
+        self.divider.say(HEAT if self.transcript.heat.on else "heat off")
 
     def action_find(self) -> None:
         self.find_bar.open()

@@ -31,7 +31,6 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             memory.add(report)
             messages.token(report)
         case CacheState():
-            pane.transcript.heat.take(report)  # before the memory has it: what changed is marked
             memory.add(report)
             pane.remembered()
         case Said():

@@ -212,8 +212,8 @@ class FirstMinute:
     def _light(self) -> None:
         """Mark the words at the first eviction, and explain the marks."""
         self._marks_due, self._lit = False, True
-        if self._transcript.heat.mode == "off":
-            self._transcript.cycle_heat()
+        if not self._transcript.heat.on:
+            self._transcript.toggle_heat()
         self._transcript.messages.note(MARKS)
 
     def _go_on(self) -> None:

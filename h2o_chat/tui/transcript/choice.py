@@ -79,8 +79,7 @@ class MessageChoice:
             self._toggle_thought(view)
             return
         self.pick(view.index)  # a note has none: there is nothing to do with it
-        heat = self._messages.heat.mode != "off"
-        token = self._inspector.token_at(row, column) if heat and self.on else None
+        token = self._inspector.token_at(row, column) if self._messages.heat.on and self.on else None
         if token is None and self._inspector.on:
             self._inspector.end()
         self._inspector.pick(token)

@@ -115,7 +115,7 @@ class Messages:
             tokens: of its text, where they are known.
         """
         view = TurnView(role, name, text, index, finish)
-        view.hold, view.tokens, view.raw = hold, tokens, self.heat.mode != "off"
+        view.hold, view.tokens, view.raw = hold, tokens, self.heat.on
         view.folded = view.is_long
         self.by_index[index] = self.add(view)
 
@@ -151,7 +151,7 @@ class Messages:
                 self._page.changed()
         self._index = message
         self.answer = TurnView("assistant", name, index=message)
-        self.answer.raw = self.heat.mode != "off"
+        self.answer.raw = self.heat.on
         self.answer.open()
         self.add(self.answer)
 

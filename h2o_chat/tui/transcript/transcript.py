@@ -144,24 +144,20 @@ class Transcript(ScrollView, can_focus=True):
 
     # Heat and tokens
 
-    def cycle_heat(self) -> str:
-        """Show another kind of heat on the words; returns it."""
-        was = self.heat.mode
-        self.heat.cycle()
-        if "off" in (was, self.heat.mode):
-            self.window.keeping(lambda: self.messages.show_raw(self.heat.mode != "off"))
-        if self.heat.mode == "off" and self.inspector.on:
+    def toggle_heat(self) -> None:
+        self.heat.on = not self.heat.on
+        self.window.keeping(lambda: self.messages.show_raw(self.heat.on))
+        if not self.heat.on and self.inspector.on:
             self.inspector.end()
         self.refresh()
         self.refresh_bindings()
-        return self.heat.mode
 
     def action_inspect(self) -> None:
         if self.inspector.on:
             self.inspector.end()
             return
-        if self.heat.mode == "off":
-            self.cycle_heat()
+        if not self.heat.on:
+            self.toggle_heat()
         self.inspector.begin(self.choice.view)
         self.refresh_bindings()
 

@@ -33,27 +33,12 @@ def perplexity(
     policies: lab.Policies = None,
     budgets: lab.Budgets = None,
     length: Annotated[int, typer.Option(help="Tokens per document.", min=2)] = 512,
-    prompt: Annotated[
-        int | None,
-        typer.Option(
-            help="First tokens of each document, read as a prompt.", show_default="0, or half", min=0
-        ),
-    ] = None,
-    prefills: Annotated[
-        list[str] | None, typer.Option("--prefill", help="chunked or full; repeatable.")
-    ] = None,
-    chunks: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--chunk", help="Prompt tokens read at once; repeatable.", show_default="budget / 4", min=1
-        ),
-    ] = None,
+    prompt: Annotated[int, typer.Option(help="First tokens of each document, read as a prompt.", min=0)] = 0,
     quantize: lab.Quantize = "auto",
     dtype: lab.Dtype = "auto",
     threads: lab.Threads = None,
     seed: lab.Seed = 0,
     results: lab.Results = None,
-    kv_dtypes: lab.KvDtypes = None,
     equal_bytes: lab.EqualBytes = False,
     half: lab.Half = None,
     paired: lab.Paired = False,
@@ -64,28 +49,17 @@ def perplexity(
     from h2o_chat.lab.eval import perplexity as task
     from h2o_chat.lab.shared import lab_texts
     from h2o_chat.lab.shared.measured_results import Results as Known
-    from h2o_chat.lab.shared.policy_variant import crossed
+    from h2o_chat.lab.shared.policy_variant import PolicyVariant
     from h2o_chat.lab.shared.report_output import run_eval
 
-    variants, found, known = (
-        crossed(policies or lab.COMPARED, kv_dtypes or ()),
-        lab_texts.read_texts(texts),
-        Known(results),
-    )
-    readings = [
-        task.Reading(prefill, chunk)
-        for prefill in prefills or ["chunked"]
-        for chunk in ((None,) if prefill == "full" else chunks or (None,))
-    ]
-    read = prompt if prompt is not None else length // 2 if prefills or chunks else 0
+    variants = list(map(PolicyVariant.parse, policies or lab.COMPARED))
+    found, known = lab_texts.read_texts(texts), Known(results)
     slots = budgets or [32, 64, 128]
 
     def measure(loaded: Any, tick: Any) -> Any:
         documents = lab_texts.documents(found, loaded.tokenizer, length)
         ids = lab_texts.half_of(documents, half)
-        return task.measure(
-            loaded, ids, variants, slots, seed, tick, read, readings, equal_bytes, known, paired
-        )
+        return task.measure(loaded, ids, variants, slots, seed, tick, prompt, equal_bytes, known, paired)
 
     return run_eval(settings, "read", measure, as_json, task.show_table)
 

@@ -22,9 +22,6 @@ Budgets = Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots
 OneBudget = Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")]
 Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.", rich_help_panel=MODEL)]
 Quantize = Annotated[str, typer.Option(help="Weights: none, int8, int4, nf4 or auto.", rich_help_panel=MODEL)]
-KvDtypes = Annotated[
-    list[str] | None, typer.Option("--kv-dtype", help="Precision of the memory; repeatable.")
-]
 EqualBytes = Annotated[
     bool, typer.Option("--equal-bytes", help="Smaller precisions get as many slots as fit the bytes.")
 ]

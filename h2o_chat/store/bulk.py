@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from h2o_chat.store.data_folder import DataFolder
+from h2o_chat.store.data_folder import DataFolder, Held
 from h2o_chat.store.database import LONG_WAIT_S, Database, Step
-from h2o_chat.store.lock import Held
 from h2o_chat.store.records import Conversation, Ids, StoredMessage, clean, insert_message
 
 DELETED_AT_ONCE = 20

@@ -18,9 +18,8 @@ from h2o_chat.base.private_files import own_folder
 from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.events.events import Note
 from h2o_chat.store import bulk
-from h2o_chat.store.data_folder import DataFolder
+from h2o_chat.store.data_folder import DataFolder, Held, Lock
 from h2o_chat.store.database import WAIT_S, Database, Rows
-from h2o_chat.store.lock import Held, Lock
 from h2o_chat.store.records import (
     BRANCH,
     BRANCHES,

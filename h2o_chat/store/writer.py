@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from h2o_chat.store.backlog import Backlog
+from h2o_chat.store.data_folder import Lock
 from h2o_chat.store.database import Database, Step
-from h2o_chat.store.lock import Lock
 from h2o_chat.store.records import NUMBERED, Pieces, clean, insert_message, pack, streamed, title_of
 from h2o_chat.store.store_errors import explained
 

@@ -30,7 +30,7 @@ from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.saved_cache import _check
 from h2o_chat.events.events import Token
-from h2o_chat.lab.shared.policy_variant import PolicyVariant, crossed
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.fits import equal_slots, estimate, slot_bytes
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.resolve import StoredWeights
@@ -235,7 +235,7 @@ def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(UsageError, match="int3"):
         H2OCache(16, kv="int3")
     with pytest.raises(UsageError, match="int3"):
-        crossed(["h2o"], ["int3"])
+        PolicyVariant.parse("h2o:kv=int3")
     with pytest.raises(UsageError, match="--kv-dtype"):
         Settings(kv_dtype="int3")  # type: ignore[arg-type]
 
@@ -323,8 +323,8 @@ def test_equal_bytes_are_compared(shared_models: Path, tmp_path: Path) -> None:
     story = tmp_path / "story.txt"
     story.write_text("Once upon a time there was a little girl who had a red ball. " * 20)
     flags = ["-m", str(shared_models / "stories260k"), "--texts", str(story), "--length", "64", "-b", "16"]
-    kinds = ["--kv-dtype", "auto", "--kv-dtype", "int8", "--kv-dtype", "int4", "--equal-bytes", "--json"]
-    result = CliRunner().invoke(app, ["eval", "perplexity", *flags, "--policy", "h2o", *kinds])
+    kinds = [*("--policy", "h2o", "--policy", "h2o:kv=int8", "--policy", "h2o:kv=int4"), "--equal-bytes"]
+    result = CliRunner().invoke(app, ["eval", "perplexity", *flags, *kinds, "--json"])
     assert result.exit_code == 0, result.output
     scores = json.loads(result.stdout)["scores"]
     assert [(s["policy"], s["budget"]) for s in scores] == [
@@ -343,5 +343,3 @@ def test_a_variant_names_its_precision() -> None:
     assert str(PolicyVariant("h2o", sinks=0, kv="int4")) == "h2o:sinks=0,kv=int4"
     with pytest.raises(UsageError):
         PolicyVariant.parse("h2o:kv=fp8")
-    both = crossed(["h2o", "window"], ["auto", "int8"])
-    assert [str(one) for one in both] == ["h2o", "h2o:kv=int8", "window", "window:kv=int8"]

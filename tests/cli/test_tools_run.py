@@ -11,9 +11,8 @@ import pytest
 from opened_models import loaded
 from program import Ended, Program
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Sampling, Settings, ToolServer
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.base.tool_servers import ToolServer
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.tool_rounds import send_and_call, take_tools
 from h2o_chat.chat.tools.mcp_servers import McpServers, allow
@@ -26,7 +25,7 @@ SERVER = Path(__file__).parents[1] / "mcp_server.py"
 CALL = {"name": "escapes", "arguments": {}}
 PLAIN = """
 import sys
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Sampling, Settings, ToolServer
 from h2o_chat.base.config import tool_servers
 from h2o_chat.chat.conversation.opening import opener, with_tools
 from h2o_chat.chat.tools.mcp_servers import McpServers

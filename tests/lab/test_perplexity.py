@@ -17,7 +17,6 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cli.cli import app
 from h2o_chat.lab.eval.perplexity import (
-    Reading,
     buckets,
     feed_of,
     measure,
@@ -145,18 +144,15 @@ def test_renumbering_does_what_it_says(stories: Loaded, texts: list[str]) -> Non
 
 
 def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -> None:
-    """One chunk as long as the prompt is the full pass; small chunks are not, and the difference is given."""
     ids = documents(texts, stories.tokenizer, 100)[:2]
-    readings = [Reading(chunk=70), Reading(chunk=16), Reading("full")]
-    report = measure(stories, ids, [PolicyVariant("h2o")], [32], seed=0, prompt=70, readings=readings)
-    found = {score.reading: score for score in report.scores}
-    assert list(found) == ["full pass", "chunks of 70", "chunks of 16"]
+    variants = [PolicyVariant("h2o", chunk=70), PolicyVariant("h2o", chunk=16)]
+    report = measure(stories, ids, variants, [32], seed=0, prompt=70, paired=True)
+    whole, parts = report.scores
     assert all((score.first, score.end) == (70, 99) for score in report.scores)
-    full, whole, parts = found.values()
-    assert full.to_full_pass is None
-    assert whole.to_full_pass == pytest.approx((1, 1, 1))
-    assert parts.to_full_pass[0] == pytest.approx(parts.perplexity / full.perplexity)
-    assert parts.to_full_pass[0] != pytest.approx(1)
+    assert whole.to_first is None
+    assert parts.to_first is not None
+    assert parts.to_first[0] == pytest.approx(parts.perplexity / whole.perplexity)
+    assert parts.to_first[0] != pytest.approx(1)
     with pytest.raises(UsageError, match="leaves nothing to measure"):
         measure(stories, ids, [PolicyVariant("h2o")], [32], seed=0, prompt=99)
 

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.base.config import PREFILLS
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.forward_call import Step
@@ -39,28 +38,6 @@ FIRST_BUCKET = 64
 """Where the buckets of long documents begin: before it, most budgets have lost nothing."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How the documents' first part is read, where it is a prompt.
-
-    Raises:
-        UsageError: an unknown prefill.
-    """
-
-    prefill: str = "chunked"
-    chunk: int | None = None
-    """None leaves it to the budget."""
-
-    def __post_init__(self) -> None:
-        if self.prefill not in PREFILLS:
-            raise UsageError(f"--prefill {self.prefill!r} is not known.", f"One of: {', '.join(PREFILLS)}.")
-
-    def __str__(self) -> str:
-        if self.prefill == "full":
-            return "full pass"
-        return f"chunks of {self.chunk or 'budget/4'}"
-
-
 Ratio = tuple[float, float, float] | None
 """A ratio of perplexities and its 95% interval; None where there is nothing to compare with."""
 
@@ -70,8 +47,6 @@ class Score:
     """One variant at one budget, over one stretch of the documents."""
 
     policy: str
-    reading: str
-    """How the prompt was read; empty where there is none."""
     budget: int
     """Slots that were asked for."""
     slots: int
@@ -89,9 +64,6 @@ class Score:
     """Perplexity divided by the full cache's; None where the documents are longer than the window."""
     interval: tuple[float, float]
     """95% interval of the ratio, or of the perplexity where there is none; bootstrap over documents."""
-    to_full_pass: Ratio
-    """Perplexity to that of the same policy after a full prompt pass, and its interval; None where that was
-    not measured."""
     to_first: Ratio = None
     """Perplexity to that of the first variant, document by document, and its interval, where wanted."""
 
@@ -188,17 +160,16 @@ def measure(
     seed: int,
     tick: Tick = unheard,
     prompt: int = 0,
-    readings: Sequence[Reading] = (Reading(),),
     equal_bytes: bool = False,
     results: Results | None = None,
     paired: bool = False,
 ) -> PerplexityReport:
-    """All variants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
+    """All variants at all budgets on documents [N, L], whose first `prompt` tokens are read as a prompt.
 
     Args:
         results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
-        paired: each is compared with the first of them, too, at the same budget and reading.
+        paired: each is compared with the first of them, too, at the same budget.
 
     Raises:
         BudgetError: a variant's parts do not fit a budget.
@@ -218,7 +189,7 @@ def measure(
     positions = trained_positions(loaded)
     shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in variants for b in budgets}
     fits = length <= positions.window
-    runs = len(shares) * (len(readings) if prompt else 1) + fits
+    runs = len(shares) + fits
     ticks = (part(tick, number, runs) for number in range(runs))
     results, data = results or Results(None), ids.tolist()
 
@@ -230,54 +201,45 @@ def measure(
 
     full = run(columns=64, policy="full")[0] if fits else None
     scores = []
-    of_first: dict[tuple[int, Reading], Tensor] = {}
-    # The full pass first: the others are compared with it.
-    order = sorted(readings, key=lambda reading: reading.prefill != "full") if prompt else [Reading()]
+    of_first: dict[int, Tensor] = {}
     for (variant, budget), parts in shares.items():
-        full_pass: Tensor | None = None
-        for reading in order:
-            found, held = run(
-                prompt=prompt,
-                budget=parts.budget,
-                policy=variant.ranking,
-                sinks=parts.sinks,
-                recent=parts.recent,
-                prefill=reading.prefill,
-                chunk=variant.chunk if reading.chunk is None else reading.chunk,
-                kv=variant.kv,
-            )
-            if reading.prefill == "full":
-                full_pass = found
-            firsts = of_first.setdefault((budget, reading), found)
-            for first, end in buckets(budget, length, positions.window):
-                first = max(first, prompt)
-                if first >= end:
-                    continue
-                lost = (found if full is None else found - full)[:, first:end].mean(1)  # [N]
-                scores.append(
-                    Score(
-                        policy=str(variant),
-                        reading=str(reading) if prompt else "",
-                        budget=budget,
-                        slots=parts.budget,
-                        kv_bytes=held,
-                        sinks=parts.sinks,
-                        recent=parts.recent,
-                        first=first,
-                        end=end,
-                        perplexity=float(found[:, first:end].mean().exp()),
-                        ratio=None if full is None else float(lost.mean().exp()),
-                        interval=bootstrap(lost, seed),
-                        to_full_pass=_ratio(found, full_pass, first, end, seed),
-                        to_first=_ratio(found, firsts if paired else None, first, end, seed),
-                    )
+        found, held = run(
+            prompt=prompt,
+            budget=parts.budget,
+            policy=variant.ranking,
+            sinks=parts.sinks,
+            recent=parts.recent,
+            chunk=variant.chunk,
+            kv=variant.kv,
+        )
+        firsts = of_first.setdefault(budget, found)
+        for first, end in buckets(budget, length, positions.window):
+            first = max(first, prompt)
+            if first >= end:
+                continue
+            lost = (found if full is None else found - full)[:, first:end].mean(1)  # [N]
+            scores.append(
+                Score(
+                    policy=str(variant),
+                    budget=budget,
+                    slots=parts.budget,
+                    kv_bytes=held,
+                    sinks=parts.sinks,
+                    recent=parts.recent,
+                    first=first,
+                    end=end,
+                    perplexity=float(found[:, first:end].mean().exp()),
+                    ratio=None if full is None else float(lost.mean().exp()),
+                    interval=bootstrap(lost, seed),
+                    to_first=_ratio(found, firsts, first, end, seed) if paired else None,
                 )
+            )
     return PerplexityReport(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)
 
 
-def _ratio(found: Tensor, other: Tensor | None, first: int, end: int, seed: int) -> Ratio:
-    """Perplexity of NLL [N, L - 1] over [first, end) to that of another."""
-    if other is None or other is found:
+def _ratio(found: Tensor, other: Tensor, first: int, end: int, seed: int) -> Ratio:
+    """Perplexity of NLL [N, L - 1] over [first, end) to that of another; None of itself."""
+    if other is found:
         return None
     more = (found - other)[:, first:end].mean(1)
     return float(more.mean().exp()), *bootstrap(more, seed)
@@ -296,12 +258,9 @@ def show_table(report: PerplexityReport) -> None:
     for score in report.scores:
         stretch = "past the budget" if ratio else f"{score.first:,}-{score.end:,}"
         stretch = f"{score.first:,}-{score.end:,}" if report.prompt_tokens else stretch
-        who = ", ".join(part for part in (score.policy, score.reading) if part)
-        value = score.perplexity if score.ratio is None else score.ratio
+        who, value = score.policy, score.perplexity if score.ratio is None else score.ratio
         name = who if score.slots == score.budget else f"{who} in as many bytes"
         put(name, stretch, score.budget, value, *score.interval)
-        if score.to_full_pass is not None:
-            put(f"{who} : full pass", stretch, score.budget, *score.to_full_pass)
         if score.to_first is not None:
             put(f"{who} : {report.scores[0].policy}", stretch, score.budget, *score.to_first)
     print_table(

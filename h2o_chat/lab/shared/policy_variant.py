@@ -89,19 +89,6 @@ def ranked(name: str) -> Policy:
     return replace(named(variant.policy), forget=variant.forget, name=name)
 
 
-def crossed(policies: Sequence[str], kv_dtypes: Sequence[str]) -> list[PolicyVariant]:
-    """Every policy in every precision; without precisions each as it is written.
-
-    Raises:
-        UsageError: one is no variant, or no precision.
-    """
-    for kv in kv_dtypes:
-        if kv not in KV_DTYPES:
-            raise UsageError(f"--kv-dtype {kv!r} is not known.", f"One of: {', '.join(KV_DTYPES)}.")
-    variants = [PolicyVariant.parse(policy) for policy in policies]
-    return [replace(one, kv=kv) for one in variants for kv in kv_dtypes] if kv_dtypes else variants
-
-
 def slots_of(loaded: Loaded, variant: PolicyVariant, budget: int, equal_bytes: bool) -> int:
     """The budget that a variant gets: as asked, or what fits into as many bytes in its own precision."""
     if not equal_bytes:

@@ -20,9 +20,9 @@ from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import ASKS, Note, Prompt, Said, Turn
 from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage, Text
 from h2o_chat.tui.transcript import markdown
+from h2o_chat.tui.transcript.choice import facts
 from h2o_chat.tui.transcript.drawing import recalled_from
 from h2o_chat.tui.transcript.find_bar import FindBar
-from h2o_chat.tui.transcript.inspector import facts
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
@@ -105,9 +105,7 @@ class Pane(Vertical):
     """Whether a job can be stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "ctrl+t", "heat", "heat", priority=True, tooltip="heat: how many heads hold each word"
-        ),
+        Binding("ctrl+t", "heat", "heat", priority=True, tooltip="heat: how many heads hold each word"),
         Binding("ctrl+f", "find", "find", priority=True, tooltip="find words in this conversation"),
         Binding("c", "copy", "copy", tooltip="chosen: copy the message"),
         Binding("k", "copy_code", "code", show=False, tooltip="chosen: copy its code, block by block"),

@@ -13,14 +13,12 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
-from h2o_chat.tui.transcript.choice import MessageChoice, offers
+from h2o_chat.tui.transcript.choice import Inspector, MessageChoice, offers
 from h2o_chat.tui.transcript.drawing import draw_row, selected_text, spot
-from h2o_chat.tui.transcript.heat import Heat
-from h2o_chat.tui.transcript.inspector import Inspector
+from h2o_chat.tui.transcript.heat import Heat, selected, styled_piece
 from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.text_search import Finder
-from h2o_chat.tui.transcript.token_styles import selected, styled_piece
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Page, Window
 from h2o_chat.tui.widgets.pointing import Chosen, Pointed

@@ -24,9 +24,9 @@ POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(POCKET.parents[1] / "tools" / "stress"))
-    import long_and_many
+    import growth
 
-    return long_and_many
+    return growth
 
 
 def test_a_long_conversation_stays_bounded(
@@ -35,20 +35,11 @@ def test_a_long_conversation_stays_bounded(
     for name in ("WARM_UP", "TIMED"):
         monkeypatch.setattr(tool, name, 50)
     model = str(little(POCKET, tmp_path, window=128))
-    found = tool.long(Settings(model=model, budget=32, threads=1, events_every=0), 250)
+    found = tool.measure(Settings(model=model, budget=32, threads=1, events_every=0), 250)
     assert found["tokens"] >= 250
     assert found["most_kept_slots"] == 32
     assert (found["largest_index"], found["window_tokens"]) == (127, 128)
     assert found["old_ms"] > 0
-
-
-def test_rows_are_timed_beside_each_other(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool, "TURNS", 2)
-    found = tool.many(Settings(model=str(POCKET), budget=32, events_every=0), [1, 3])
-    assert [one["rows"] for one in found] == [1, 3]
-    for one in found:
-        assert one["tok_s"] == pytest.approx(1000 * one["rows"] / one["step_ms"])
-        assert one["times_first"] == pytest.approx(one["tok_s"] / found[0]["tok_s"])
 
 
 def test_impossible_lengths_are_usage_errors() -> None:

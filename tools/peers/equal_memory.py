@@ -21,14 +21,12 @@ from typing import Any
 import programs
 from rich.table import Table
 
-sys.path.append(str(Path(__file__).parents[1] / "stress"))
-from long_and_many import APART, STEPS, fill
-
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
+from h2o_chat.engine.request import Request, RequestPiece
 from h2o_chat.engine.row_capacity import slots_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
@@ -39,6 +37,10 @@ from h2o_chat.models.choices import default_threads
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
 
+STEPS = 32
+"""Steps of all rows in one sample: twice the tokens between two settles at 512 slots."""
+APART = 32
+"""Tokens between the beginnings of rows at most: they settle at different steps, as they do in use."""
 PARTS = 4
 """Parts of an answer; each is measured in its middle."""
 TURNS = 2
@@ -173,6 +175,22 @@ def measure_ours(settings: Settings, memory: Memory, progress: Progress) -> tupl
     step_ms = [steps[tokens] for tokens in lengths]
     found = _speed(memory, "h2o-chat", given, rows, rows * each, prompt_ms, step_ms)
     return found, LLAMA_FORMS.get(session.quantization, "q8_0")
+
+
+def fill(batch: Batch, engine: Engine, vocabulary: int, rng: random.Random) -> None:
+    """Fills every row with a conversation: they begin alike, and each reads some tokens more.
+
+    Raises:
+        Exception: that of a row which fails.
+    """
+    taken, sampling = engine.snapshot(), Sampling(max_tokens=None, ignore_eos=True)
+    for number in range(batch.runner.rows):
+        more = [rng.randrange(3, vocabulary) for _ in range(rng.randint(1, APART))]
+        batch.add(Request([RequestPiece(more)], sampling, number, begin=taken))
+    while batch.talking < batch.runner.rows:
+        for told in batch.step():
+            if told.error is not None:  # that row would be waited for for ever
+                raise told.error
 
 
 def _step_ms(batch: Batch) -> float:

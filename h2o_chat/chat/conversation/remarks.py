@@ -1,4 +1,4 @@
-"""What the program says of a conversation: its first words, and notes about the room in the memory."""
+"""The words of the program about a conversation: a greeting, and notes about the room in the memory."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace

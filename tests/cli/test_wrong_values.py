@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from here import h2o_here
 from program import Program
-from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
 
@@ -26,7 +25,7 @@ def words(text: str) -> str:
         (("run", "hi", "--budget", "1.5"), "'1.5' is not a whole number."),
         (("run", "hi", "--top-p", "x"), "'x' is not a number."),
         (("sessions", "list", "-n", "0"), "0 is out of range: at least 1."),
-        (("bench", "bounded", "--tokens", "5"), "5 is out of range: at least 3,000."),
+        (("bench", "speed", "--prompt", "1"), "1 is out of range: at least 2."),
     ],
 )
 def test_a_wrong_value_is_named(arguments: tuple[str, ...], said: str) -> None:
@@ -45,16 +44,6 @@ def test_a_wrong_value_in_the_file_is_named(h2o: Program, tmp_path: Path) -> Non
     assert done.code == ExitCode.USAGE
     assert "[defaults] policy 'foo' is not known." in done.err
     assert "Value error" not in done.err
-
-
-# 3,000 tokens are the fewest that are taken; tests/lab measures fewer.
-@pytest.mark.parametrize("tokens", sweep("3000"))
-def test_a_bench_ends_in_a_verdict(tokens: str) -> None:
-    done = h2o_here("bench", "bounded", "--tokens", tokens, "-b", "32", "--threads", "1")
-    assert done.code == 0, done.err
-    last = done.out.splitlines()[-1]
-    assert last.startswith("Verdict: ")
-    assert "with 3," in last
 
 
 def test_imported_conversations_do_not_have_no_tokens(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ EngineName = Literal["auto", "native", "graph", "transformers"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 KvDtype = Literal["auto", "int8", "int4"]
 RecallName = Literal["auto", "off"]
+ThinkName = Literal["auto", "on", "off", "low", "medium", "high"]
 TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICY_NAMES: tuple[str, ...] = get_args(PolicyName)
@@ -45,6 +46,7 @@ DTYPES: tuple[str, ...] = get_args(Dtype)
 KV_DTYPES: tuple[str, ...] = get_args(KvDtype)
 RECALLS: tuple[str, ...] = get_args(RecallName)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
+THINKS: tuple[str, ...] = get_args(ThinkName)
 
 FILE_LIMIT_BYTES = 2**20
 """A larger file is no configuration file."""
@@ -147,6 +149,8 @@ class Settings:
     device: str = "auto"
     threads: int | None = None
     template: TemplateName = "auto"
+    think: ThinkName = "auto"
+    """Thoughts before an answer; auto: as the model's chat template has it."""
     system: str | None = None
     seed: int | None = None
     """None draws one at random; it is printed in both cases."""
@@ -163,6 +167,7 @@ class Settings:
             ("--quantize", self.quantize, QUANTIZE),
             ("--dtype", self.dtype, DTYPES),
             ("--template", self.template, TEMPLATES),
+            ("--think", self.think, THINKS),
         ):
             if value not in known:
                 raise UsageError(f"{flag} {value!r} is not known.", f"One of: {', '.join(known)}.")

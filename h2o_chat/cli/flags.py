@@ -41,6 +41,9 @@ FLAGS: dict[str, Any] = {
     "device": _flag(MODEL, "auto, cpu, cuda or cuda:N."),
     "threads": _flag(MODEL, "CPU threads.", show_default="all cores but one"),
     "template": _flag(MODEL, "auto: the model's chat template if it has one, else plain: continue the text."),
+    "think": _flag(
+        MODEL, "Thoughts before an answer: on, off, low, medium, high, as the template knows them."
+    ),
     "system": _flag(MODEL, "System prompt.", metavar="TEXT"),
     "budget": _flag(
         *(MEMORY, "Tokens kept per layer and KV head; on the screen smollm2 and pocket begin with 128."),

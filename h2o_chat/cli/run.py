@@ -96,7 +96,7 @@ class PlainText:
 
     def write(self, event: Event) -> None:
         # Thoughts are printed: no mark of one is looked for.
-        form = replace(self.tools.form, thought=("", "")) if self.tools else ToolForm()
+        form = replace(self.tools.form, thinking=ToolForm().thinking) if self.tools else ToolForm()
         match event:
             case Said():
                 self._splitter = Splitter(form, self.tools is not None)

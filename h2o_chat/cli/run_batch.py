@@ -130,7 +130,7 @@ class _Run:
     ) -> None:
         self.asked, self.batch, self.results, self.tally = asked, batch, results, tally
         self.tokenizer = batch.runner.loaded.tokenizer
-        self.template: Template = choose(self.tokenizer, asked.settings.template)
+        self.template: Template = choose(self.tokenizer, asked.settings.template, asked.settings.think)
         self.made = made_with(asked.settings, asked.sampling)
         self.under_way: dict[Request, BatchLine] = {}
 

@@ -39,7 +39,8 @@ class Answer:
         self.prompt_tokens = 0
         """Tokens read before it; 0 until all of them are read."""
         self.ttft_ms = 0.0
-        self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]])
+        before = [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]]
+        self._detokenizer = Detokenizer(row.tokenizer, before, shown=row.shown)
         self._stop = StopText(sampling.stop)
         self._other_words = Diversion(others)
         self.wished = Wished(wishes)

@@ -306,6 +306,7 @@ def _begun(request: Request, reader: Runner, settings: Settings) -> _Talk:
     else:
         row.restore(begin)
         row.reseed(request.seed)
+    row.expect_thoughts(request.shown)
     tokens = len(row.pending) + sum(len(piece.ids) for piece in request.pieces)
     answer = Answer(row, request.pieces[-1].ids, request.sampling, request.others, request.wishes)
     reading = _reading(row, request, begins=begin is None)
@@ -351,6 +352,7 @@ def _reading(row: Row, request: Request, *, begins: bool) -> Iterator[Tensor | N
             yield None
     if request.evicts_generated:
         row.evict_generated(request.openings)
+    row.give_up_thoughts(request.thoughts, request.drops_thoughts)
     of = len(row.pending) + len(last.ids)
     for fed, logits in row.feeding(last.ids, never):
         yield logits if fed == of else None

@@ -1,6 +1,7 @@
 """Token ids to text as they come: never half a character, never a special token. No torch."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from h2o_chat.models.tokenizer_calls import text_of
@@ -19,13 +20,22 @@ class Detokenizer:
     the last delta, which ended with a whole character, are decoded with the new ones and cut off again.
     """
 
-    def __init__(self, tokenizer: Any, before: Sequence[int] = (), *, special: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        before: Sequence[int] = (),
+        *,
+        special: bool = False,
+        shown: AbstractSet[int] = frozenset(),
+    ) -> None:
         """Args:
         before: the ids that precede the stream; the last whole character of them is enough.
         special: special tokens have their text too, and not none.
+        shown: these special tokens have their text, in any case.
         """
         self._tokenizer = tokenizer
-        self._special = special
+        self._special = special or bool(shown)
+        self._hidden = frozenset(tokenizer.all_special_ids) - shown if shown and not special else frozenset()
         tails = (list(before[-size:]) for size in range(1, LONGEST_CHARACTER_TOKENS + 1))
         self._ids = next((tail for tail in tails if UNFINISHED not in self._decode(tail)), [])
         self._shown = len(self._ids)
@@ -51,22 +61,27 @@ class Detokenizer:
         return text
 
     def _decode(self, ids: list[int]) -> str:
+        if self._hidden:
+            ids = [one for one in ids if one not in self._hidden]
         return text_of(
             self._tokenizer, ids, skip_special_tokens=not self._special, clean_up_tokenization_spaces=False
         )
 
 
-def texts(tokenizer: Any, ids: Sequence[int], *, special: bool = True) -> list[str]:
+def texts(
+    tokenizer: Any, ids: Sequence[int], *, special: bool = True, shown: AbstractSet[int] = frozenset()
+) -> list[str]:
     """The text of each token; a character split over tokens belongs to the last of them.
 
     Empty where there are more than MOST_TEXTS.
 
     Args:
         special: special tokens have their text too, and not none.
+        shown: see `Detokenizer`.
     """
     if not 0 < len(ids) <= MOST_TEXTS:
         return []
-    stream = Detokenizer(tokenizer, special=special)
+    stream = Detokenizer(tokenizer, special=special, shown=shown)
     found = [stream.add(token) for token in ids]
     return [*found[:-1], found[-1] + stream.flush()]
 

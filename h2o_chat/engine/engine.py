@@ -50,13 +50,18 @@ class Engine(Row):
         exact: bool,
         cancel: ShouldStop,
         tick: Callable[[int], None] = unheard,
+        skips: int = 0,
     ) -> bool:
         """Feeds a message again, see `feeding_again`; False if it was cancelled.
 
         Args:
             tick: told now and then how many tokens were fed.
+            skips: first tokens of it that are left out: a thought that was dropped.
         """
-        again, seldom = feeding_again(self, ids, answer=answer, exact=exact, cancel=cancel), Seldom()
+        if skips:
+            self.skip_to(self.seen + len(self.pending) + skips)
+        exact = exact and not skips  # as `give_up_thoughts` reads it
+        again, seldom = feeding_again(self, ids[skips:], answer=answer, exact=exact, cancel=cancel), Seldom()
         while True:
             try:
                 fed = next(again)

@@ -112,6 +112,7 @@ class _Turn:
     def answer(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
         """All events of a turn whose prompt was read."""
         yield prompt
+        self.row.mark()
         finish = yield from self._answer(logits)
         if self.row.settings.events_every:
             yield self.row.look()

@@ -104,6 +104,12 @@ class Request:
     """The model's earlier tokens are evicted once all but the last piece is read."""
     openings: Sequence[int] = ()
     """Positions of prompt tokens that are evicted with them."""
+    thoughts: Sequence[range] = ()
+    """Positions of thoughts, given up with the last piece; see `Row.give_up_thoughts`."""
+    drops_thoughts: bool = True
+    """At once."""
+    shown: Sequence[int] = ()
+    """See `Row.expect_thoughts`."""
     begin: Any = None
     """A `Row.snapshot` of a conversation that goes on: that part was read before. The batch lets it go once
     it has a copy.

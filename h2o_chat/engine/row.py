@@ -14,6 +14,7 @@ from torch import Tensor
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import ShouldStop, never
 from h2o_chat.cache.forward_call import Cancelled
+from h2o_chat.engine import thoughts
 from h2o_chat.engine.observer import Observer
 from h2o_chat.engine.runner import Runner, session_of
 from h2o_chat.engine.sampling import Sampler
@@ -46,6 +47,13 @@ class Row:
         self.pending: tuple[int, ...] = ()
         self.grammar = ""
         """All answers of `generate` follow it; in llguidance's form of Lark, empty: they are free."""
+        self.shown = frozenset[int]()
+        """Special tokens that have a text in answers."""
+        self.drops_thoughts = False
+        self.marked: RowSnapshot | None = None
+        """The state before the first thought since `expect_thoughts`."""
+        self.since: list[tuple[int, list[int], bool]] = []
+        """(first position, tokens, whether a prompt) of all that was fed since."""
         self.session = session_of(runner, self.seed)
 
     @property
@@ -75,6 +83,8 @@ class Row:
         pieces = [ids if number == self.number else () for number in range(self.runner.rows)]
         logits = self.runner.feed(pieces, prompt, cancelled=cancelled)[self.number, -1]
         self.took(first, ids)
+        if self.marked is not None:
+            self.since.append((first, list(ids), prompt))
         return logits
 
     def took(self, first: int, ids: Sequence[int]) -> None:
@@ -151,6 +161,9 @@ class Row:
         """Evicts all that the model said itself, see `H2OCache.evict_generated`."""
         if self.seen:
             self.cache.evict_generated(self.number, openings)
+
+    expect_thoughts, mark, skip_to = thoughts.expect_thoughts, thoughts.mark, thoughts.skip_to
+    give_up_thoughts = thoughts.give_up_thoughts
 
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget that can protect so many slots; None where no budget does."""
@@ -234,6 +247,7 @@ class Row:
 
     def restore(self, snapshot: RowSnapshot, *, hand_over: bool = False) -> None:
         """Goes back to a snapshot; it can be used again unless it is handed over, which needs no memory."""
+        self.marked, self.since = None, []
         self.runner.put(self.number, snapshot.cache, hand_over=hand_over)
         self.pending = snapshot.pending
         self.sampler.random.set_state(snapshot.random)
@@ -243,6 +257,7 @@ class Row:
 
     def reset(self) -> None:
         """Forget the conversation; the sampler's random state stays."""
+        self.marked, self.since = None, []
         self.runner.empty(self.number)
         self.pending = ()
         self.sampler.history.clear()

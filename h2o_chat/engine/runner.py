@@ -387,5 +387,6 @@ def session_of(runner: Runner, seed: int) -> Session:
         },
         stride=plan.stride,
         engine_why=runner.native.said if runner.native else loaded.why_not_native,
+        fixed_bytes=sum(kind.state_bytes for kind in runner.trained.layers),
         slot_bytes=slot_bytes(loaded.sizes, loaded.precision.itemsize, kv, runner.trained.shapes),
     )

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -136,11 +136,12 @@ def needs_of(
     settings: Settings, config: Any, weights: StoredWeights, dtype: str, ways: Sequence[str]
 ) -> dict[str, Need]:
     """The memory that a model needs, by quantisation."""
+    from h2o_chat.transformers_cache.layout import kinds_of  # slow: it imports transformers' caches
+
     stored, itemsize = stored_quantization(config) is not None, getattr(torch, dtype).itemsize
+    sizes = replace(sizes_of(config), layers=sum(kind.attends for kind in kinds_of(config)))
     return {
-        way: estimate(
-            sizes_of(config), weights, way, itemsize, settings.budget, as_stored=stored, kv=settings.kv_dtype
-        )
+        way: estimate(sizes, weights, way, itemsize, settings.budget, as_stored=stored, kv=settings.kv_dtype)
         for way in ways
     }
 

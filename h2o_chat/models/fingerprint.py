@@ -27,9 +27,10 @@ def fingerprint(folder: Path) -> str:
 def _of_gguf(path: Path) -> str:
     header = gguf.header_of(path)
     digest = hashlib.sha256(f"gguf {header.size} ".encode())
-    with path.open("rb") as file:
-        digest.update(file.read(header.bytes))
-        _sample(digest, file, header.size)
+    for part in header.parts:
+        with part.open("rb") as file:
+            digest.update(file.read(header.bytes if part == header.path else 0))
+            _sample(digest, file, part.stat().st_size)
     return f"weights-{digest.hexdigest()[:12]}"
 
 

@@ -12,10 +12,11 @@ makes several objects for every token of the vocabulary (17 s and .7 GB for llam
 every count in the file.
 """
 
+import re
 import struct
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -28,6 +29,8 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MOST_HEADER_BYTES = 128 << 20
 """The largest vocabularies take 15 MB."""
+MOST_PARTS = 1000
+_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 _MOST_NAME_BYTES = 1 << 10
 _MOST_SIDE = 1 << 40
 
@@ -51,6 +54,8 @@ class Stored:
     start: int
     """Bytes from the beginning of the file."""
     bytes: int
+    file: Path
+    """The file, or the part of a model, that holds it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +68,9 @@ class Header:
     bytes: int
     """Length of the header; the data begins there."""
     size: int
-    """Size of the file in bytes."""
+    """Size of the file in bytes; of all parts together."""
+    parts: tuple[Path, ...]
+    """The file; of a model in several parts all of them."""
 
     @property
     def architecture(self) -> str:
@@ -157,12 +164,14 @@ def is_gguf(path: Path) -> bool:
 def header_of(path: Path) -> Header:
     """The header of a file; read again when its size, time or inode changes.
 
+    Any part of a model in several files (NAME-00001-of-00003.gguf) stands for all of them.
+
     Raises:
-        ModelError: it cannot be read, is damaged, or is one part of several.
+        ModelError: it cannot be read, is damaged, or a part is missing.
     """
     try:
-        about = path.stat()
-        return _read(path, about.st_size, about.st_mtime_ns, about.st_ino)
+        about = [(part, part.stat()) for part in _parts_of(path)]
+        return _read(*((part, one.st_size, one.st_mtime_ns, one.st_ino) for part, one in about))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
 
@@ -172,10 +181,41 @@ def forget() -> None:
     _read.cache_clear()
 
 
+def _parts_of(path: Path) -> list[Path]:
+    """All parts of the model, by the name of one of them."""
+    named = _PART.fullmatch(path.name)
+    if named is None or not 1 < int(named[3]) <= MOST_PARTS:
+        return [path]
+    parts = [path.with_name(f"{named[1]}-{n:05}-of-{named[3]}{SUFFIX}") for n in range(1, int(named[3]) + 1)]
+    if missing := [part for part in parts if not part.exists()]:
+        raise ModelError(
+            f"{path.name} is one of {len(parts)} parts of a model, and {len(missing)} are missing:"
+            f" {missing[0]}.",
+            "Put all parts into one folder.",
+        )
+    return parts
+
+
 @lru_cache(maxsize=2)
-def _read(path: Path, size: int, *_: int) -> Header:
-    with path.open("rb", buffering=1 << 20) as file:
-        return _Reader(path, file, size).header()
+def _read(*parts: tuple[Path, int, int, int]) -> Header:
+    """The header of a model's files: (path, size, time, inode) of each."""
+    headers = list[Header]()
+    for number, (path, size, *_) in enumerate(parts):
+        with path.open("rb", buffering=1 << 20) as file:
+            headers.append(_Reader(path, file, size).header())
+        values = headers[-1].values
+        count, here = values.get("split.count", 1) or 1, values.get("split.no", 0)
+        if (count, here) != (len(parts), number):
+            raise ModelError(
+                f"{path} is one of {str(count)[:20]} parts of a model, number {str(here)[:20]} from 0 on, and"
+                " its name does not say so.",
+                f"Name each part as it was: NAME-00001-of-00003{SUFFIX}.",
+            )
+    tensors = {name: one for header in headers for name, one in header.tensors.items()}
+    if not tensors or len(tensors) < sum(len(header.tensors) for header in headers):
+        raise damaged(headers[0].path, "a tensor stands in two parts" if tensors else "it holds no tensors")
+    size = sum(header.size for header in headers)
+    return replace(headers[0], tensors=tensors, size=size, parts=tuple(one.path for one in headers))
 
 
 class _Reader:
@@ -225,21 +265,13 @@ class _Reader:
                     f" {start + offset + length:,}.",
                     "The file is cut short or was changed: fetch it again.",
                 )
-            tensors[name] = Stored(kind, kind_name, shape, start + offset, length)
+            tensors[name] = Stored(kind, kind_name, shape, start + offset, length, self._path)
         end, before = start, ""
         for name, one in sorted(tensors.items(), key=lambda item: item[1].start):
             if one.start < end:
                 raise damaged(self._path, f"{name[:60]} shares bytes with {before[:60]}")
             end, before = one.start + one.bytes, name
-        if not tensors:
-            raise damaged(self._path, "it holds no tensors")
-        parts = values.get("split.count", 1)
-        if parts not in (0, 1):
-            raise ModelError(
-                f"{self._path} is one of {str(parts)[:20]} parts of a model, and only whole files are read.",
-                "Join them: llama-gguf-split --merge FIRST-PART WHOLE",
-            )
-        return Header(self._path, values, tensors, start, self._size)
+        return Header(self._path, values, tensors, start, self._size, (self._path,))
 
     def _length(self, name: str, kind: int, shape: tuple[int, ...]) -> tuple[str, int]:
         """The name of a tensor's type, and its bytes."""

@@ -63,6 +63,12 @@ def config_of(header: Header) -> dict[str, Any]:
     kind = header.architecture
     _check_layers(header, header.values.get(f"{kind}.block_count"))
     if kind not in FAMILIES:
+        if len(header.parts) > 1:
+            raise ModelError(
+                f"{header.path} is one of several parts, of the architecture {kind[:60]}, of which"
+                " whole files alone are read.",
+                "Join them: llama-gguf-split --merge FIRST-PART WHOLE",
+            )
         scaled = [one for one in header.values if one.startswith(f"{kind}.rope.scaling.")]
         if scaled or any("rope_" in one for one in header.tensors):
             raise ModelError(
@@ -305,7 +311,7 @@ def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
     stored = header.tensors[_ROPE_FREQS]
     if stored.shape != (head_size // 2,) or stored.kind_name != "F32":
         raise damaged(header.path, f"{_ROPE_FREQS} is {stored.kind_name} of the shape {list(stored.shape)}")
-    with header.path.open("rb") as file:
+    with stored.file.open("rb") as file:
         file.seek(stored.start)
         found = struct.unpack(f"<{head_size // 2}f", file.read(stored.bytes))
     factor = max(found)

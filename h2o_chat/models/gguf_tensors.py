@@ -79,7 +79,7 @@ class GgufTensors:
         """Rows [first, end) as the file has them, in its order."""
         stored, _ = self._stored(name)
         row_bytes = stored.bytes // stored.shape[0]
-        return read_range(self.path, stored.start + first * row_bytes, (end - first) * row_bytes)
+        return read_range(stored.file, stored.start + first * row_bytes, (end - first) * row_bytes)
 
     def turned_rows(self, name: str) -> int:
         """Rows of a head that the file stores in pairs, (0, half), (1, half + 1) ...; 0: as they come."""

@@ -11,11 +11,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import transformers
+from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 from transformers.utils import logging as hf_logging
 
 from h2o_chat.base.config import Settings
@@ -36,7 +38,7 @@ from h2o_chat.models.resolve import find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 
-_NF4_BLOCK = 32
+_NF4_BLOCK, _GGUF = 32, {*FAMILIES, *GGUF_CONFIG_MAPPING}
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,11 @@ def check_family(folder: Path) -> Any:
             f"{named or kind} needs code that comes with the model, which is not run.",
             "Choose a model whose class is part of transformers.",
         )
+    if (made := header_of(folder).architecture if folder.is_file() else "llama") not in _GGUF:
+        raise ModelError(
+            f"{folder} is of the architecture {made[:60]!r}, of which GGUF files are not read.",
+            f"Take its folder of safetensors, or a GGUF file of {', '.join(FAMILIES)}.",
+        )
     if kind not in transformers.CONFIG_MAPPING:
         raise ModelError(
             f"{named or kind} is not supported: transformers {transformers.__version__} does not know the"
@@ -189,11 +196,12 @@ def _why_not(config: Any, named: str | None) -> tuple[str, str] | None:
     except ModelError as error:
         return error.message.rstrip("."), error.hint.rstrip(".")
     method = packing(config)
+    if method == "compressed-tensors" and not find_spec("compressed_tensors"):
+        what = "its weights are packed by compressed-tensors, which is not installed"
+        return what, "pip install 'h2o-chat[packed]'; or take the model unquantised, or as a GGUF file"
     if method not in (None, "bitsandbytes", *UNPACKED):
-        return (
-            f"its weights are quantised already ({method}), which is not read here",
-            "Take the same model unquantised (--quantize packs it), or as a GGUF file",
-        )
+        what = f"its weights are quantised already ({method}), which is not read here"
+        return what, "Take the same model unquantised (--quantize packs it), or as a GGUF file"
     return None
 
 

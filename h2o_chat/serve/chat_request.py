@@ -41,6 +41,7 @@ OTHERS: dict[str, tuple[Any, ...]] = {
 OWN = {
     *("model", "messages", "stream", "stream_options", "seed", "n", "max_completion_tokens", "cache_prompt"),
     *("tools", "tool_choice", "response_format", "json_schema", "grammar"),
+    *("reasoning_effort", "chat_template_kwargs"),
     *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
 }
 KNOWN = (*OWN, *SAMPLING, *OTHERS)
@@ -78,6 +79,8 @@ class ChatRequest:
     """Notes about keys that were ignored."""
     choices: int = 1
     """How many answers are wanted."""
+    think: str = "auto"
+    """See `Settings.think`; auto: as the server was told."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,7 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
         penalties_of(body),
         tuple(notes),
         _choices(body),
+        _think(body, served.form.thinking.choices),
     )
 
 
@@ -272,6 +276,28 @@ def _choices(body: dict[str, Any]) -> int:
     if type(choices) is not int or not 1 <= choices <= CHOICES:
         raise wrong("n", f"n is {_seen(choices)}. It must be a whole number from 1 to {CHOICES}.")
     return choices
+
+
+_EFFORTS = {True: "on", False: "off", "none": "off", "minimal": "low", "xhigh": "high", "max": "high"}
+
+
+def _think(body: dict[str, Any], choices: Sequence[str]) -> str:
+    """How the model is to think, as far as its template knows `choices`; `auto` where nothing is asked."""
+    asked = body.get("chat_template_kwargs") or {}
+    if not isinstance(asked, dict):
+        raise wrong("chat_template_kwargs", f"chat_template_kwargs is {_seen(asked)}. It must be an object.")
+    effort = asked.get("reasoning_effort", body.get("reasoning_effort"))
+    on = asked.get("enable_thinking", asked.get("thinking"))
+    for one in (on, effort) if on is False else (effort, on):
+        if one is None:
+            continue
+        if not isinstance(one, bool | str):
+            raise wrong("reasoning_effort", f"reasoning_effort is {_seen(one)}. It must be a text.")
+        wanted = _EFFORTS.get(one, one)
+        wanted = wanted if wanted in choices or wanted == "off" else "on"
+        if wanted in choices:
+            return str(wanted)
+    return "auto"
 
 
 def _checked(key: str, value: Any) -> Any:

@@ -33,6 +33,9 @@ def chat_body(body: Body) -> dict[str, Any]:
         part for at, one in enumerate(_list(body.get("messages"), "messages")) for part in _message(one, at)
     ]
     made["tools"] = [_tool(one, at) for at, one in enumerate(_list(body.get("tools") or [], "tools"))]
+    match body.get("thinking"):
+        case {"type": str(kind)}:
+            made["chat_template_kwargs"] = {"enable_thinking": kind != "disabled"}
     match body.get("tool_choice"):
         case None:
             pass

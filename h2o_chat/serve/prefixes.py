@@ -84,8 +84,9 @@ class Memory:
 
 def state_bytes(state: "RowSnapshot") -> int:
     """Bytes of all tensors of a snapshot."""
-    parts = state.cache.parts
-    return sum(tensor.nbytes for part in parts for tensor in (*part.states.values(), part.lost))
+    cache = state.cache
+    slots = sum(tensor.nbytes for part in cache.parts for tensor in (*part.states.values(), part.lost))
+    return slots + sum(tensor.nbytes for held in cache.states for tensor in held.values())
 
 
 class Prefixes:

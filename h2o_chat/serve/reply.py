@@ -40,7 +40,7 @@ class Reply:
         self._taken = 0
         """Characters of the answer that were taken from the stream."""
         self._tools = bool(ticket.asked.tools.tools)
-        self._splitter = Splitter(service.form, self._tools)
+        self._splitter = Splitter(ticket.form, self._tools)
         self._told = 0
         """Tokens whose chances were told."""
         self.ended: Ended | None = None
@@ -68,7 +68,7 @@ class Reply:
         (item,) = items
         if isinstance(item, Ended) and item.error is None:
             self.ended = item
-            parts = self._service.form.read(item.turn.text, self._tools)
+            parts = self._ticket.form.read(item.turn.text, self._tools)
             return self._dialect.whole(item, parts, self._chances())
         error = item.error if isinstance(item, Ended) else item
         assert isinstance(error, ApiError)
@@ -104,7 +104,7 @@ class Reply:
                 case Ended(turn=turn, error=None):
                     self.ended = item
                     yield self._text(turn.text[self._taken :])
-                    parts = self._service.form.read(turn.text, self._tools)
+                    parts = self._ticket.form.read(turn.text, self._tools)
                     for kind, text in self._splitter.end(parts):
                         yield self._dialect.piece(kind, text)
                     if parts.calls:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from h2o_chat.chat.templates.tool_form import ToolForm
 from h2o_chat.engine.request import Chance, Request
 from h2o_chat.events.events import Note
 from h2o_chat.serve.api_errors import busy
@@ -26,6 +27,8 @@ class Ticket:
     stream: Stream
     chain: list[bytes]
     """The hash after each message."""
+    form: ToolForm = field(default_factory=ToolForm)
+    """How the model writes tools and thoughts."""
     request: Request | None = None
     """None until it is prepared."""
     cached_tokens: int = 0
@@ -34,6 +37,8 @@ class Ticket:
     """Positions of its messages, once it is prepared."""
     notes: Sequence[Note] = ()
     """Notes about recalled words."""
+    texts: list[str] = field(default_factory=list)
+    """The text of each token so far, where the model may think."""
     chances: list[Sequence[Chance]] = field(default_factory=list)
     """Chances of each token so far, where they are wished."""
     prompt_ms: float = 0.0

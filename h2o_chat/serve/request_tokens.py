@@ -135,6 +135,10 @@ class Reader:
         grammar = self.grammars.compiled(asked.tools.grammar) if asked.tools.grammar else None
         stop, marker = asked.sampling.stop, self.template.marker
         sampling = replace(asked.sampling, stop=(*stop, marker)) if marker else asked.sampling
+        thinking, thoughts = self.template.thinking, list[range]()
+        if role == "user" and places is not None:
+            thoughts = [thinking.place(at, tokens) for at, tokens in places.thoughts]
+            places.thoughts = []
         request = Request(
             pieces,
             sampling,
@@ -144,6 +148,9 @@ class Reader:
             wishes=Wishes(**asked.wishes, grammar=grammar),
             evicts_generated=loop is not None,
             openings=self._openings(asked, places) if loop else (),
+            thoughts=thoughts,
+            drops_thoughts=thinking.drops,
+            shown=thinking.special,
             begin=state,
             keep=True,
         )

@@ -79,6 +79,9 @@ def chat_body(body: Body, before: Messages) -> dict[str, Any]:
     first = [{"role": "system", "content": system}] if system else []
     made["messages"] = first + before + messages_of(items)
     made["tools"] = body.get("tools") or []
+    match body.get("reasoning"):
+        case {"effort": effort}:
+            made["reasoning_effort"] = effort
     match body.get("text"):
         case {"format": dict(wanted)}:
             made["response_format"] = wanted

@@ -30,12 +30,15 @@ class MessagePositions:
     """Per read message: the position behind its tokens."""
     again: dict[int, tuple[Recalled, ...]] = field(default_factory=dict)
     """Recalled pieces, by index of the message that they were recalled for."""
+    thoughts: list[list[int]] = field(default_factory=list)
+    """[position of the first token, tokens] of the thoughts that the next message of a user drops."""
 
     def to_json(self) -> Any:
         """The positions as JSON, to be stored with the memory."""
         return [
             self.ends,
             [[at, one.index, one.words] for at, pieces in self.again.items() for one in pieces],
+            self.thoughts,
         ]
 
 
@@ -55,13 +58,14 @@ def positions_of_json(kept: Any, messages: int, fed: int) -> MessagePositions | 
         fed: tokens read, pending ones included.
     """
     match kept:
-        case [[*ends], [*again]] if len(ends) == messages and all(type(end) is int for end in ends):
-            pass
+        case [[*ends], [*again], *rest] if len(ends) == messages and all(type(end) is int for end in ends):
+            thoughts = rest[0] if rest and isinstance(rest[0], list) else []
         case _:
             return None
     if ends != sorted(ends) or not 0 <= ends[0] <= ends[-1] <= fed:
         return None
-    found = MessagePositions(ends)
+    pairs = [one for one in thoughts if isinstance(one, list) and [*map(type, one)] == [int, int]]
+    found = MessagePositions(ends, thoughts=pairs)
     for one in again:
         match one:
             case [int(at), int(index), str(words)] if 0 <= index <= at < messages:

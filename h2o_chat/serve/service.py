@@ -10,13 +10,14 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, name_of
-from h2o_chat.chat.templates.chat_template import ModelTemplate, after_piece, choose
-from h2o_chat.chat.templates.tool_form import form_of
+from h2o_chat.chat.templates.chat_template import ModelTemplate, Template, after_piece, choose
+from h2o_chat.chat.templates.tool_form import ToolForm, form_of
 from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import api_errors
@@ -72,9 +73,10 @@ class Service:
         self.batch, self.settings, self.sampling = batch, settings, sampling
         self.limits, self.prefixes = limits, prefixes
         self.tokenizer = batch.runner.loaded.tokenizer
-        self.template = choose(self.tokenizer, settings.template)
+        self.template = choose(self.tokenizer, settings.template, settings.think)
         self.form = form_of(self.template)
         """How the model writes tools and thoughts."""
+        self.switched = {"auto": (self.template, self.form)}
         self.session: Session = batch.session(settings.seed or 0)
         self.served = served_by(self)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
@@ -135,8 +137,10 @@ class Service:
     def ticket(self, asked: ChatRequest, owner: bytes, answer_id: str = "") -> Ticket:
         """A ticket for a request, not queued yet; thread-safe, since hashing takes a while."""
         context = self.context + (repr(asked.tools.tools).encode() if asked.tools.tools else b"")
+        context += b"" if asked.think == "auto" else asked.think.encode()
         hashes = chain(beginning(owner, context), asked.messages)
-        return Ticket(asked, owner, Stream(asked.stream), hashes, id=answer_id)
+        form = thinking_as(self, asked.think)[1]
+        return Ticket(asked, owner, Stream(asked.stream), hashes, form, id=answer_id)
 
     def submit(self, ticket: Ticket) -> None:
         """Queues a request.
@@ -225,7 +229,7 @@ class Service:
         found = _read_before(self, ticket)
         read = 0 if found is None else ticket.chain.index(found.chain) + 1
         ticket.cached_tokens = found.tokens if found else 0
-        prepared = reader.prepare(ticket.asked, read, found)
+        prepared = _reader_of(self, reader, ticket).prepare(ticket.asked, read, found)
         ticket.places, ticket.notes = prepared.places, prepared.notes
         return prepared.request
 
@@ -263,6 +267,8 @@ class Service:
             case Token(text=text):
                 if told.chances:
                     ticket.chances.append(told.chances)
+                if ticket.form.thinking.marks[1]:
+                    ticket.texts.append(text)
                 return [(ticket, text)]
             case Turn() as turn:
                 del self._under_way[told.request]
@@ -301,11 +307,30 @@ class Service:
                 self.leave(ticket)
 
 
+def thinking_as(service: Service, think: str) -> tuple[Template, ToolForm]:
+    """The template, and how the model writes, with thoughts switched so."""
+    if think not in service.switched:
+        template = service.template.thinking_as(think)
+        service.switched[think] = template, replace(service.form, thinking=template.thinking)
+    return service.switched[think]
+
+
+def _reader_of(service: Service, reader: Reader, ticket: Ticket) -> Reader:
+    """The reader, with the template that the request asks for."""
+    if ticket.asked.think == "auto":
+        return reader
+    template, form = thinking_as(service, ticket.asked.think)
+    return replace(reader, template=template, form=form)
+
+
 def _keep(service: Service, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
     """Keeps the memory after an answer for the next request."""
     marked = bool(service.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
-    said = service.form.written(service.form.read(turn.text, bool(ticket.asked.tools.tools)))
+    said = ticket.form.written(ticket.form.read(turn.text, bool(ticket.asked.tools.tools)))
     hashed = after(ticket.chain[-1], ("assistant", clean(said)))
+    if ticket.places is not None and (tokens := ticket.form.thinking.tokens(ticket.texts)):
+        first = state.cache.fed + len(state.pending) - len(ticket.texts)
+        ticket.places.thoughts.append([first, tokens])
     state = with_positions(state, ticket.places)
     service.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id))
     if row is not None:

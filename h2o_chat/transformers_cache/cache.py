@@ -1,6 +1,6 @@
 """`H2OCache`: the bounded cache in transformers' interface, over the arenas that hold the slots."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,18 +10,17 @@ from transformers.cache_utils import Cache
 from h2o_chat.base.config import PREFILLS, Prefill
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.absorb import absorb_rest
-from h2o_chat.cache.arena import Arena, in_use_first
+from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import distance_of
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.cache.state import STATES
 from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import divide
-from h2o_chat.transformers_cache import protection, ready
+from h2o_chat.transformers_cache import giving_up, protection, ready
 from h2o_chat.transformers_cache import snapshot as snapshots
 from h2o_chat.transformers_cache.layer import H2OLayer
 from h2o_chat.transformers_cache.probe import probe
@@ -200,6 +199,7 @@ class H2OCache(Cache):
 
     # -- methods defined in other files ----------------------------------------------------------------
 
+    evict_generated, give_up = giving_up.evict_generated, giving_up.give_up
     protect, pin, unpin = protection.protect, protection.pin, protection.unpin
     protected_in, budget_for = protection.protected_in, protection.budget_for
     prepare, position_ids = ready.prepare, ready.position_ids
@@ -214,39 +214,6 @@ class H2OCache(Cache):
             before = self.states_before[number]
             for name, state in layer.held.items():
                 state[waited] = before[name][waited] if name in before else 0
-
-    @torch.no_grad()
-    def evict_generated(self, row: int, openings: Sequence[int] = ()) -> bool:
-        """Evicts generated tokens of a row that are not protected; does nothing if the policy never evicts.
-
-        KV heads then hold unequal numbers of tokens: `Clock.in_use` counts the fullest, and some empty slots
-        of the others stay unused until the next eviction.
-
-        Args:
-            openings: positions of prompt tokens that go with them.
-
-        Returns:
-            Whether anything was evicted.
-        """
-        if not self.plan.shares.bounded:
-            return False
-        clock, most, some = protection.clocks_of(self, row)[row], 0, False
-        for arena in self.arenas:
-            mine = arena.slots.cut(rows=slice(row, row + 1))
-            opens = torch.tensor(openings, dtype=torch.long, device=mine.positions.device)
-            said = ~mine.prompt | torch.isin(mine.positions, opens)
-            goes = (mine.positions >= 0) & said & ~mine.protected  # [L, 1, H, S]
-            for state in STATES:
-                if state.dtype != "kv":  # keys and values of empty slots are masked, and overwritten later
-                    held = mine.states[state.name]
-                    held.masked_fill_(goes if held.ndim == 4 else goes.unsqueeze(-1), state.empty)
-            arena.order[:, row] = in_use_first(mine.positions[:, 0])
-            arena.ranked.pop(row, None)
-            most = max(most, int((mine.positions >= 0).sum(-1).max()))
-            some = some or bool(goes.any())
-        if some:
-            clock.in_use = most
-        return some
 
     def reset(self) -> None:
         for layer in self.layers:

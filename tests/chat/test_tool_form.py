@@ -44,7 +44,7 @@ def template_of(jinja: str) -> Any:
 def test_a_template_tells_how_its_model_calls(written: str, begins: str, key: str) -> None:
     form = form_of(template_of(TURNS.replace("CALLS", written)))
     assert (form.native, form.begins, form.arguments) == (True, begins, key)
-    assert form.thought == ("<think>", "</think>")
+    assert form.thinking.marks == ("<think>", "</think>")
     call = {"name": "f", key: {"x": [1, {"y": "}"}]}}
     text = f"{begins}{json.dumps([call] if written is LISTED else call)}{form.ends}"
     assert form.read(text, tools=True).calls == (Call("f", {"x": [1, {"y": "}"}]}),)
@@ -59,7 +59,7 @@ def test_a_template_without_tools_gets_the_documented_form() -> None:
 def test_a_template_may_open_the_thought_itself() -> None:
     jinja = TURNS.replace("<|assistant|>{% endif", "<|assistant|><think>\n{% endif")
     form = form_of(template_of(jinja.replace("CALLS", HERMES)))
-    assert form.opened
+    assert form.thinking.opened_tokens
     assert form.read("I guess.\n</think>\n\nYes.", tools=False) == Parts("Yes.", (), "I guess.")
     assert form.read("I guess", tools=False) == Parts("", (), "I guess")
 

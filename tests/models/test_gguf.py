@@ -2,6 +2,7 @@
 
 import json
 import math
+from array import array as library_array
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from safetensors.torch import load_file
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.engine.engine import Engine
 from h2o_chat.models import gguf, load
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf_config import config_of
@@ -125,10 +127,14 @@ def test_what_does_not_fit_together(changes: dict[str, Any], said: str, llama: P
         read_config(path)
 
 
-def test_another_architecture_is_named(llama: Path, tmp_path: Path) -> None:
-    path = write(llama, tmp_path / "x.gguf", "F32", values={"general.architecture": "rwkv9"})
-    with pytest.raises(ModelError, match="'rwkv9'"):
+@pytest.mark.parametrize(
+    "made", ["rwkv9", "qwen35", "qwen3next", "qwen2moe", "falcon-h1", "deepseek2", "granitehybrid"]
+)
+def test_another_architecture_is_named(made: str, llama: Path, tmp_path: Path) -> None:
+    path = write(llama, tmp_path / "x.gguf", "F32", values={"general.architecture": made})
+    with pytest.raises(ModelError, match=f"'{made}'") as caught:
         load.check_family(path)
+    assert "folder of safetensors" in caught.value.hint
 
 
 def test_layers_of_another_architecture_are_counted(llama: Path, tmp_path: Path) -> None:
@@ -256,3 +262,58 @@ def test_more_experts_than_there_are(tmp_path: Path) -> None:
     path = write(folder, tmp_path / "model.gguf", "F16", values={"olmoe.expert_used_count": 7})
     with pytest.raises(ModelError, match="a token takes 7 of 6 experts"):
         config_of(gguf.header_of(path))
+
+
+# -- in several parts
+
+
+def in_parts(file: Path, folder: Path, parts: int) -> list[Path]:
+    """The file in several, as llama-gguf-split writes them: all values stand in the first."""
+    read = library.GGUFReader(file)
+    writer = library.GGUFWriter(
+        folder / "big.gguf", "llama", split_max_tensors=-(-len(read.tensors) // parts)
+    )
+    header = gguf.header_of(file)
+    for key, value in header.values.items():
+        if key not in writer.kv_data[0]:
+            gguf_files.add(writer, key, list(value) if isinstance(value, library_array) else value)
+    for one in read.tensors:
+        writer.add_tensor(one.name, one.data, raw_dtype=one.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return sorted(folder.glob("big-*-of-*.gguf"))
+
+
+@pytest.mark.parametrize("engine", ["transformers", "native"])
+def test_a_model_in_parts_is_the_whole_one(engine: Any, llama: Path, tmp_path: Path) -> None:
+    if engine == "native" and native_library.why_not():
+        pytest.skip("there is no native step")
+    whole = write(llama, tmp_path / "whole.gguf", "Q8_0")
+    (tmp_path / "parts").mkdir()
+    parts = in_parts(whole, tmp_path / "parts", 3)
+    assert len(parts) == 3
+    ids, found = list(range(3, 30)), []
+    for path in (whole, parts[0], parts[2]):
+        loaded = open_model(Settings(model=str(path), engine=engine), lambda *_: None)
+        found.append(Engine(loaded, Settings(budget=64)).feed(ids))
+    whole_logits, *others = found
+    assert whole_logits is not None
+    assert all(one is not None and torch.equal(one, whole_logits) for one in others)
+    assert fingerprint(parts[0]) == fingerprint(parts[1]) != fingerprint(whole)
+
+
+def test_what_is_wrong_with_parts(llama: Path, tmp_path: Path) -> None:
+    parts = in_parts(write(llama, tmp_path / "whole.gguf", "F32"), tmp_path, 3)
+    raw = [part.read_bytes() for part in parts]
+    parts[1].unlink()
+    with pytest.raises(ModelError, match=f"1 are missing: {parts[1]}"):
+        read_config(parts[0])
+    parts[1].write_bytes(raw[0])
+    with pytest.raises(ModelError, match=r"00002.* is one of 3 parts of a model, number 0"):
+        read_config(parts[0])
+    alone = tmp_path / "alone.gguf"
+    alone.write_bytes(raw[0])
+    with pytest.raises(ModelError, match=r"one of 3 parts.*does not say so"):
+        read_config(alone)

@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
+from h2o_chat.base.errors import ExitCode, ModelError, OutOfMemoryError, UsageError
 from h2o_chat.models import choices, load_tokenizer
 from h2o_chat.models import load as models
 from h2o_chat.models.fingerprint import fingerprint
@@ -94,10 +94,27 @@ def test_code_that_comes_with_a_model_is_not_run(tmp_path: Path) -> None:
         load(folder)
 
 
-def test_quantised_weights_are_refused(tmp_path: Path) -> None:
-    folder = config_of(tmp_path, model_type="llama", quantization_config={"quant_method": "gptq"})
-    with pytest.raises(ModelError, match=r"quantised already \(gptq\)"):
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("gptq", "awq", "auto-round", "aqlm", "quanto", "hqq", "torchao", "eetq", "higgs", "spqr", "vptq"),
+        *("bitnet", "fp_quant", "quark", "fbgemm_fp8", "modelopt"),
+    ],
+)
+def test_quantised_weights_are_refused(method: str, tmp_path: Path) -> None:
+    folder = config_of(tmp_path, model_type="llama", quantization_config={"quant_method": method, "bits": 4})
+    with pytest.raises(ModelError, match=rf"quantised already \({method}\)") as caught:
         load(folder)
+    assert caught.value.exit_code == ExitCode.MODEL
+    assert "GGUF" in caught.value.hint
+
+
+def test_a_packing_whose_package_is_missing_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "find_spec", lambda name: None)
+    packed = {"quant_method": "compressed-tensors", "config_groups": {}, "format": "pack-quantized"}
+    with pytest.raises(ModelError, match="not installed") as caught:
+        load(config_of(tmp_path, model_type="llama", quantization_config=packed))
+    assert "h2o-chat[packed]" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,40 @@ def test_eight_bit_weights_are_unpacked(shared_models: Path, tmp_path: Path) -> 
     found = dict(opened(tmp_path).model.named_parameters())
     for name, numbers in expected.items():
         torch.testing.assert_close(found[name].float(), numbers, rtol=2**-8, atol=0)
+
+
+def test_weights_of_compressed_tensors_are_unpacked(shared_models: Path, tmp_path: Path) -> None:
+    """Eight numbers of four bits in a word, a factor for each 32 of a row; packed by the package itself."""
+    pytest.importorskip("compressed_tensors", reason="the extra `packed` is not installed")
+    from compressed_tensors import quantization as ct
+    from compressed_tensors.compressors import ModelCompressor
+
+    model = saved(transformers.LlamaConfig(**_TEXT), tmp_path, shared_models / "pilot-chat")
+    weights = ct.QuantizationArgs(num_bits=4, type="int", symmetric=True, strategy="group", group_size=32)
+    how = ct.QuantizationConfig(
+        config_groups={"all": ct.QuantizationScheme(targets=["Linear"], weights=weights)},
+        ignore=["lm_head"],
+        format="pack-quantized",
+        quantization_status="compressed",
+    )
+    ct.apply_quantization_config(model, how)
+    expected = {}
+    for name, module in model.named_modules():
+        if hasattr(module, "weight_scale"):
+            groups = module.weight.data.unflatten(1, (-1, 32))
+            scales = (groups.abs().amax(-1) / 7).clamp_min(1e-6)
+            module.weight_scale.data.copy_(scales)
+            levels = (groups / scales.unsqueeze(-1)).round().clamp(-8, 7)
+            expected[f"{name}.weight"] = (levels * scales.unsqueeze(-1)).flatten(1)
+    ModelCompressor(quantization_config=how).compress_model(model)
+    save_file(model.state_dict(), tmp_path / "model.safetensors", metadata={"format": "pt"})
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    config.quantization_config = how.model_dump(mode="json") | {"quant_method": "compressed-tensors"}
+    config.save_pretrained(tmp_path)
+    loaded = opened(tmp_path)
+    found = dict(loaded.model.named_parameters())
+    assert len(expected) == 14
+    for name, numbers in expected.items():
+        torch.testing.assert_close(found[name].float(), numbers, rtol=2**-7, atol=1e-5)
+    events = list(Engine(loaded, Settings(budget=64)).generate([5, 6, 7], Sampling(max_tokens=5)))
+    assert any(isinstance(event, Token) for event in events)

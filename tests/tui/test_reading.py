@@ -1,6 +1,7 @@
 """Folding, thoughts, finding and copying, in the real transcript."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -11,9 +12,10 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.chat.conversation.spans import Span
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Session
-from h2o_chat.tui.transcript.message_body import divide, fold_at
+from h2o_chat.tui.transcript.message_body import fold_at
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.transcript.turn import THINKING
 
 SESSION = Session(
     *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),
@@ -54,10 +56,12 @@ def test_a_fold_is_within_the_text_and_shows_some_of_it(text: str) -> None:
 
 
 def test_thoughts_are_divided_from_answers() -> None:
+    divide = THINKING.divide
     assert divide("<think>\nhm\n</think>\n\nYes.") == ("hm", "Yes.")
-    assert divide("hm</think>Yes.", begun=True) == ("hm", "Yes.")
+    assert replace(THINKING, opened_tokens=1).divide("hm</think>Yes.") == ("hm", "Yes.")
     assert divide("<think>hm") == ("hm", "")
-    assert divide("<thi") == (None, "")
+    assert divide("<thi", growing=True) == (None, "")
+    assert divide("<thi") == (None, "<thi")
     assert divide("<this>") == (None, "<this>")
     assert divide("Say <think>a</think>.") == (None, "Say <think>a</think>.")
     assert divide("") == (None, "")

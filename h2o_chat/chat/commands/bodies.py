@@ -114,13 +114,14 @@ def stats(surface: Surface, _: str) -> None:
         for kind, name in (("S", "protected"), ("H", "heavy"), ("R", "recent"))
     )
     slots = "" if session.budget is None else f" of {session.budget:,} slots"
+    fixed = f", {size(session.fixed_bytes)} of states of a fixed size" if session.fixed_bytes else ""
     full = f"a full cache would hold {size(cache.bytes_full)}"
     if cache.bytes > cache.bytes_full:
         full = f"all set aside at once; {full} so far"
     lines = [
         f"{session.model} · {session.policy} · {session.layers} layers x {session.kv_heads} KV heads",
         f"seen {cache.seen:,} tokens, kept {cache.kept:,}{slots}: {kinds}",
-        f"{size(cache.bytes)} of keys and values; {full}",
+        f"{size(cache.bytes)} of keys and values{fixed}; {full}",
         f"lost {percent(cache.lost)} of the attention per token, lately",
     ]
     if memory.tok_s is not None:

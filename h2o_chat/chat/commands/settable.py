@@ -10,7 +10,7 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands.surface import Opened, Surface
-from h2o_chat.chat.conversation import going_back
+from h2o_chat.chat.conversation import going_back, thoughts
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.events.events import Note, ReadProgress
 
@@ -18,7 +18,7 @@ ANSWERING = tuple(asdict(Sampling()))
 """Settings that hold from the next answer on."""
 REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dtype")
 """Settings for which the cache is built again."""
-SETTABLE = (*ANSWERING, "seed", "recall", *REBUILDING)
+SETTABLE = (*ANSWERING, "seed", "recall", "think", *REBUILDING)
 """All that can be changed while a conversation goes on."""
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 """Settings that may be left to the program."""
@@ -84,8 +84,10 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
         chat.reseed(new["seed"])
     if "recall" in new:
         chat.settings = replace(chat.settings, recall=new["recall"])
-        if chat.keeper:
-            chat.keeper.changed(chat.session, asdict(chat.settings))
+    if "think" in new:
+        thoughts.think(chat, new["think"])
+    if chat.keeper and new.keys() & {"recall", "think"}:
+        chat.keeper.changed(chat.session, asdict(chat.settings))
     answering = _only(new, ANSWERING)
     surface.sampling = replace(surface.sampling, **answering)
     chat.makers.named.update(answering)

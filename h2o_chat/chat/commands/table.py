@@ -37,6 +37,9 @@ COMMANDS = (
     Command(
         *("budget", "TOKENS", "another budget; the memory is built again"), bodies.setting_named("budget")
     ),
+    Command(
+        *("think", "on|off|low|high", "how the model thinks, where it can"), bodies.setting_named("think")
+    ),
     Command(*("model", "[NAME]", "begin with another model; without a name: list the models"), bodies.model),
     Command("stats", "", "what the memory holds, in numbers", bodies.stats),
     Command("memory", "", "what the memory holds, in words", bodies.memory, only="plain"),

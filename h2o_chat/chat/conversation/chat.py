@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import ShouldStop, never, unheard
-from h2o_chat.chat.conversation import loops, remarks
+from h2o_chat.chat.conversation import loops, remarks, thoughts
 from h2o_chat.chat.conversation.exchange import Exchange, pin_before, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
@@ -58,12 +58,16 @@ class Chat:
         self.tools: ToolCalls | None = None  # see tool_rounds.py
         self.system = settings.system
         """The system prompt of the conversation; it may differ from that of the settings."""
-        self.template = choose(engine.tokenizer, settings.template)
+        self.template = choose(engine.tokenizer, settings.template, settings.think)
         self.holds = Holds()
-        self.recall = Recall(self.notes, lambda text: len(literal(engine.tokenizer, text)))
+        self.recall = Recall(
+            self.notes,
+            lambda text: len(literal(engine.tokenizer, text)),
+            lambda answer: self.template.thinking.divide(answer)[1],
+        )
         self._marker_fed = False
         """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
-        self.session = replace(engine.session, template=self.template.name)
+        self.session = thoughts.session_of(self.template, engine)
         self.messages: list[Message] = self._blank()
 
     def send(
@@ -92,6 +96,8 @@ class Chat:
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
         not_too_long(text)
+        if (thinking := self.template.thinking).marks[1] and role == "user":
+            self.engine.expect_thoughts(thinking.special, thinking.drops)
         fed, recalled, budget = text, tuple[Recalled, ...](), self.session.budget
         if role == "user":
             recalled, fed = self.recall.before(text, self.messages, self.engine, self.settings, budget)
@@ -129,7 +135,8 @@ class Chat:
                     case CacheState():
                         self._remember_state(event)
                     case Turn():
-                        exchange.ended(event)
+                        exchange.ended(event, self.template.thinking)
+                        yield from thoughts.give_up(self, event)
                         if event.finish != "error" and event.prompt_tokens:
                             self._marker_fed = event.finish == "stop" and not stop
                         elif event.finish != "error":  # stopped before it was read: nothing was said

@@ -11,6 +11,7 @@ from h2o_chat.chat.conversation.loops import Repeating
 from h2o_chat.chat.conversation.message import Message, Recalled
 from h2o_chat.chat.conversation.spans import prompt_spans, was_read
 from h2o_chat.chat.templates.chat_template import Template
+from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.chat.tools.tool_calls import ToolCalls
 from h2o_chat.events.events import Prompt, Token, Turn
 
@@ -96,8 +97,9 @@ class Exchange:
         self.answer.first = self.answer.first if was_read(self.answer) else token.position
         self.answer.last = token.position
 
-    def ended(self, turn: Turn) -> None:
+    def ended(self, turn: Turn, thinking: Thinking) -> None:
         """The answer has ended. If the turn failed, the engine went back: its tokens are nowhere."""
+        self.answer.thought_tokens = thinking.tokens(self._pieces) if was_read(self.answer) else 0
         self._pieces, self.answer.finish = [turn.text], turn.finish
         if turn.finish == "error":
             system = [self._system] if self._system_tokens and self._system else []

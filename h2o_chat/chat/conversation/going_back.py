@@ -1,7 +1,7 @@
 """Going elsewhere by restoring: another answer, message, branch, conversation or cache."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import mark_branches
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.restore import build_anew
+from h2o_chat.chat.conversation.thoughts import session_of
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.events.events import Event, Note, ReadProgress
 
@@ -149,7 +150,7 @@ def rebuild(
 def _take_engine(chat: Chat, engine: "Engine", settings: Settings) -> None:
     """Goes on with another engine, which has read the conversation."""
     chat.engine, chat.settings = engine, settings
-    chat.session = replace(engine.session, template=chat.template.name)
+    chat.session = session_of(chat.template, engine)
     if chat.keeper:
         chat.keeper.changed(engine.session, asdict(settings))
         chat.keeper.save_again(engine)

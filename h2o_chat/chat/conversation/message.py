@@ -83,6 +83,8 @@ class Message:
     """The text of each of its tokens, where it was said before somebody looked."""
     recalled: tuple[Recalled, ...] = ()
     """Pieces that the model read once more with it."""
+    thought_tokens: int = 0
+    """Number of its first tokens that are a thought; of an answer that was given now."""
     branch: tuple[int, int] | None = None
     """(number from 1, count) among the messages said in this place; None: it is the only one."""
 

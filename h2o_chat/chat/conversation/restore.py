@@ -12,6 +12,7 @@ from h2o_chat.chat.conversation.loops import loop_in, openings
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
 from h2o_chat.chat.templates.chat_template import Template, literal
+from h2o_chat.engine.detokenize import texts
 from h2o_chat.events.events import ASKS, Note, ReadProgress, ReadSoFar
 from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.store import StoredMessage
@@ -159,6 +160,7 @@ def read_again(
             progress(ReadSoFar(done + fed, max(done + fed, done + to_come), ms))
 
     system, read = path[0].text if path and path[0].role == "system" else None, True
+    thinking = template.thinking
     for index, message in enumerate(rest, known):
         if message.role == "system":
             engine.protect(len(tokens_of(message)))
@@ -176,9 +178,19 @@ def read_again(
             ids = literal(engine.tokenizer, message.text)
         if read and message.finish != "error":
             answer = message.role == "assistant"
-            if ids and not engine.relive(ids, answer=answer, exact=known > 0, cancel=cancel, tick=tell):
+            thought = 0
+            if answer and thinking.marks[1]:
+                shown = frozenset(thinking.special)
+                thought = thinking.tokens(texts(engine.tokenizer, ids, special=False, shown=shown))
+            skips, first = thought if thinking.drops else 0, engine.seen + len(engine.pending)
+            exact = known > 0
+            if ids and not engine.relive(
+                ids, answer=answer, exact=exact, cancel=cancel, tick=tell, skips=skips
+            ):
                 return False
             done += len(ids)
+            if thought:
+                engine.give_up_thoughts([thinking.place(first, thought)], thinking.drops)
         to_come -= left[index - known]
         tell()
     return True

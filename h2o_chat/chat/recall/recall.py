@@ -89,10 +89,16 @@ class Recall:
     Args:
         notes: gets what a person should know.
         count: number of tokens of a text.
+        said: an answer without its thought, of which nothing is recalled.
     """
 
-    def __init__(self, notes: list[Note], count: Callable[[str], int] = len) -> None:
-        self._notes, self._count = notes, count
+    def __init__(
+        self,
+        notes: list[Note],
+        count: Callable[[str], int] = len,
+        said: Callable[[str], str] = lambda answer: answer,
+    ) -> None:
+        self._notes, self._count, self._said = notes, count, said
         self._index = Index()
         self._read: list[Message] = []
         """The messages that the index has taken in."""
@@ -151,7 +157,8 @@ class Recall:
             self._index, self._read, self._places, known = Index(), [], {}, 0  # another branch
         for index, message in enumerate(messages[known:], known):
             if message.role != "system" and was_read(message):  # a system prompt is always held
-                self._index.add(index, message.text, message.role != "assistant")
+                answer = message.role == "assistant"
+                self._index.add(index, self._said(message.text) if answer else message.text, not answer)
             self._read.append(message)
 
     def _needed(

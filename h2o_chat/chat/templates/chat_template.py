@@ -8,6 +8,7 @@ Text cannot forge a turn: what a user types never becomes one of the tokens that
 marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell them from a user's.)
 """
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
 from h2o_chat.chat.templates.rendering import TemplateFailed, render
+from h2o_chat.chat.templates.thinking import Thinking, switches, thinking_of
 from h2o_chat.models.tokenizer_calls import tokens_of
 
 PIECE_CHARACTERS = 16 << 10
@@ -41,6 +43,13 @@ class Template(Protocol):
     """Ends an answer, beside the model's own end."""
 
     @property
+    def thinking(self) -> Thinking:
+        """How the model thinks before it answers."""
+
+    def thinking_as(self, think: str) -> "Template":
+        """The template with its switches set so (`Settings.think`)."""
+
+    @property
     def opening_tokens(self) -> int:
         """Number of tokens at the end of each turn that open the answer."""
 
@@ -58,13 +67,23 @@ class Template(Protocol):
         """
 
 
-def choose(tokenizer: Any, wanted: str) -> Template:
-    """The model's own template where it has one and no other is wanted; else a named or the plain one."""
+def choose(tokenizer: Any, wanted: str, think: str = "auto") -> Template:
+    """The model's own template where it has one and no other is wanted; else a named or the plain one.
+
+    Raises:
+        UsageError: it has no such switch of its thoughts.
+    """
+    template: Template = PlainTemplate(tokenizer)
     if wanted in BASE_TEMPLATES:
-        return NamedTemplate(tokenizer, wanted)
-    if wanted == "auto" and tokenizer.chat_template:
-        return ModelTemplate(tokenizer)
-    return PlainTemplate(tokenizer)
+        template = NamedTemplate(tokenizer, wanted)
+    elif wanted == "auto" and tokenizer.chat_template:
+        template = ModelTemplate(tokenizer)
+    if think == "auto":
+        return template
+    if think not in (choices := template.thinking.choices):
+        known = f"One of: auto, {', '.join(choices)}." if choices else "It has no switch: leave it out."
+        raise UsageError(f"think {think}: the model's chat template does not know it.", known)
+    return template.thinking_as(think)
 
 
 class PlainTemplate:
@@ -73,9 +92,13 @@ class PlainTemplate:
     name = "plain"
     marker: str | None = None
     opening_tokens = 0
+    thinking = Thinking()
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+
+    def thinking_as(self, think: str) -> "PlainTemplate":
+        return self
 
     def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
         start = self._tokenizer.bos_token_id
@@ -102,11 +125,23 @@ class ModelTemplate:
         self._tokenizer = tokenizer
         self._jinja: str | None = None
         """None: the tokenizer's own."""
+        self._think = "auto"
+
+    @cached_property
+    def thinking(self) -> Thinking:
+        return thinking_of(self)
+
+    def thinking_as(self, think: str) -> "ModelTemplate":
+        other = copy.copy(self)
+        other._think = think
+        for cached in ("thinking", "opening_tokens"):
+            other.__dict__.pop(cached, None)
+        return other
 
     @cached_property
     def opening_tokens(self) -> int:
         user = [{"role": "user", "content": "Hello"}]
-        opened, closed = (self._tokenize(self.rendered(user, opens=opens)) for opens in (True, False))
+        opened, closed = (self.tokenized(self.rendered(user, opens=opens)) for opens in (True, False))
         return len(opened) - _agree(opened, closed)
 
     def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
@@ -139,14 +174,14 @@ class ModelTemplate:
                 f"The model's chat template leaves out what the {lost[0]} says.",
                 "Leave --system out." if lost == ["system"] else "Use --template plain.",
             )
-        marks = self._marks(blank)
+        marks = self.marks_in(blank)
         before = blank[: blank.index(words[roles.index("system") + 1 if "system" in roles else 0])]
         contents = dict(zip(words, texts, strict=True))
         if sum(map(len, texts)) <= PIECE_CHARACTERS:
-            ids = self._tokenize(self._render(said, anchor, marked, tools), anchor)
-            if _is_safe(texts, marks, ids, self._tokenize(blank, anchor)):
+            ids = self.tokenized(self._render(said, anchor, marked, tools), anchor)
+            if _is_safe(texts, marks, ids, self.tokenized(blank, anchor)):
                 filled = "".join(contents.get(part, part) for part in _split(before, contents))
-                return Fed(ids, _agree(ids, self._tokenize(filled, anchor)))
+                return Fed(ids, _agree(ids, self.tokenized(filled, anchor)))
         ids = self._piecewise(blank, contents, marks, anchor)
         return Fed(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
 
@@ -180,6 +215,7 @@ class ModelTemplate:
             "messages": messages, "tools": tools or None, "documents": None, "add_generation_prompt": opens
         }  # fmt: skip
         try:
+            values |= switches(self._think)
             return render(self.source, {**self._tokenizer.special_tokens_map, **values})
         except (TemplateFailed, ValueError) as error:  # ValueError: several templates, and no default
             if messages[0]["role"] == "system":
@@ -196,9 +232,9 @@ class ModelTemplate:
 
     def mark_texts(self) -> list[str]:
         """The special tokens, as text."""
-        return list(self._marks(""))
+        return list(self.marks_in(""))
 
-    def _marks(self, blank: str) -> dict[str, int]:
+    def marks_in(self, blank: str) -> dict[str, int]:
         """Tokens that no text may become: all special ones, and other marks of turns in the template."""
         added = self._tokenizer.added_tokens_decoder
         special = set(self._tokenizer.all_special_ids)
@@ -208,7 +244,7 @@ class ModelTemplate:
             if token.special or number in special or (str(token).strip() and str(token) in blank)
         }
 
-    def _tokenize(self, text: str, anchor: str = "") -> list[int]:
+    def tokenized(self, text: str, anchor: str = "") -> list[int]:
         """Ids of rendered text, as it is tokenised behind an answer."""
         return _behind(anchor, text, lambda whole: _ids(self._tokenizer, whole))
 

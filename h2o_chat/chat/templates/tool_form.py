@@ -1,4 +1,4 @@
-"""How a model writes tools, calls and thoughts, read off its own chat template by rendering a probe.
+"""How a model writes tools and calls, read off its own chat template by rendering a probe.
 
 A template that knows no tools gets them in the system message, in the form of Hermes and Qwen:
 
@@ -12,11 +12,12 @@ A template that knows no tools gets them in the system message, in the form of H
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.templates.chat_template import Fed, ModelTemplate, Template
+from h2o_chat.chat.templates.thinking import Thinking
 
 RESULTS, THEN = "\x1e", "\x1f"
 """They stand between the results of calls made at the same time, and before what is said behind them."""
@@ -62,7 +63,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class ToolForm:
-    """The marks of a model's calls and thoughts."""
+    """The marks of a model's calls, and how it thinks."""
 
     native: bool = False
     """The template itself renders tools and results."""
@@ -71,10 +72,7 @@ class ToolForm:
     ends: str = "\n</tool_call>"
     arguments: str = "arguments"
     """The key of a call's arguments."""
-    thought: tuple[str, str] = ("", "")
-    """Marks before and after a thought; empty: the template knows none."""
-    opened: bool = False
-    """The template itself opens the thought, before the answer."""
+    thinking: Thinking = field(default_factory=Thinking)
 
     def described(self, tools: Sequence[Any]) -> str:
         """The text about tools for the system message; empty where the template renders them."""
@@ -112,7 +110,8 @@ class ToolForm:
         Args:
             tools: whether calls are looked for.
         """
-        thought, content = self._without_thought(text)
+        divided, content = self.thinking.divide(text)
+        thought = divided or ""
         if not tools:
             return Parts(content, (), thought)
         mark, end = self.begins.strip(), self.ends.strip()
@@ -133,17 +132,6 @@ class ToolForm:
             if made is not None and not bare[1][after:].strip():
                 return Parts("", tuple(made), thought)
         return Parts(said.strip() if calls else content, tuple(calls), thought)
-
-    def _without_thought(self, text: str) -> tuple[str, str]:
-        """(thought, the rest) of an answer."""
-        before, after = self.thought
-        if not after:
-            return "", text
-        body = text if self.opened else text.lstrip()
-        if not self.opened and not body.startswith(before):
-            return "", text
-        thought, closed, rest = body.removeprefix(before).partition(after)
-        return thought.strip(), rest.lstrip("\n") if closed else ""
 
     def _call_at(self, text: str, at: int) -> tuple[list[Call] | None, int]:
         """The calls that stand there as JSON, and where it ends; None: there is none."""
@@ -177,7 +165,7 @@ class Splitter:
 
     def add(self, text: str) -> Iterator[tuple[str, str]]:
         """("content" or "thought", text) that has become certain."""
-        if not self._tools and not self._form.thought[1]:
+        if not self._tools and not self._form.thinking.marks[1]:
             yield from [("content", text)] if text else []
             self.sent["content"] += len(text)
             return
@@ -201,17 +189,15 @@ class Splitter:
 
     def _marks(self) -> list[str]:
         calls = [self._form.begins.strip()] if self._tools else []
-        return [mark for mark in (*self._form.thought, *calls) if mark]
+        return [mark for mark in (*self._form.thinking.marks, *calls) if mark]
 
     def _undecided(self) -> bool:
         """Whether a call may have begun, or the mark of a thought."""
-        before, _ = self._form.thought
-        begun = self._text.lstrip()
-        if before and not self._form.opened and before.startswith(begun):
+        if self._form.thinking.divide(self._text, growing=True) == (None, ""):
             return True
         if not self._tools:
             return False
-        mark = self._form.begins.strip()
+        mark, begun = self._form.begins.strip(), self._text.lstrip()
         return bool(mark and mark in self._text) or begun[:1] in ("{", "[") or "```".startswith(begun[:3])
 
 
@@ -230,7 +216,6 @@ def form_of(template: Template) -> ToolForm:
     """
     if not isinstance(template, ModelTemplate):
         return ToolForm()
-    thought, opened = _thought_of(template)
     user = {"role": "user", "content": "probe_user"}
     try:
         described = template.rendered([user], [_PROBE])
@@ -245,13 +230,13 @@ def form_of(template: Template) -> ToolForm:
             ]
         )
     except H2OChatError:
-        return ToolForm(thought=thought, opened=opened)
+        return ToolForm(thinking=template.thinking)
     opening = described.removeprefix(asked)
     made = _written_call(called.removeprefix(asked).removeprefix(opening), template.mark_texts())
     if made is None or "probe_description" not in described or "probe_result" not in result:
-        return ToolForm(thought=thought, opened=opened)
+        return ToolForm(thinking=template.thinking)
     begins, ends, key = made
-    return ToolForm(True, begins, ends, key, thought, opened)
+    return ToolForm(True, begins, ends, key, template.thinking)
 
 
 def _written_call(text: str, marks: Sequence[str]) -> tuple[str, str, str] | None:
@@ -269,24 +254,3 @@ def _written_call(text: str, marks: Sequence[str]) -> tuple[str, str, str] | Non
         after = re.split(special, text[end:])[0].rstrip()
         return (re.sub(special, "", text[: found.start()]).lstrip(), after, keys[0]) if keys else None
     return None
-
-
-def _thought_of(template: ModelTemplate) -> tuple[tuple[str, str], bool]:
-    """The marks of a thought, and whether the template opens it before the answer."""
-    user = {"role": "user", "content": "probe_user"}
-    thinks = {"role": "assistant", "content": "probe_answer", "reasoning_content": "probe_thought"}
-    try:
-        asked = template.rendered([user])
-        opened = re.search(r"(<(\w+)>|\[([A-Z_]+)\])\s*\Z", asked)
-        if opened and (name := opened[2] or opened[3]) and opened[1] not in template.mark_texts():
-            closes = opened[1].replace(name, f"/{name}")
-            if closes in template.source:  # a mark of the assistant's turn is closed nowhere
-                return (opened[1], closes), True
-        text = template.rendered([user, thinks], opens=False)
-    except H2OChatError:
-        return ("", ""), False
-    found = re.search(r"(\S+)\s*probe_thought\s*(\S+)\s*probe_answer", text)
-    if found is None or any(mark in found[2] for mark in template.mark_texts()):
-        return ("", ""), False
-    begin = re.split(r"(?=[<\[])", found[1])[-1]
-    return (begin, found[2]), False

@@ -36,6 +36,7 @@ def draw(memory: CacheView, inner: int) -> list[Content]:
     lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(cache, session.sinks, inner)]
     if memory.evicted and cache.bytes_full > cache.bytes:
         never = f"never over {size(cache.bytes)}"
+        never += f" + {size(session.fixed_bytes)} fixed" if session.fixed_bytes else ""
         more = f"{never} · without limit {size(cache.bytes_full)}"
         lines.append(Content.styled(more if len(more) <= inner else never, MUTED))
     return lines

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Select, Static
 
-from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS
+from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS, THINKS
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands import settable
 from h2o_chat.tui.widgets.key_bar import KeyBar
@@ -27,6 +27,7 @@ HELP = {
     "ignore_eos": "go on past the model's own end",
     "seed": "for sampling",
     "recall": "auto: read forgotten words that a question needs once more",
+    "think": "thoughts before an answer, where the model's template has a switch",
     "policy": "what to forget first",
     "budget": "tokens kept per layer and KV head",
     "sinks": "first tokens always kept; empty: by policy",
@@ -37,13 +38,14 @@ HELP = {
     "theme": "colours of the screen",
 }
 GROUPS = {
-    "answers · from the next one on": (*settable.ANSWERING, "seed", "recall"),
+    "answers · from the next one on": (*settable.ANSWERING, "seed", "recall", "think"),
     "memory · built again from what was said": settable.REBUILDING,
     "screen": ("theme",),
 }
 CHOICES = {
     "ignore_eos": ("false", "true"),
     "recall": RECALLS,
+    "think": THINKS,
     "policy": CHOSEN,
     "prefill": PREFILLS,
     "kv_dtype": KV_DTYPES,

@@ -2,17 +2,18 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.spans import texts_of
+from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.events.events import Prompt, Token, Turn
 from h2o_chat.tui.transcript.heat import Heat
-from h2o_chat.tui.transcript.message_body import OPEN
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.text_search import Finder
-from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.turn import THINKING, TurnView
 from h2o_chat.tui.transcript.window import Window
 
 
@@ -115,9 +116,16 @@ class Messages:
             tokens: of its text, where they are known.
         """
         view = TurnView(role, name, text, index, finish)
+        view.thinking = self._thinking
         view.hold, view.tokens, view.raw = hold, tokens, self.heat.on
         view.folded = view.is_long
         self.by_index[index] = self.add(view)
+
+    @property
+    def _thinking(self) -> Thinking:
+        session = self.heat.memory.session
+        before, after, plain = session.thought if session and session.thought else ("", "", "")
+        return Thinking((before, after), plain=plain) if after else THINKING
 
     def unfold_last(self) -> None:
         if self.by_index:
@@ -151,6 +159,7 @@ class Messages:
                 self._page.changed()
         self._index = message
         self.answer = TurnView("assistant", name, index=message)
+        self.answer.thinking = self._thinking
         self.answer.raw = self.heat.on
         self.answer.open()
         self.add(self.answer)
@@ -196,7 +205,8 @@ class Messages:
                 view.tokens = Tokens(span.first, texts)
                 self._window.changed(view)
         if self.answer is not None:
-            self.answer.thinks = "".join(prompt.texts[-8:]).rstrip().endswith(OPEN)
+            opened = "".join(prompt.texts[-8:]).rstrip().endswith(self.answer.thinking.marks[0])
+            self.answer.thinking = replace(self.answer.thinking, opened_tokens=int(opened))
 
     def token(self, token: Token) -> None:
         if self.answer is not None:

@@ -6,11 +6,11 @@ from textual.content import Content
 from textual.strip import Strip
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.tui.transcript.message_body import (
     CARET,
     BodyPiece,
     Growing,
-    divide,
     fold_at,
     joined,
     placed,
@@ -20,6 +20,8 @@ from h2o_chat.tui.transcript.message_body import (
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.widgets.theme import MUTED
 
+THINKING = Thinking(("<think>", "</think>"))
+"""How thoughts are told from answers where the template says nothing of them."""
 INDENT = 2
 """Columns before the text; one column is left free behind it."""
 
@@ -66,8 +68,7 @@ class TurnView:
         self.folded = False
         self.kept_open: bool | None = None
         """Whether somebody has unfolded it."""
-        self.thinks = False
-        """The prompt has opened a block of thought."""
+        self.thinking = THINKING
         self.thought_shown = False
         self._written: list[BodyPiece] | None = None
         """The pieces of an answer as they were drawn while it was written."""
@@ -104,12 +105,16 @@ class TurnView:
 
     @property
     def thought(self) -> str | None:
-        return divide(self.source, begun=self.thinks)[0] if self.kind == "assistant" else None
+        return self._divided()[0] if self.kind == "assistant" else None
 
     @property
     def said(self) -> str:
         """Its text, without the thought before."""
-        return divide(self.source, begun=self.thinks)[1]
+        return self._divided()[1]
+
+    def _divided(self, text: str | None = None) -> tuple[str | None, str]:
+        """(the thought, the answer) of its text, or of a part of it."""
+        return self.thinking.divide(self.source if text is None else text, self.growing is not None)
 
     @property
     def is_long(self) -> bool:
@@ -153,7 +158,7 @@ class TurnView:
         return pieces
 
     def _answer(self, source: str) -> list[BodyPiece]:
-        thought, answer = divide(source, begun=self.thinks)
+        thought, answer = self._divided(source)
         pieces = self._written
         if self.growing:
             pieces = self.growing.pieces
@@ -180,9 +185,9 @@ class TurnView:
 
     def write(self, text: str) -> None:
         assert self.growing is not None
-        before = len(divide(self.source, begun=self.thinks)[1])
+        before = len(self._divided()[1])
         self.source += text
-        if more := divide(self.source, begun=self.thinks)[1][before:]:
+        if more := self._divided()[1][before:]:
             self.growing.write(more, self._layout[0] - INDENT - 1)
             self._cut_for = self._layout[0] or self._cut_for
         self.changed()
@@ -197,7 +202,7 @@ class TurnView:
         assert self.growing is not None
         self.finish = finish
         self.source = self.source if text is None else text
-        answer = None if text is None else divide(text, begun=self.thinks)[1]
+        answer = None if text is None else self._divided(text)[1]
         self.growing.close(answer, finish_line(finish))
         self._written, self.growing = self.growing.pieces, None
         self.changed()
@@ -234,7 +239,7 @@ class TurnView:
         if self.growing is not None:
             self.growing = Growing()
             self.growing.room = room
-            self.growing.write(divide(self.source, begun=self.thinks)[1], width - INDENT - 1)
+            self.growing.write(self._divided()[1], width - INDENT - 1)
         self._cut_for = 0 if self.growing is None else width
         self._written = self._pieces = None
 

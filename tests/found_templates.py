@@ -17,6 +17,35 @@ QWEN3 = (  # as in Qwen3: thinking is taken out of answers before the last quest
     "{%- else %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endif %}"
     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
+THINKS = """{%- for m in messages %}<|im_start|>{{ m.role + '\n' }}
+{%- set parts = m.content.split('</think>') %}{%- set late = loop.last and not add_generation_prompt %}
+{%- if m.role == 'assistant' and late and (m.reasoning_content or parts|length > 1) %}<think>
+{{ m.reasoning_content or parts[0].split('<think>')[-1].strip() }}
+</think>
+
+{{ parts[-1].strip() }}{% else %}
+{{- parts[-1].strip() if m.role == 'assistant' else m.content }}{% endif %}<|im_end|>
+{% endfor %}{%- if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is defined and not enable_thinking %}<think>
+
+</think>
+
+{% endif %}{% endif %}"""
+"""As Qwen3's: thoughts of earlier answers are left out; a switch closes the thought before it begins."""
+OPENS = THINKS.replace(
+    "defined and not enable_thinking %}<think>", "undefined or enable_thinking %}<think>"
+).replace("<think>\n\n</think>\n\n{% endif %}{% endif %}", "<think>\n{% endif %}{% endif %}")
+"""As DeepSeek's: the prompt ends with the first mark of the thought."""
+KEEPS = THINKS.replace("{%- set late = loop.last and not add_generation_prompt %}", "{%- set late = true %}")
+"""As some of 2026: thoughts stay where they are."""
+CHANNELS = """<|start|>system<|message|>Effort: {{ reasoning_effort or 'medium' }}<|end|>
+{%- for m in messages %}{%- if m.role != 'assistant' %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>
+{%- else %}{%- if '<|channel|>' in m.content %}{{ raise_exception('no channels here') }}{% endif %}
+{%- if m.thinking and loop.last and not add_generation_prompt -%}
+<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{% endif -%}
+<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>
+{%- endif %}{%- endfor %}{%- if add_generation_prompt %}<|start|>assistant{% endif %}"""
+"""As gpt-oss': thoughts stand in a channel, whose marks are special tokens."""
 LLAMA2 = (
     "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
     "{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}"

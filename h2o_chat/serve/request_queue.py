@@ -27,8 +27,6 @@ class Ticket:
     stream: Stream
     chain: list[bytes]
     """The hash after each message."""
-    form: ToolForm = field(default_factory=ToolForm)
-    """How the model writes tools and thoughts."""
     request: Request | None = None
     """None until it is prepared."""
     cached_tokens: int = 0
@@ -37,6 +35,8 @@ class Ticket:
     """Positions of its messages, once it is prepared."""
     notes: Sequence[Note] = ()
     """Notes about recalled words."""
+    form: ToolForm = field(default_factory=ToolForm)
+    """How the model writes tools and thoughts."""
     texts: list[str] = field(default_factory=list)
     """The text of each token so far, where the model may think."""
     chances: list[Sequence[Chance]] = field(default_factory=list)

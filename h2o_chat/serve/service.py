@@ -140,7 +140,7 @@ class Service:
         context += b"" if asked.think == "auto" else asked.think.encode()
         hashes = chain(beginning(owner, context), asked.messages)
         form = thinking_as(self, asked.think)[1]
-        return Ticket(asked, owner, Stream(asked.stream), hashes, form, id=answer_id)
+        return Ticket(asked, owner, Stream(asked.stream), hashes, form=form, id=answer_id)
 
     def submit(self, ticket: Ticket) -> None:
         """Queues a request.

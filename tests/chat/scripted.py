@@ -1,6 +1,6 @@
 """An engine that says what it is told to."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from h2o_chat.base.config import Sampling
@@ -66,6 +66,9 @@ class ScriptedEngine:
 
     def text_of(self, position: int) -> str:
         return str(position)
+
+    def expect_thoughts(self, special: Iterable[int] = (), drops: bool = False) -> None:
+        """Scripted answers have none."""
 
     def reset(self) -> None:
         self.seen, self.pending = 0, ()

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from found_templates import CHANNELS, THINKS, byte_tokenizer
-from h2o_chat.serve.api_keys import NOBODY
 from serving import SAMPLING, begin
 from tiny_models import tiny
 
@@ -14,6 +13,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.models.load import Loaded
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import Served, asked_for
+from h2o_chat.serve.guard import NOBODY
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended

@@ -24,7 +24,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.models import ollama
-from h2o_chat.models.choices import Choice, choose, default_threads
+from h2o_chat.models.choices import Choice, choose, default_threads, pin_offloaded, placing
 from h2o_chat.models.families import refusal
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
@@ -33,7 +33,6 @@ from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.model_class import class_of, classes_of
-from h2o_chat.models.placing import pin_offloaded, placing
 from h2o_chat.models.resolve import find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line

@@ -14,8 +14,8 @@ from transformers import DynamicCache
 
 from h2o_chat.base.config import Settings
 from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.models.choices import pin_offloaded
 from h2o_chat.models.load import Loaded
-from h2o_chat.models.placing import pin_offloaded
 
 PIECE = 2048
 """Prompt tokens that stock transformers is fed at once."""

@@ -13,7 +13,7 @@ def created(store: Store, model: str, settings: dict[str, Any], title: str = "")
     """The id of a new conversation, which nobody holds."""
     with store.begin(model, settings) as writer:
         conversation = writer.conversation
-    if title:
+    if title.strip():
         store.rename(conversation, title)
     return conversation
 

@@ -73,7 +73,7 @@ def make_hybrid(folder: Path) -> None:
     byte_tokenizer().save_pretrained(folder)
 
 
-def measure(settings: Settings, tokens: int, read: bool) -> dict[str, Any]:
+def measure(settings: Settings, tokens: int, read: bool = False) -> dict[str, Any]:
     """Figures of one conversation of so many tokens, beside a fresh one."""
     most_kept = largest_index = rss_early = 0
     rss_by_tenths = list[int]()

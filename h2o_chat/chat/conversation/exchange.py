@@ -62,7 +62,8 @@ class Exchange:
     def stops(self, sampling: Sampling, cancel: ShouldStop) -> ShouldStop:
         """A function that says when to stop: also where an answer repeats itself and nobody asked for so long
         a one."""
-        if sampling.max_tokens not in (SCREEN_TOKENS, Sampling().max_tokens) or sampling.ignore_eos:
+        usual = sampling.max_tokens == Sampling().max_tokens and not sampling.ignore_eos
+        if sampling.max_tokens != SCREEN_TOKENS and not usual:
             return cancel
         return lambda: bool(self.repeating.piece) or cancel()
 

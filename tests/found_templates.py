@@ -31,13 +31,13 @@ THINKS = """{%- for m in messages %}<|im_start|>{{ m.role + '\n' }}
 </think>
 
 {% endif %}{% endif %}"""
-"""As Qwen3's: thoughts of earlier answers are left out; a switch closes the thought before it begins."""
+"""Qwen3's form: thoughts of earlier answers are left out; a switch closes the thought before it begins."""
 OPENS = THINKS.replace(
     "defined and not enable_thinking %}<think>", "undefined or enable_thinking %}<think>"
 ).replace("<think>\n\n</think>\n\n{% endif %}{% endif %}", "<think>\n{% endif %}{% endif %}")
-"""As DeepSeek's: the prompt ends with the first mark of the thought."""
+"""DeepSeek's form: the prompt ends with the first mark of the thought."""
 KEEPS = THINKS.replace("{%- set late = loop.last and not add_generation_prompt %}", "{%- set late = true %}")
-"""As some of 2026: thoughts stay where they are."""
+"""The form of some models of 2026: thoughts stay where they are."""
 CHANNELS = """<|start|>system<|message|>Effort: {{ reasoning_effort or 'medium' }}<|end|>
 {%- for m in messages %}{%- if m.role != 'assistant' %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>
 {%- else %}{%- if '<|channel|>' in m.content %}{{ raise_exception('no channels here') }}{% endif %}
@@ -45,7 +45,7 @@ CHANNELS = """<|start|>system<|message|>Effort: {{ reasoning_effort or 'medium' 
 <|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{% endif -%}
 <|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>
 {%- endif %}{%- endfor %}{%- if add_generation_prompt %}<|start|>assistant{% endif %}"""
-"""As gpt-oss': thoughts stand in a channel, whose marks are special tokens."""
+"""The form of gpt-oss: thoughts stand in a channel, whose marks are special tokens."""
 LLAMA2 = (
     "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
     "{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}"

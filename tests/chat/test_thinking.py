@@ -116,7 +116,7 @@ def thoughts(turn: int) -> str:
 
 @pytest.mark.parametrize("kind", ["thinks", *sweep("opens", "channels")])
 def test_forty_turns_with_long_thoughts_keep_as_much_of_the_user(kind: str) -> None:
-    """The same words with and without thoughts, as long as three turns without."""
+    """Two conversations of equal words; the thoughts of one are as long as three turns of the other."""
     jinja, before, after = MARKS[kind]
     with_thoughts, without = Talk(jinja, 512), Talk(jinja, 512)
     bare = "<|channel|>final<|message|>" if kind == "channels" else after if kind == "opens" else ""

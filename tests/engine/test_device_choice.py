@@ -99,7 +99,7 @@ def test_each_token_comes_as_often_as_it_should(top_p: float, device: str) -> No
 
 @pytest.mark.gpu
 def test_captured_it_chooses_as_it_does_on_a_cpu() -> None:
-    """The same logits, the same random numbers: the same tokens, for all ways to ask."""
+    """Equal logits and random numbers give equal tokens, however they are asked for."""
     device = torch.device("cuda")
     here, there = on_device(3), on_device(3, device)
     for number in range(200):

@@ -201,7 +201,7 @@ def stock(loaded: LoadedGraph, seen: int, turns: int = 2, *, compiled: bool = Fa
 
 
 def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> dict[str, float]:
-    """The same of many rows, whose keys and values are random: no prompt is read."""
+    """A step of many rows, whose keys and values are random: no prompt is read."""
     model, config = loaded.model, loaded.model.config
     model.set_attn_implementation("sdpa")
     try:

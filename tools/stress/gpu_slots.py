@@ -110,7 +110,7 @@ def ours_ms(loaded: Loaded, budget: int, seen: int, rows: int, tokens: int, kv: 
 
 @torch.inference_mode()
 def stock_ms(model: Any, device: str, seen: int, rows: int, tokens: int) -> float:
-    """The same with stock transformers' full cache and SDPA."""
+    """Milliseconds of a step of stock transformers with its full cache and SDPA."""
     usual = model.config._attn_implementation
     model.set_attn_implementation("sdpa")
     cache = DynamicCache(config=model.config)

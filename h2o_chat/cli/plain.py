@@ -4,7 +4,7 @@ The same conversation as on the screen, kept in the same place, with the same co
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Literal
 
@@ -23,7 +23,7 @@ from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import names_files, with_files
 from h2o_chat.chat.files.export import MARKS, one_line, when
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.chat.templates.tool_form import Call
+from h2o_chat.chat.templates.tool_form import Call, Splitter, ToolForm
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.cli.plain_lines import HOW, Lines, SignalEnd, Signals
 from h2o_chat.cli.run import discard_stdout
@@ -213,7 +213,8 @@ class PlainChat:
 
     def hear(self, events: Iterator[Event]) -> None:
         """Write events as they come."""
-        answer, number = "", 0
+        form = ToolForm(thinking=self.chat.template.thinking)
+        number, kind, splitter = 0, "", Splitter(form, False)
         self._said_at = time.monotonic()
         for event in events:
             self.memory.add(event)
@@ -221,7 +222,7 @@ class PlainChat:
                 self.lines.note(note.message, note.hint)
             match event:
                 case Said():
-                    answer, number = "", event.index + 2
+                    number, kind, splitter = event.index + 2, "", Splitter(form, False)
                     if event.role == "tool":
                         self._say_message(event.index)
                 case ReadSoFar():
@@ -231,19 +232,23 @@ class PlainChat:
                 case Error():
                     self.lines.error(event.message, event.hint)
                 case Token():
-                    answer = self._answer(number, answer, event.text)
+                    kind = self._answer(number, kind, splitter.add(event.text))
                 case Turn():
-                    self._answer(number, answer, event.text.removeprefix(answer))
+                    self._answer(number, kind, splitter.end(form.read(event.text, False)))
                     self.lines.end_line()
                     if mark := _mark(event):
                         self.lines.note(f"{mark}.")
 
-    def _answer(self, number: int, before: str, more: str) -> str:
-        if more and not before:
-            self.lines.end_line()
-            self.lines.write(f"#{number} {self._speaker('assistant')}: ")
-        self.lines.write(more)
-        return before + more
+    def _answer(self, number: int, before: str, pieces: Iterable[tuple[str, str]]) -> str:
+        """Write pieces of an answer; `before` and the returned value say whether it thinks or answers."""
+        for kind, text in pieces:
+            if kind != before:
+                self.lines.end_line()
+                thinks = " thinks" if kind == "thought" else ""
+                self.lines.write(f"#{number} {self._speaker('assistant')}{thinks}: ")
+            self.lines.write(text)
+            before = kind
+        return before
 
     def reading(self, so_far: ReadSoFar) -> None:
         """Write the progress of reading, now and then."""
@@ -280,7 +285,12 @@ class PlainChat:
     def _say_message(self, index: int) -> None:
         message = self.chat.messages[index]
         pinned = " (pinned)" if message.pinned else ""
-        self.lines.say(f"#{index + 1} {self._speaker(message.role)}{pinned}: {message.text}")
+        text, thinks = message.text, ""
+        if message.role == "assistant":
+            thought, text = self.chat.template.thinking.divide(message.text)
+            if thought and not text:  # it ended within its thought
+                text, thinks = thought, " thinks"
+        self.lines.say(f"#{index + 1} {self._speaker(message.role)}{thinks}{pinned}: {text}")
 
     def _speaker(self, role: str) -> str:
         model = self.chat.session.model.rsplit("/", 1)[-1]

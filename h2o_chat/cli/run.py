@@ -11,8 +11,8 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -85,40 +85,52 @@ class JsonLines:
 
 
 class PlainText:
-    """The answers without calls, each ended by a newline, a line of `---` between two of them."""
+    """The answers without calls, each ended by a newline, a line of `---` between two of them.
+
+    Thoughts go to stderr where that is a terminal, else nowhere.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.form = ToolForm()
         self.tools: ToolCalls | None = None
-        self._splitter = Splitter(ToolForm(), False)
+        self._splitter = Splitter(self.form, False)
         self._answer = ""
         self._answers = 0
+        self._thinks = False
 
     def write(self, event: Event) -> None:
-        # Thoughts are printed: no mark of one is looked for.
-        form = replace(self.tools.form, thinking=ToolForm().thinking) if self.tools else ToolForm()
         match event:
             case Said():
-                self._splitter = Splitter(form, self.tools is not None)
+                self._splitter = Splitter(self.form, self.tools is not None)
             case Token():
-                self._print("".join(text for _, text in self._splitter.add(event.text)))
+                self._print(self._splitter.add(event.text))
             case Turn():
-                parts = form.read(event.text, self.tools is not None and event.finish in MAY_CALL)
-                self._print("".join(text for _, text in self._splitter.end(parts)))
+                parts = self.form.read(event.text, self.tools is not None and event.finish in MAY_CALL)
+                self._print(self._splitter.end(parts))
                 if self._answer or not parts.calls:
                     if not self._answer.endswith("\n"):
-                        self._print("\n")
+                        self._print([("content", "\n")])
                     self._answers += 1
                 self._answer = ""
             case _:
                 return
         self._stream.flush()
 
-    def _print(self, text: str) -> None:
-        if text and not self._answer and self._answers:
-            self._stream.write(SEPARATOR + "\n")
-        self._answer += text
-        self._stream.write(_shown(text) if self._stream.isatty() else text)
+    def _print(self, pieces: Iterable[tuple[str, str]]) -> None:
+        for kind, text in pieces:
+            if kind == "thought":
+                if sys.stderr.isatty():
+                    sys.stderr.write(_shown(text))
+                self._thinks = True
+                continue
+            if self._thinks and sys.stderr.isatty():
+                sys.stderr.write("\n")
+            self._thinks = False
+            if not self._answer and self._answers:
+                self._stream.write(SEPARATOR + "\n")
+            self._answer += text
+            self._stream.write(_shown(text) if self._stream.isatty() else text)
 
 
 def _shown(text: str) -> str:
@@ -246,6 +258,7 @@ def _converse(job: RunTask, out: Output, tally: _RunCounts, text: PlainText | No
     tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
     if text:
         text.tools = chat.tools
+        text.form = chat.tools.form if chat.tools else ToolForm(thinking=chat.template.thinking)
         note_session(chat.session, job.sampling)
     for event in chat.opening():
         out.write(event)

@@ -29,12 +29,12 @@ class Grammar:
 
     Args:
         matcher: an `LLMatcher`, which limits its own work.
-        vocabulary: number of tokens that it knows.
+        known: the `LLTokenizer` with its vocabulary.
     """
 
-    def __init__(self, matcher: Any, vocabulary: int) -> None:
-        self._matcher = matcher
-        self._bits = np.zeros(-(-vocabulary // 32), np.int32)
+    def __init__(self, matcher: Any, known: Any) -> None:
+        self._matcher, self._known = matcher, known
+        self._bits = np.zeros(-(-known.vocab_size // 32), np.int32)
 
     def masked(self, logits: Tensor) -> Tensor:
         """Logits [V], -inf where a token is not allowed.
@@ -61,8 +61,14 @@ class Grammar:
 
     def took(self, token: int) -> None:
         """Notes the token that was chosen."""
-        if not self._matcher.is_stopped():
-            self._matcher.consume_token(token)
+        if self._matcher.is_stopped():
+            return
+        tokens = [token]
+        if self._known.is_special_token(token) and not self._matcher.validate_tokens(tokens):
+            # Where a text is forced, the mask has the added token that stands for it (`<tool_call>`), which
+            # the matcher then refuses: it takes the text alone.
+            tokens = self._known.greedy_tokenize(self._known.decode_str(tokens))
+        self._matcher.consume_tokens(tokens)
 
 
 class Grammars:
@@ -90,7 +96,7 @@ class Grammars:
         matcher = llguidance.LLMatcher(self._known, lark, log_level=0)
         if matcher.is_error():
             raise UsageError(f"The grammar cannot be compiled: {_one_line(matcher.get_error())}")
-        grammar = Grammar(matcher, self._known.vocab_size)
+        grammar = Grammar(matcher, self._known)
         grammar.look()
         return grammar
 

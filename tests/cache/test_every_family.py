@@ -3,6 +3,10 @@
 A few run always, one of each kind; all of them with `make test-all`. What opens is tried, not looked up.
 """
 
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 import torch
 from any_family import names, ours, prompt, stock, tiny, two_turns, verdict
 from any_oracle import ATTENTION, LiteralCache
+from forking import Forked
 from oracle import feed
 from sweep import sweep
 from transformers import AutoTokenizer, DynamicCache
@@ -38,6 +43,8 @@ ALWAYS = [
 OPEN = [name for name, said in families().items() if said == OPENS]
 CASES = [*ALWAYS, *sweep(*(name for name in OPEN if name not in ALWAYS))]
 BUDGET = 24
+SETTINGS = Settings(budget=BUDGET, policy="h2o", seed=1, sinks=2, recent=8)
+SECOND = prompt(9, seed=6)[0].tolist()
 NEAR = 1e-5
 GENTLE = 0.12
 """Scale of the random weights at which stock fp32 itself stays well within 1e-5."""
@@ -101,32 +108,53 @@ def test_in_few_slots_it_keeps_what_the_literal_h2o_keeps(family: str) -> None:
         assert kept(cache) == literal.kept(), f"{family}, step {step}"
 
 
+KILLED = """
+import sys
+from pathlib import Path
+sys.path += [sys.argv[1], str(Path(sys.argv[1]).parent)]
+import test_every_family as here
+here.killed(sys.argv[2], Path(sys.argv[3]))
+"""
+
+
 @pytest.mark.parametrize("family", CASES)
-def test_a_saved_conversation_goes_on_token_for_token(family: str, tmp_path: Path) -> None:
-    """Another engine reads the file; a row that waits beside one that answers stays what it is."""
+def test_a_killed_conversation_goes_on_token_for_token(family: str, tmp_path: Path) -> None:
+    """A process saves, answers on and is killed; another reads the file. A row may wait meanwhile."""
+    command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), family, str(tmp_path / "memory")]
+    with Forked(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        goes_on = json.loads(process.stdout.readline())
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+
     loaded = opened(family)
-    settings = Settings(budget=BUDGET, policy="h2o", seed=1, sinks=2, recent=8)
-    one = Row(Runner(loaded, cache_for(loaded, settings)), settings)
-    first, second = prompt(40)[0].tolist(), prompt(9, seed=6)[0].tolist()
-    answer(one, first, 10)
-    one.save(tmp_path / "memory")
-    before = one.snapshot()
-    goes_on = answer(one, second, 10)
-
-    other = Row(Runner(loaded, cache_for(loaded, settings)), settings)
+    runner = Runner(loaded, cache_for(loaded, SETTINGS))
+    other = Row(runner, SETTINGS)
     other.load(tmp_path / "memory")
-    assert answer(other, second, 10) == goes_on
-    one.restore(before)
-    assert answer(one, second, 10) == goes_on
+    before = other.snapshot()
+    assert answer(other, SECOND, 10) == goes_on
+    other.restore(before)
+    assert answer(other, SECOND, 10) == goes_on
 
-    runner = Runner(loaded, cache_for(loaded, settings), rows=2)
+    runner = Runner(loaded, cache_for(loaded, SETTINGS), rows=2)
     runner.put(0, before.cache)
     runner.put(1, before.cache)
-    for token in second:  # row 1 waits
+    for token in SECOND:  # row 1 waits
         runner.feed([[token], []], prompt=True)
-    late = Row(runner, settings, 1)
+    late = Row(runner, SETTINGS, 1)
     late.pending = before.pending
-    assert answer(late, second, 10) == goes_on
+    assert answer(late, SECOND, 10) == goes_on
+
+
+def killed(family: str, memory: Path) -> None:
+    """Saves a conversation, tells the tokens that come next, and goes on until somebody kills it."""
+    loaded = opened(family)
+    row = Row(Runner(loaded, cache_for(loaded, SETTINGS)), SETTINGS)
+    answer(row, prompt(40)[0].tolist(), 10)
+    row.save(memory)
+    print(json.dumps(answer(row, SECOND, 10)), flush=True)
+    while True:
+        answer(row, SECOND, 10)
 
 
 def opened(family: str) -> Loaded:

@@ -1,6 +1,9 @@
 """Thoughts: how a template has them, its switches, and what becomes of their tokens."""
 
 import random
+import re
+import sys
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,12 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.conversation.loops import loop_in
 from h2o_chat.chat.templates.chat_template import choose
+from h2o_chat.chat.templates.tool_form import ToolForm
+from h2o_chat.cli.plain import PlainChat
+from h2o_chat.cli.plain_lines import Lines, Signals
+from h2o_chat.cli.run import PlainText
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event
 from h2o_chat.models.load import Loaded
@@ -171,6 +179,36 @@ def test_a_thought_is_kept_until_the_tools_have_answered(tmp_path: Path) -> None
     ]
     list(talk.chat.send("4", Sampling(max_tokens=None), role="tool"))
     assert talk.engine.held(span) == 0
+
+
+@pytest.mark.parametrize("kind", MARKS)
+def test_answers_are_printed_without_their_thoughts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    jinja, before, after = MARKS[kind]
+    talk, out = Talk(jinja, 1024), StringIO()
+    plain = PlainText(out)
+    plain.form = ToolForm(thinking=talk.chat.template.thinking)
+    for event in [*talk.say("A dog?", f"{before}Hm, < hm.{after}A dog."), *talk.say("No?", f"{before}Hm")]:
+        plain.write(event)
+    assert out.getvalue() == "A dog.\n---\n\n", "the second answer ended within its thought"
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO()))
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(shown := BytesIO()))
+    lines = PlainChat(talk.chat, Sampling(), Lines(), Signals(), lambda _: lambda _: talk.chat)
+    lines.hear(iter(talk.say("A cat?", f"{before}Hm, < hm.{after}A cat.")))
+    lines.show()
+    told = shown.getvalue().decode()
+    assert "thinks: Hm, < hm.\n#6 tiny: A cat.\n" in told
+    assert "#2 tiny: A dog.\n" in told
+    assert not re.search(r"</?think>|<\|", told)
+
+
+def test_equal_thoughts_are_no_loop() -> None:
+    talk = Talk(THINKS, 1024)
+    said = ("The dog has run away again", "Rain comes from the west", "Seven is my guess", "I have no idea")
+    thought = "The user asks me something, and I had better answer it well."
+    for answer in said:
+        talk.say(f"And {answer[:9]}?", f"<think>\n{thought}\n</think>\n\n{answer}.")
+    assert loop_in(talk.chat.messages, "And now?", talk.chat.template.thinking) is None
+    assert loop_in(talk.chat.messages, "And now?") is not None, "with their thoughts they would be one"
 
 
 @pytest.mark.parametrize("kind", MARKS)

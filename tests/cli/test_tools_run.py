@@ -95,7 +95,8 @@ def test_calls_are_no_answers_on_stdout(configured: dict[str, str]) -> None:
     grammars = [f"start: {json.dumps(call)}", f'start: "I look. " {json.dumps(f"<tool_call>{call}")}', ""]
     out, answers = io.StringIO(), list[str]()
     plain = PlainText(out)
-    plain.tools = chat.tools
+    assert chat.tools is not None
+    plain.tools, plain.form = chat.tools, chat.tools.form
     chat.engine.grammar = grammars.pop(0)
     for event in send_and_call(chat, "Hello!", Sampling(temperature=0, max_tokens=60)):
         plain.write(event)

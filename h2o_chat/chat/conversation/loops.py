@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from h2o_chat.chat.templates.chat_template import Template, literal
+from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import Note
 
@@ -83,16 +84,18 @@ BROKEN = Note(
 )
 
 
-def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
+def loop_in(messages: Sequence[Spoken], asked: str, thinking: Thinking | None = None) -> Loop | None:
     """The loop that a conversation is in; None: it is in none.
 
     Args:
         asked: the message that comes next.
+        thinking: where answers begin with thoughts: these are not compared.
     """
+    answered = thinking.answered if thinking else str
     newest = messages[-2 * LOOKED_AT - 1 :]
     roles = [one.role for one in newest]
     said = [
-        (newest[at].text[:COMPARED_CHARACTERS], _clipped(newest[at + 1].text))
+        (newest[at].text[:COMPARED_CHARACTERS], _clipped(answered(newest[at + 1].text)))
         for at in range(len(roles))
         if roles[at : at + 3] in (["user", "assistant"], ["user", "assistant", "user"])
     ]
@@ -123,7 +126,7 @@ def break_loop(
         recalls: words are recalled with the message: the answer to it may have been given before.
     """
     forced = getattr(engine, "grammar", "")  # only the engine of `run` can have one
-    if forced or (loop := loop_in(messages, asked)) is None:
+    if forced or (loop := loop_in(messages, asked, template.thinking)) is None:
         return []
     if loop.begins:
         notes.append(BROKEN)

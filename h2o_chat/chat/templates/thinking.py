@@ -59,6 +59,10 @@ class Thinking:
         thought, closed, answer = head.removeprefix(before).partition(after)
         return thought.strip(), answer.lstrip("\n") if closed else ""
 
+    def answered(self, text: str) -> str:
+        """An answer without its thought; all of it where nothing came behind the thought."""
+        return self.divide(text)[1] or text
+
     def place(self, first: int, tokens: int) -> range:
         """Positions of a thought of so many tokens in an answer from `first` on, its first mark included."""
         return range(first - self.opened_tokens, first + tokens)

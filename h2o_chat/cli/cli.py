@@ -19,11 +19,10 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings, data_folder, tool_servers
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command, models_command, sessions_command
-from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor_command import doctor
-from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
+from h2o_chat.cli.lab_commands import bench, evaluate
 from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.serve_command import serve
 from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper, help_command

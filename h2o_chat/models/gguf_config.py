@@ -35,6 +35,9 @@ EXACT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 PLAIN = {"F32", "F16", "BF16"}
 """Types of tensors that are not quantised."""
 
+_UNREAD = (".rope.scaling.", "_swa", ".shared_kv_layers", ".embedding_length_per_layer_input")
+"""Parts of names of values that transformers leaves out, though the model computes with them (gemma4)."""
+
 _ROPE_FREQS = "rope_freqs.weight"
 _LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """Parameters of the scaled rotation of llama 3.1 to 3.3, without the factor."""
@@ -69,11 +72,11 @@ def config_of(header: Header) -> dict[str, Any]:
                 " whole files alone are read.",
                 "Join them: llama-gguf-split --merge FIRST-PART WHOLE",
             )
-        scaled = [one for one in header.values if one.startswith(f"{kind}.rope.scaling.")]
-        if scaled or any("rope_" in one for one in header.tensors):
+        unread = [one for one in header.values if any(part in one for part in _UNREAD)]
+        if unread or any("rope_" in one for one in header.tensors):
             raise ModelError(
-                f"{header.path} scales its rotation, which transformers does not read from files of the"
-                f" architecture {kind[:60]}.",
+                f"{header.path} says {unread[0][:60] if unread else 'rope_freqs'}, which transformers does"
+                f" not read from files of the architecture {kind[:60]}.",
                 "Use the model's safetensors.",
             )
         return {"model_type": kind, "architectures": []}

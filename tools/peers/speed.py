@@ -22,7 +22,7 @@ from equal_memory import Memory, run_equal_memory, show_equal_memory
 
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.base.progress import Progress
-from h2o_chat.cli.lab_options import measured
+from h2o_chat.cli.lab_commands import measured
 from h2o_chat.cli.run import ending
 from h2o_chat.lab.bench.speed import OTHER, Absent, Peer, Wanted, one_line, run_speed
 from h2o_chat.lab.bench.speed_table import show_speed

@@ -1,0 +1,342 @@
+"""`h2o-chat lab eval ...` and `h2o-chat lab bench ...`: what forgetting costs, and how the program behaves.
+
+Each command prints a table, or with --json one object, on stdout; progress goes to stderr. The lab itself
+imports torch, so it is imported inside the commands.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli.commands import ends
+from h2o_chat.cli.prompt_input import read_script
+from h2o_chat.cli.typer_messages import MODEL, PlainTyper
+from h2o_chat.lab.shared.report_output import print_table, run_eval, tell
+
+evaluate, bench = PlainTyper(no_args_is_help=True), PlainTyper(no_args_is_help=True)
+
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name; else pocket.")
+]
+Policies = Annotated[
+    list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
+]
+Budgets = Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")]
+OneBudget = Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")]
+Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.", rich_help_panel=MODEL)]
+Quantize = Annotated[str, typer.Option(help="Weights: none, int8, int4, nf4 or auto.", rich_help_panel=MODEL)]
+EqualBytes = Annotated[
+    bool, typer.Option("--equal-bytes", help="Smaller precisions get as many slots as fit the bytes.")
+]
+Engine = Annotated[str, typer.Option(help="native, transformers or auto.", rich_help_panel=MODEL)]
+Shape = Annotated[
+    str | None, typer.Option(help="Instead of a model: random weights of this shape, made for the run.")
+]
+Threads = Annotated[
+    int | None, typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=MODEL)
+]
+Results = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Kept as they come, by lines; run again to go on.")
+]
+Half = Annotated[str | None, typer.Option(help="even or odd: every second document alone.")]
+Paired = Annotated[bool, typer.Option("--paired", help="Each policy also against the first, pair by pair.")]
+Seed = Annotated[int, typer.Option(help="Seed of the bootstrap and of all that is drawn.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+COMPARED = ["h2o", "h2o-paper", "window", "streaming"]
+"""Policies that are compared where none is named."""
+
+
+def checked(**given: Any) -> Settings:
+    """Settings, of pocket where no model is named, so that a command means the same on every machine.
+
+    It says what is wrong with the model's name before two seconds of imports.
+
+    Raises:
+        UsageError: a setting that cannot be, or no such model.
+    """
+    from h2o_chat.models.resolve import POCKET, find
+
+    settings = Settings(**given | {"model": given.get("model") or POCKET})
+    find(settings.model)
+    return settings
+
+
+@contextmanager
+def measured(shape: str | None, model: str | None, seed: int, **given: Any) -> Iterator[Settings]:
+    """The settings for a model, or for random weights of a shape, which are gone afterwards.
+
+    Raises:
+        UsageError: a setting that cannot be, no such model, no such shape.
+    """
+    if shape is None:
+        yield checked(model=model, seed=seed, **given)
+        return
+    from h2o_chat.lab.shared.shapes import SHAPES, make
+
+    if shape not in SHAPES:
+        raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")
+    with TemporaryDirectory() as folder:
+        make(shape, Path(folder), seed)
+        yield checked(model=folder, seed=seed, **given)
+
+
+@evaluate.callback()
+def _evaluate() -> None:
+    """Measure what forgetting costs on your model."""
+
+
+@evaluate.command()
+@ends
+def perplexity(
+    texts: Annotated[Path, typer.Option(help="A text file, or a .json list of strings.")],
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    length: Annotated[int, typer.Option(help="Tokens per document.", min=2)] = 512,
+    prompt: Annotated[int, typer.Option(help="First tokens of each document, read as a prompt.", min=0)] = 0,
+    quantize: Quantize = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Seed = 0,
+    results: Results = None,
+    equal_bytes: EqualBytes = False,
+    half: Half = None,
+    paired: Paired = False,
+    as_json: Json = False,
+) -> ExitCode:
+    """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
+    settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
+    from h2o_chat.lab.eval import perplexity as task
+    from h2o_chat.lab.shared import lab_texts
+    from h2o_chat.lab.shared.measured_results import Results as Known
+    from h2o_chat.lab.shared.policy_variant import PolicyVariant
+
+    variants = list(map(PolicyVariant.parse, policies or COMPARED))
+    found, known = lab_texts.read_texts(texts), Known(results)
+    slots = budgets or [32, 64, 128]
+
+    def measure(loaded: Any, tick: Any) -> Any:
+        documents = lab_texts.documents(found, loaded.tokenizer, length)
+        ids = lab_texts.half_of(documents, half)
+        return task.measure(loaded, ids, variants, slots, seed, tick, prompt, equal_bytes, known, paired)
+
+    return run_eval(settings, "read", measure, as_json, task.show_table)
+
+
+@evaluate.command()
+@ends
+def recall(
+    generate: Annotated[int, typer.Option(metavar="TOKENS", help="Length of a conversation.", min=1)] = 8000,
+    conversations: Annotated[int, typer.Option(help="How many.", min=1)] = 16,
+    seed: Seed = 0,
+    recall: Annotated[bool, typer.Option("--recall", help="Ask again, with recall.")] = False,
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    quantize: Quantize = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    results: Results = None,
+    as_json: Json = False,
+) -> ExitCode:
+    """Ask for things told long ago in made-up conversations, which the model answers."""
+    settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
+    from h2o_chat.lab.eval import answered_recall as task
+    from h2o_chat.lab.shared.measured_results import Results as Known
+    from h2o_chat.lab.shared.policy_variant import runs_of
+
+    runs, known = runs_of(policies or COMPARED, budgets or [512])[1:], Known(results)
+
+    def measure(loaded: Any, tick: Any) -> Any:
+        return task.measure(loaded, generate, conversations, seed, runs, tick, known, recall)
+
+    return run_eval(settings, "answer", measure, as_json, task.show_table)
+
+
+@evaluate.command()
+@ends
+def qa(
+    items: Annotated[Path, typer.Option(help="One JSON object a line: context, question, answer.")],
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    prompt_tokens: Annotated[
+        int, typer.Option(help="Tokens of a message at most; its beginning is cut off.", min=16)
+    ] = 1910,
+    tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 128,
+    system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
+    half: Half = None,
+    quantize: Quantize = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Seed = 0,
+    results: Results = None,
+    as_json: Json = False,
+) -> ExitCode:
+    """Questions on long texts as arXiv 2605.18053 asks them, by token F1, with recall and without."""
+    settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize)
+    from h2o_chat.lab.eval import qa as task
+    from h2o_chat.lab.shared.lab_texts import half_of, read_items
+    from h2o_chat.lab.shared.measured_results import Results as Known
+    from h2o_chat.lab.shared.policy_variant import runs_of
+
+    runs, known = runs_of(policies or ["h2o"], budgets or [256]), Known(results)
+    asked = half_of(read_items(items, task.Item), half)
+
+    def measure(loaded: Any, tick: Any) -> Any:
+        return task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick, known)
+
+    return run_eval(settings, "answer", measure, as_json, task.show_table)
+
+
+@evaluate.command()
+@ends
+def stuck(
+    turns: Annotated[Path, typer.Option(help="Messages, with lines of --- between them.")],
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 40,
+    temperature: Annotated[float, typer.Option(help="0: greedy.", min=0)] = 0.0,
+    top_p: Annotated[float, typer.Option(min=0, max=1)] = 0.9,
+    min_p: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
+    seeds: Annotated[
+        list[int] | None, typer.Option("--seed", help="Seed of the sampling; repeatable.", show_default="0")
+    ] = None,
+    cured: Annotated[
+        bool, typer.Option("--cured/--as-before", help="Whether loops are broken, as in a chat.")
+    ] = True,
+    recall: Annotated[bool, typer.Option(help="Whether what is gone is recalled.")] = True,
+    quantize: Quantize = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> ExitCode:
+    """Whether a conversation still answers at its end, or says one sentence to whatever is said."""
+    settings = checked(model=model, dtype=dtype, threads=threads, quantize=quantize)
+    messages = read_script(turns)
+    from h2o_chat.lab.eval import stuck_eval as task
+    from h2o_chat.lab.shared.policy_variant import runs_of
+
+    wanted = policies or ["h2o"]
+    runs = runs_of([policy for policy in wanted if policy != "full"], budgets or [512])
+    runs = runs if "full" in wanted else runs[1:]
+    sampling = Sampling(temperature, max_tokens=tokens)
+    if temperature:
+        sampling = replace(sampling, top_p=top_p, min_p=min_p)
+
+    def measure(loaded: Any, tick: Any) -> Any:
+        return task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
+
+    return run_eval(settings, "talk", measure, as_json, task.show_table)
+
+
+@bench.callback()
+def _bench() -> None:
+    """How the program behaves on this machine."""
+
+
+@bench.command()
+@ends
+def speed(
+    model: Model = None,
+    shape: Shape = None,
+    policy: Policies = None,
+    budget: OneBudget = 512,
+    engine: Engine = "auto",
+    quantize: Annotated[
+        list[str] | None,
+        typer.Option(help="none, int8, int4, nf4 or auto; repeatable. Stock in those of transformers."),
+    ] = None,
+    seen: Annotated[
+        list[int] | None,
+        typer.Option(help="Tokens seen before the first that is timed, 640 if not given; repeatable.", min=1),
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(help="CPU threads; repeatable: stock has the first.", min=1)
+    ] = None,
+    prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 640,
+    turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 12,
+    dtype: Dtype = "auto",
+    seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
+    as_json: Json = False,
+) -> ExitCode:
+    """A token of this program beside one of stock transformers, in turns."""
+    from h2o_chat.native.spin_wait import let_torch_sleep
+
+    if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
+        let_torch_sleep(checked(engine=engine))
+    with measured(shape, model, seed, budget=budget, engine=engine, dtype=dtype) as settings:
+        from h2o_chat.lab.bench.speed import Wanted, run_speed
+        from h2o_chat.lab.bench.speed_table import show_speed
+
+        wanted = Wanted(
+            settings,
+            policies=policy or ["h2o"],
+            quantize=quantize or ["auto"],
+            seen=seen or [640],
+            threads=threads or [],
+            prompt=prompt,
+            turns=turns,
+            seed=seed,
+        )
+        return tell(run_speed(wanted), as_json, show_speed)
+
+
+@bench.command()
+@ends
+def gpu(
+    model: Model = None,
+    shape: Shape = None,
+    budget: OneBudget = 512,
+    quantize: Annotated[list[str] | None, typer.Option(help="none or int4; repeatable.")] = None,
+    seen: Annotated[
+        list[int] | None,
+        typer.Option(help="Tokens seen: 512, 4096, 32000, 100000 if not given; repeatable.", min=1),
+    ] = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(help="Conversations at once: 1, 8, 32 if not given.", min=1)
+    ] = None,
+    prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 8192,
+    compiled: Annotated[bool, typer.Option("--compiled", help="Stock compiled, too: minutes.")] = False,
+    as_json: Json = False,
+) -> ExitCode:
+    """On a GPU: a token at several lengths, beside a copy's bandwidth and stock transformers; many rows.
+
+    Stock's full cache is timed where the model's window holds what was seen.
+    """
+    from h2o_chat.models.choices import choose_device
+
+    choose_device("cuda")  # before weights are made
+    how = quantize or ["none"]
+    with measured(shape, model, 0, budget=budget, device="cuda", quantize=how[0]) as settings:
+        from h2o_chat.graph.loading import open_model
+        from h2o_chat.lab.bench.speed import Wanted, run_speed
+        from h2o_chat.lab.bench.speed_table import show_speed
+        from h2o_chat.lab.bench.timed_programs import rows_speed
+
+        wanted = Wanted(
+            settings,
+            quantize=how,
+            seen=seen or [512, 4096, 32_000, 100_000],
+            stock_in_window=True,
+            compiled=compiled,
+            prompt=prompt,
+            turns=6,
+        )
+        report, loaded = run_speed(wanted), open_model(settings, lambda *_: None)
+        steps = [rows_speed(loaded, settings, number) for number in rows or [1, 8, 32]]
+
+        def show(found: dict[str, Any]) -> None:
+            show_speed(report)
+            print_table([*steps[0]], [[f"{one:,.4g}" for one in row.values()] for row in steps])
+
+        return tell({"speed": report, "rows": steps}, as_json, show)

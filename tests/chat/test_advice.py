@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted import SESSION
 
-from h2o_chat.chat.conversation.remarks import longer_than
+from h2o_chat.chat.conversation.remarks import longer_than, more_room
 
 
 def test_a_single_token_is_no_tokens() -> None:
@@ -16,8 +18,18 @@ def test_a_single_token_is_no_tokens() -> None:
 
 
 def test_no_budget_beyond_the_window_is_advised() -> None:
-    (note,) = longer_than(400, replace(SESSION, budget=200))
-    assert "With a budget of 500 none of it" in note.hint
-    (note,) = longer_than(400, replace(SESSION, budget=300))
-    assert "With a budget" not in note.hint
+    (note,) = longer_than(400, replace(SESSION, budget=100))
+    assert "With 512 slots none of it" in note.hint
+    (note,) = longer_than(600, replace(SESSION, budget=300))
+    assert "none of it" not in note.hint
     assert "512 tokens" in note.hint
+
+
+@given(
+    budget=st.integers(1, 4096), tokens=st.integers(0, 100_000), window=st.sampled_from([512, 4096, 131_072])
+)
+def test_more_room_holds_what_was_said_or_the_window(budget: int, tokens: int, window: int) -> None:
+    more = more_room(replace(SESSION, budget=budget, window=window), tokens)
+    assert more == window or more >= max(2 * budget, tokens)
+    assert more <= window
+    assert more == window or more.bit_count() == 1

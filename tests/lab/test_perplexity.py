@@ -24,7 +24,7 @@ from h2o_chat.lab.eval.perplexity import (
 )
 from h2o_chat.lab.shared.intervals import bootstrap
 from h2o_chat.lab.shared.lab_texts import HALVES, documents, half_of, read_texts
-from h2o_chat.lab.shared.policy_variant import PolicyVariant, Run, ranked
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.transformers_cache.probe import probe
 from h2o_chat.transformers_cache.ready import join
@@ -208,8 +208,7 @@ def test_bootstrap_brackets_the_mean_and_repeats() -> None:
         "window",
         "h2o:sinks=0",
         "h2o-paper:sinks=2,recent=8",
-        "h2o:forget=0.95",
-        "caote:sinks=0,forget=0.5",
+        "caote:sinks=0,kv=int8",
     ],
 )
 def test_a_variant_reads_back_as_written(text: str) -> None:
@@ -225,22 +224,13 @@ def test_a_variant_reads_back_as_written(text: str) -> None:
         "h2o:sinks",
         "h2o:sinks=-1",
         "h2o:heavy=3",
-        "h2o:forget=-1",
-        "h2o:forget=nan",
-        "h2o:forget=1.5",
+        "h2o:forget=0.9",
         "h2o:age=0",
     ],
 )
 def test_a_variant_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         PolicyVariant.parse(text)
-
-
-def test_a_variant_forgets_at_its_own_rate() -> None:
-    assert ranked(PolicyVariant.parse("caote:forget=0.5,sinks=2").ranking).forget == 0.5
-    assert ranked(PolicyVariant.parse("caote:sinks=2").ranking).forget == 0.95
-    with pytest.raises(UsageError, match="an engine does not take"):
-        Run(PolicyVariant.parse("h2o:forget=0.9"), 16).settings()
 
 
 def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, texts: list[str]) -> None:
@@ -251,7 +241,7 @@ def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, t
         half_of(ids[:1], "odd")
     with pytest.raises(UsageError, match="not known"):
         half_of(ids, "third")
-    three = [PolicyVariant.parse(name) for name in ("h2o", "h2o:forget=0.9", "window")]
+    three = [PolicyVariant.parse(name) for name in ("h2o", "caote", "window")]
     report = measure(stories, ids[:2], three, [16, 32], seed=0, paired=True)
     firsts = {score.budget: score for score in report.scores if score.policy == "h2o"}
     for score in report.scores:

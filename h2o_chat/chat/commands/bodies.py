@@ -10,7 +10,7 @@ from h2o_chat.base.glyphs import percent, size
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands import settable
 from h2o_chat.chat.commands.surface import Opened, Surface
-from h2o_chat.chat.conversation import going_back
+from h2o_chat.chat.conversation import going_back, remarks
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.chat import pin as pin_message
 from h2o_chat.chat.conversation.message import as_conversation, no_such, numbered
@@ -99,6 +99,16 @@ def setting(surface: Surface, words: str) -> None:
 def setting_named(name: str) -> Callable[[Surface, str], None]:
     """The body of `/name VALUE`, which stands for `/set name VALUE`."""
     return lambda surface, words: setting(surface, f"{name} {words}")
+
+
+def budget(surface: Surface, words: str) -> None:
+    """`TOKENS`, or `more`: enough for all that was said."""
+    if words == "more":
+        chat = surface.idle()
+        if chat.session.budget is None or chat.session.budget >= chat.session.window:
+            raise UsageError("It already holds as much as the model's window does.")
+        words = str(remarks.more_room(chat.session, chat.engine.seen))
+    setting(surface, f"budget {words}")
 
 
 # The memory

@@ -34,9 +34,7 @@ COMMANDS = (
         bodies.setting,
     ),
     Command(*("policy", "NAME", "another policy; the memory is built again"), bodies.setting_named("policy")),
-    Command(
-        *("budget", "TOKENS", "another budget; the memory is built again"), bodies.setting_named("budget")
-    ),
+    Command("budget", "TOKENS|more", "another budget; the memory is built again", bodies.budget),
     Command(
         *("think", "on|off|low|high", "how the model thinks, where it can"), bodies.setting_named("think")
     ),

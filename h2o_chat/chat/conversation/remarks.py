@@ -111,14 +111,25 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
         return
     stay = [f"about the newest {recent:,} tokens" if recent > 1 else "the newest token"] if recent else []
     stay += ["the most important words"] if budget > recent + session.sinks else []
+    more = more_room(session, tokens)
     yield Note(
         "long-prompt",
         f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
-        f"With a budget of {needed:,} none of it would be forgotten."
-        if (needed := tokens + budget // 2) <= session.window
+        f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (F3)."
+        if more > tokens
         else f"The model's window has {session.window:,} tokens: no budget would hold all of it.",
     )
+
+
+def more_room(session: Session, tokens: int) -> int:
+    """The budget that holds so many tokens and half as much as now: a power of two, at least twice today's.
+
+    Never more than the model's window.
+    """
+    assert session.budget is not None
+    needed = max(2 * session.budget, tokens + session.budget // 2)
+    return min(1 << (needed - 1).bit_length(), session.window)
 
 
 def at_limit(turn: Turn, sampling: Sampling, repeating: Repeating) -> Iterator[Note]:

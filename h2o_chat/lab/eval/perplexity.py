@@ -25,7 +25,7 @@ from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.shared.intervals import bootstrap
 from h2o_chat.lab.shared.measured_results import Results, key
-from h2o_chat.lab.shared.policy_variant import PolicyVariant, ranked, slots_of
+from h2o_chat.lab.shared.policy_variant import PolicyVariant, slots_of
 from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import LoadedNative
@@ -141,7 +141,7 @@ def through(
     positions, length, rows, held = trained_positions(loaded), ids.shape[1], list[list[float]](), 0
     feed = feed_of(loaded)
     for batch in torch.split(ids.to(loaded.device), ROWS):
-        cache = H2OCache(positions=positions, **plan | {"policy": ranked(plan["policy"])})
+        cache = H2OCache(positions=positions, **plan)
         parts = []
         for found in nll(feed, batch, cache, columns, prompt):
             parts.append(found)
@@ -206,7 +206,7 @@ def measure(
         found, held = run(
             prompt=prompt,
             budget=parts.budget,
-            policy=variant.ranking,
+            policy=variant.policy,
             sinks=parts.sinks,
             recent=parts.recent,
             chunk=variant.chunk,

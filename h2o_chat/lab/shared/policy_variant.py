@@ -1,22 +1,19 @@
 """A policy under comparison, with numbers of its own, and the runs of a comparison."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from h2o_chat.base.config import KV_DTYPES, POLICY_NAMES, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
-from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import Shares, divide
 
 MOST_DIGITS = 9
 """Longest number of slots, in digits."""
-_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8,forget=0.96."
-_SHARE = re.compile(r"0?\.[0-9]{1,4}|[01](\.0+)?")
+_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8."
 _NUMBERS = {"sinks", "recent", "chunk"}
 
 
@@ -31,12 +28,10 @@ class PolicyVariant:
     """Prompt tokens that attend before the next eviction."""
     kv: str = "auto"
     """Precision of keys and values in the slots."""
-    forget: float | None = None
-    """Share of the scores that stays at every query."""
 
     @classmethod
     def parse(cls, text: str) -> "PolicyVariant":
-        """`h2o`, or `h2o:sinks=0,recent=8,chunk=16,kv=int8,forget=0.96`.
+        """`h2o`, or `h2o:sinks=0,recent=8,chunk=16,kv=int8`.
 
         Raises:
             UsageError: not such a text, or an unknown policy.
@@ -51,9 +46,6 @@ class PolicyVariant:
             if key == "kv" and value in KV_DTYPES:
                 given[key] = value
                 continue
-            if key == "forget" and _SHARE.fullmatch(value):
-                given[key] = float(value)
-                continue
             if key not in _NUMBERS or not value.isdecimal() or len(value) > MOST_DIGITS:
                 raise UsageError(f"{part!r} in {text!r} says nothing.", _EXAMPLE)
             given[key] = int(value)
@@ -61,16 +53,8 @@ class PolicyVariant:
 
     def __str__(self) -> str:
         own = [(field, getattr(self, field.name)) for field in fields(self)[1:]]
-        given = [(field.name, value) for field, value in own if value != field.default]
-        numbers = ",".join(
-            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in given
-        )
+        numbers = ",".join(f"{field.name}={value}" for field, value in own if value != field.default)
         return f"{self.policy}:{numbers}" if numbers else self.policy
-
-    @property
-    def ranking(self) -> str:
-        """The policy's name, with how it forgets: what `ranked` takes."""
-        return str(PolicyVariant(self.policy, forget=self.forget))
 
     def shares(self, budget: int) -> Shares:
         """Divides a budget.
@@ -79,14 +63,6 @@ class PolicyVariant:
             BudgetError: the parts do not fit.
         """
         return divide(named(self.policy), budget, self.sinks, self.recent)
-
-
-def ranked(name: str) -> Policy:
-    """The policy of a name such as `h2o` or `h2o:forget=0.96`."""
-    if ":" not in name:
-        return named(name)
-    variant = PolicyVariant.parse(name)
-    return replace(named(variant.policy), forget=variant.forget, name=name)
 
 
 def slots_of(loaded: Loaded, variant: PolicyVariant, budget: int, equal_bytes: bool) -> int:
@@ -108,19 +84,10 @@ class Run:
         return "full" if self.variant is None else str(self.variant)
 
     def settings(self) -> Settings:
-        """Settings for an engine.
-
-        Raises:
-            UsageError: the variant forgets at a rate of its own, which an engine does not take.
-        """
+        """Settings for an engine."""
         one = self.variant
         if one is None or self.budget is None:
             return Settings(policy="full", events_every=0)
-        if one.ranking != one.policy:
-            raise UsageError(
-                f"{one} has a rate of forgetting that an engine does not take.",
-                "forget= goes with eval perplexity.",
-            )
         return Settings(
             policy=one.policy,  # type: ignore[arg-type]
             budget=self.budget,

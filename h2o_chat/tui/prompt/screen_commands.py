@@ -232,5 +232,6 @@ ACTS: Mapping[str, Act] = {
     "edit chosen": edit_chosen,
     "edit last": lambda pane, _: bodies.edit_message(ScreenSurface(pane), None),
     "pin chosen": pin_chosen,
+    "more room": lambda pane, _: bodies.budget(ScreenSurface(pane), "more"),
 }
 """The bodies of commands and keys, by name."""

@@ -54,6 +54,12 @@ KEYS: list[BindingType] = [
         tooltip="stored conversations: find, open, rename, remove",
     ),
     Binding("f2", "act('set')", "settings", priority=True, show=False),
+    Binding(
+        *("f3", "act('more room')", "room"),
+        priority=True,
+        show=False,
+        tooltip="slots for all that was said",
+    ),
 ]
 """Most of them run a command."""
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))

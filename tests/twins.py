@@ -49,11 +49,6 @@ class LeastRecentlyUsed(UsesTwin):
         return max([token.position, *self.uses(token)])  # arriving is a use
 
 
-class LeastFrequentlyUsed(UsesTwin):
-    def rank(self, token: Held) -> float:
-        return len(self.uses(token))
-
-
 class Observed(Twin):
     """SnapKV while decoding: the window is soft, neighbours of a token by age are worth what it is."""
 
@@ -79,6 +74,5 @@ class WholePrompt(OracleHead):
 
 TWINS: dict[str, type[OracleHead]] = {
     "lru": LeastRecentlyUsed,
-    "lfu": LeastFrequentlyUsed,
     "snapkv": Observed,
 }

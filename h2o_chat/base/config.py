@@ -21,7 +21,6 @@ PolicyName = Literal[
     "heavy-only",
     "last-query",
     "lru",
-    "lfu",
     "snapkv",
     "window",
     "streaming",

@@ -324,7 +324,9 @@ def run(
         turns, named = _turns(prompt, script), named_in(given, held_with)
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named)
-        grammar = running.grammar_of(schema) if schema else ""
+        from h2o_chat.cli.prompt_input import grammar_of
+
+        grammar = grammar_of(schema) if schema else ""
         servers = McpServers(tool_servers())
         servers.allowed |= {*allow_tool}
         servers.ask = allow if allow_tools else refuse

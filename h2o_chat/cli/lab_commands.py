@@ -306,7 +306,6 @@ def gpu(
         list[int] | None, typer.Option(help="Conversations at once: 1, 8, 32 if not given.", min=1)
     ] = None,
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 8192,
-    compiled: Annotated[bool, typer.Option("--compiled", help="Stock compiled, too: minutes.")] = False,
     as_json: Json = False,
 ) -> ExitCode:
     """On a GPU: a token at several lengths, beside a copy's bandwidth and stock transformers; many rows.
@@ -328,7 +327,6 @@ def gpu(
             quantize=how,
             seen=seen or [512, 4096, 32_000, 100_000],
             stock_in_window=True,
-            compiled=compiled,
             prompt=prompt,
             turns=6,
         )

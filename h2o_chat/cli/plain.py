@@ -15,7 +15,7 @@ from h2o_chat.chat.commands import settable, table
 from h2o_chat.chat.commands.surface import Job, Opened
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.message import numbered, progress_words
+from h2o_chat.chat.conversation.message import Message, numbered, progress_words
 from h2o_chat.chat.conversation.opening import Opener
 from h2o_chat.chat.conversation.release import release_chat
 from h2o_chat.chat.conversation.remarks import greeting
@@ -23,6 +23,7 @@ from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import names_files, with_files
 from h2o_chat.chat.files.export import MARKS, one_line, when
 from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.chat.templates.tool_form import Call, Splitter, ToolForm
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.cli.plain_lines import HOW, Lines, SignalEnd, Signals
@@ -214,7 +215,7 @@ class PlainChat:
     def hear(self, events: Iterator[Event]) -> None:
         """Write events as they come."""
         form = ToolForm(thinking=self.chat.template.thinking)
-        number, kind, splitter = 0, "", Splitter(form, False)
+        who, kind, splitter = "", "", Splitter(form, False)
         self._said_at = time.monotonic()
         for event in events:
             self.memory.add(event)
@@ -222,7 +223,8 @@ class PlainChat:
                 self.lines.note(note.message, note.hint)
             match event:
                 case Said():
-                    number, kind, splitter = event.index + 2, "", Splitter(form, False)
+                    who = f"#{event.index + 2} {self._speaker('assistant')}"
+                    kind, splitter = "", Splitter(form, False)
                     if event.role == "tool":
                         self._say_message(event.index)
                 case ReadSoFar():
@@ -232,23 +234,12 @@ class PlainChat:
                 case Error():
                     self.lines.error(event.message, event.hint)
                 case Token():
-                    kind = self._answer(number, kind, splitter.add(event.text))
+                    kind = _answer(self.lines, who, kind, splitter.add(event.text))
                 case Turn():
-                    self._answer(number, kind, splitter.end(form.read(event.text, False)))
+                    _answer(self.lines, who, kind, splitter.end(form.read(event.text, False)))
                     self.lines.end_line()
                     if mark := _mark(event):
                         self.lines.note(f"{mark}.")
-
-    def _answer(self, number: int, before: str, pieces: Iterable[tuple[str, str]]) -> str:
-        """Write pieces of an answer; `before` and the returned value say whether it thinks or answers."""
-        for kind, text in pieces:
-            if kind != before:
-                self.lines.end_line()
-                thinks = " thinks" if kind == "thought" else ""
-                self.lines.write(f"#{number} {self._speaker('assistant')}{thinks}: ")
-            self.lines.write(text)
-            before = kind
-        return before
 
     def reading(self, so_far: ReadSoFar) -> None:
         """Write the progress of reading, now and then."""
@@ -285,16 +276,31 @@ class PlainChat:
     def _say_message(self, index: int) -> None:
         message = self.chat.messages[index]
         pinned = " (pinned)" if message.pinned else ""
-        text, thinks = message.text, ""
-        if message.role == "assistant":
-            thought, text = self.chat.template.thinking.divide(message.text)
-            if thought and not text:  # it ended within its thought
-                text, thinks = thought, " thinks"
+        thinks, text = _told(message, self.chat.template.thinking)
         self.lines.say(f"#{index + 1} {self._speaker(message.role)}{thinks}{pinned}: {text}")
 
     def _speaker(self, role: str) -> str:
         model = self.chat.session.model.rsplit("/", 1)[-1]
         return {"user": "you", "assistant": model}.get(role, role)
+
+
+def _answer(lines: Lines, who: str, before: str, pieces: Iterable[tuple[str, str]]) -> str:
+    """Writes pieces of an answer. `before` and the result: the kind written last, thought or content."""
+    for kind, text in pieces:
+        if kind != before:
+            lines.end_line()
+            lines.write(f"{who}{' thinks' if kind == 'thought' else ''}: ")
+        lines.write(text)
+        before = kind
+    return before
+
+
+def _told(message: Message, thinking: Thinking) -> tuple[str, str]:
+    """("", the text without its thought); (" thinks", the thought) where an answer ended within it."""
+    if message.role != "assistant":
+        return "", message.text
+    thought, text = thinking.divide(message.text)
+    return (" thinks", thought) if thought and not text else ("", text)
 
 
 def _ask(lines: Lines, signals: Signals, call: Call, cancel: ShouldStop) -> Literal["once", "always", "no"]:

@@ -3,12 +3,14 @@
 import os
 import select
 import sys
+from json import loads
 from pathlib import Path
 from typing import BinaryIO
 
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import UsageError, name_of, refusal
 from h2o_chat.chat.conversation.message import not_too_long
 from h2o_chat.cli.run import turns_of
+from h2o_chat.engine.lark import json_rule
 
 MAX_BYTES = 16 << 20
 """Limit for a prompt or a script; for a message see `message.LONGEST_CHARACTERS`."""
@@ -82,3 +84,20 @@ def _limited(stream: BinaryIO, what: str) -> bytes:
     if len(raw) > MAX_BYTES:
         raise UsageError(f"{what} is larger than {MAX_BYTES >> 20} MiB.", "Say it in parts.")
     return raw
+
+
+def grammar_of(file: Path) -> str:
+    """The grammar of JSON that a file's JSON schema describes.
+
+    Raises:
+        UsageError: the file cannot be read, or is no schema.
+    """
+    try:
+        schema = loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--schema {name_of(file)} cannot be read: {refusal(error)}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--schema {name_of(file)} is no JSON: {error}.") from error
+    if not isinstance(schema, dict):
+        raise UsageError(f"--schema {name_of(file)} is no JSON object.", 'Write {"type": "object", ...}.')
+    return f"start: {json_rule(schema)}"

@@ -13,8 +13,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from json import loads
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from h2o_chat.base.config import Sampling
@@ -25,7 +23,6 @@ from h2o_chat.base.errors import (
     StoreError,
     UsageError,
     name_of,
-    refusal,
     written_out,
 )
 from h2o_chat.base.progress import progress_bar
@@ -36,7 +33,6 @@ from h2o_chat.chat.conversation.tool_rounds import MAY_CALL, send_and_call
 from h2o_chat.chat.templates.tool_form import Splitter, ToolForm
 from h2o_chat.chat.tools.tool_calls import ToolCalls
 from h2o_chat.cli.interruptible import interruptible, with_progress
-from h2o_chat.engine.lark import json_rule
 from h2o_chat.events.events import End, Error, Event, Note, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.tokenizer_calls import is_panic
@@ -85,10 +81,7 @@ class JsonLines:
 
 
 class PlainText:
-    """The answers without calls, each ended by a newline, a line of `---` between two of them.
-
-    Thoughts go to stderr where that is a terminal, else nowhere.
-    """
+    """Answers without thoughts and calls, each ended by a newline, with a line of `---` between two."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -112,7 +105,7 @@ class PlainText:
                     if not self._answer.endswith("\n"):
                         self._print([("content", "\n")])
                     self._answers += 1
-                self._answer = ""
+                self._answer, self._thinks = "", False
             case _:
                 return
         self._stream.flush()
@@ -120,13 +113,10 @@ class PlainText:
     def _print(self, pieces: Iterable[tuple[str, str]]) -> None:
         for kind, text in pieces:
             if kind == "thought":
-                if sys.stderr.isatty():
-                    sys.stderr.write(_shown(text))
+                if sys.stderr.isatty() and not self._thinks:
+                    say("h2o-chat: the model thinks before it answers; --json has its thoughts")
                 self._thinks = True
                 continue
-            if self._thinks and sys.stderr.isatty():
-                sys.stderr.write("\n")
-            self._thinks = False
             if not self._answer and self._answers:
                 self._stream.write(SEPARATOR + "\n")
             self._answer += text
@@ -174,23 +164,6 @@ class RunTask:
     sampling: Sampling
     grammar: str = ""
     """All answers follow it (`Row.grammar`)."""
-
-
-def grammar_of(file: Path) -> str:
-    """The grammar of JSON that a file's JSON schema describes.
-
-    Raises:
-        UsageError: the file cannot be read, or is no schema.
-    """
-    try:
-        schema = loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"--schema {name_of(file)} cannot be read: {refusal(error)}.") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--schema {name_of(file)} is no JSON: {error}.") from error
-    if not isinstance(schema, dict):
-        raise UsageError(f"--schema {name_of(file)} is no JSON object.", 'Write {"type": "object", ...}.')
-    return f"start: {json_rule(schema)}"
 
 
 def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = None) -> ExitCode:

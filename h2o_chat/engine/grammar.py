@@ -4,6 +4,7 @@ The schema comes from a client: compiling and each mask have limits of work, not
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,11 @@ class Grammar:
     Args:
         matcher: an `LLMatcher`, which limits its own work.
         known: the `LLTokenizer` with its vocabulary.
+        control: tokens that have no text in an answer.
     """
 
-    def __init__(self, matcher: Any, known: Any) -> None:
-        self._matcher, self._known = matcher, known
+    def __init__(self, matcher: Any, known: Any, control: AbstractSet[int]) -> None:
+        self._matcher, self._known, self._control = matcher, known, control
         self._bits = np.zeros(-(-known.vocab_size // 32), np.int32)
 
     def masked(self, logits: Tensor) -> Tensor:
@@ -58,17 +60,28 @@ class Grammar:
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         if self._matcher.is_error():
             raise UsageError(f"The grammar cannot be followed: {_one_line(self._matcher.get_error())}")
+        if self._matcher.is_stopped():  # then the mask has the end alone
+            return
+        words, (places, *_) = self._bits.view(np.uint32), np.nonzero(self._bits)
+        if len(places) == 1 and (word := int(words[places[0]])).bit_count() == 1:  # this token is forced
+            token = 32 * int(places[0]) + word.bit_length() - 1
+            if token in self._control and (first := self._spelt(token)[0]) != token:
+                words[:] = 0
+                words[first // 32] = 1 << first % 32
 
     def took(self, token: int) -> None:
         """Notes the token that was chosen."""
-        if self._matcher.is_stopped():
-            return
-        tokens = [token]
-        if self._known.is_special_token(token) and not self._matcher.validate_tokens(tokens):
-            # Where a text is forced, the mask has the added token that stands for it (`<tool_call>`), which
-            # the matcher then refuses: it takes the text alone.
-            tokens = self._known.greedy_tokenize(self._known.decode_str(tokens))
-        self._matcher.consume_tokens(tokens)
+        if not self._matcher.is_stopped():
+            self._matcher.consume_tokens(self._spelt(token))
+
+    def _spelt(self, token: int) -> list[int]:
+        """The token, or those of its text, where the matcher takes only the text.
+
+        Where a text is forced, the mask offers its added token (`<tool_call>`), which the matcher refuses.
+        """
+        if not self._known.is_special_token(token) or self._matcher.validate_tokens([token]):
+            return [token]
+        return list(self._known.greedy_tokenize(self._known.decode_str([token])))
 
 
 class Grammars:
@@ -96,7 +109,9 @@ class Grammars:
         matcher = llguidance.LLMatcher(self._known, lark, log_level=0)
         if matcher.is_error():
             raise UsageError(f"The grammar cannot be compiled: {_one_line(matcher.get_error())}")
-        grammar = Grammar(matcher, self._known)
+        added = self._tokenizer.added_tokens_decoder
+        control = {number for number, one in added.items() if one.special} | {*self._eos}
+        grammar = Grammar(matcher, self._known, control)
         grammar.look()
         return grammar
 

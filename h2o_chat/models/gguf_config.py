@@ -35,8 +35,11 @@ EXACT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 PLAIN = {"F32", "F16", "BF16"}
 """Types of tensors that are not quantised."""
 
-_UNREAD = (".rope.scaling.", "_swa", ".shared_kv_layers", ".embedding_length_per_layer_input")
-"""Parts of names of values that transformers leaves out, though the model computes with them (gemma4)."""
+_UNREAD = (
+    *(".rope.scaling.", "gemma4.rope.freq_base_swa", "gemma4.attention.key_length_swa"),
+    *("gemma4.attention.shared_kv_layers", "gemma4.embedding_length_per_layer_input"),
+)
+"""Values that the model computes with, and that transformers does not read."""
 
 _ROPE_FREQS = "rope_freqs.weight"
 _LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -73,10 +76,10 @@ def config_of(header: Header) -> dict[str, Any]:
                 "Join them: llama-gguf-split --merge FIRST-PART WHOLE",
             )
         unread = [one for one in header.values if any(part in one for part in _UNREAD)]
-        if unread or any("rope_" in one for one in header.tensors):
+        if unread := unread or [one for one in header.tensors if "rope_" in one]:
             raise ModelError(
-                f"{header.path} says {unread[0][:60] if unread else 'rope_freqs'}, which transformers does"
-                f" not read from files of the architecture {kind[:60]}.",
+                f"{header.path} has {unread[0][:60]}, which transformers does not read from files of the"
+                f" architecture {kind[:60]}.",
                 "Use the model's safetensors.",
             )
         return {"model_type": kind, "architectures": []}

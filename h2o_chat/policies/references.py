@@ -67,8 +67,8 @@ def pooled(kernel: int) -> Priority:
     return priority
 
 
-class Uses(Received):
-    """How often a token was used: a query uses the tokens that it gives more than their fair share, 1 / how
+class LastUse(Received):
+    """1 + the position of the last query that used a token: that gave it more than its fair share, 1 / how
     many it sees. One number for all query heads."""
 
     def width(self, groups: int) -> int:
@@ -80,18 +80,11 @@ class Uses(Received):
         return (attention.sum(-3) * visible > attention.shape[-3]).to(attention.dtype)
 
     def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
-        return self.used(attention).sum(-2).unsqueeze(-1)
+        used = self.used(attention)
+        return (used * (at + 1).to(used.dtype)[:, None, :, None]).amax(-2).unsqueeze(-1)
 
     def gained_at_once(self, forget: float, attention: Tensor, at: Tensor) -> Tensor:
         return self.gained(forget, attention.unsqueeze(-2), at, torch.zeros_like(at))
-
-
-class LastUse(Uses):
-    """1 + the position of the last query that used a token."""
-
-    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
-        used = self.used(attention)
-        return (used * (at + 1).to(used.dtype)[:, None, :, None]).amax(-2).unsqueeze(-1)
 
     def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
         return torch.maximum(state, gain)
@@ -122,9 +115,8 @@ REFERENCES: dict[str, Policy] = {
     "heavy-only": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.0),
     # The newest query alone decides (TOVA, arXiv 2401.06104).
     "last-query": Policy(accumulated_attention, forget=0.0, sinks=0, heavy=True, recent=0.0),
-    # Caches as processors have them, over attention: recency and frequency of use.
+    # A cache as processors have it, over attention: recency of use.
     "lru": Policy(last_used, forget=1.0, sinks=0, heavy=True, recent=0.25, scores=LastUse()),
-    "lfu": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.25, scores=Uses()),
     # SnapKV (arXiv 2404.14469): a prompt is judged by its last 32 queries, neighbours stay together. It
     # evicts nothing while decoding; here each generated token takes 1/32 of a score and adds its attention.
     "snapkv": Policy(pooled(7), forget=31 / 32, sinks=0, heavy=True, recent=0.25, scores=LastQueries()),

@@ -124,7 +124,7 @@ class Reader:
         free = role == "user" and not asked.tools.grammar
         # A call without a result is no answer either: a client that forces calls may leave results out.
         said = [Message("call" if self._is_call(*one) else one[0], one[1]) for one in before] if free else []
-        loop = loops.loop_in(said, last)
+        loop = loops.loop_in(said, last, self.template.thinking)
         if loop and loop.begins:
             notes = [*notes, loops.BROKEN]
         bias = asked.wishes.get("bias", {})

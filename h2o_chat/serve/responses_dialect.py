@@ -161,8 +161,8 @@ class ResponsesDialect:
         return made
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        closed = b"" if self._items else self._opened("content")
-        closed, status = closed + self._closed(), _status(ended)
+        closed, status = b"" if self._items else self._opened("content"), _status(ended)
+        closed += self._closed(status)
         self.hold(self.id, self._items)
         whole = self._about(status, self._items, ended)
         return closed + self._event(f"response.{status}", response=whole)
@@ -205,11 +205,11 @@ class ResponsesDialect:
         added = self._event("response.output_item.added", item=item | {"content": []}, **at)
         return added + self._event("response.content_part.added", part=item["content"][0], **self._at())
 
-    def _closed(self) -> bytes:
+    def _closed(self, status: str = "completed") -> bytes:
         if not self._open:
             return b""
         item, kind, self._open = self._items[-1], self._open, ""
-        item["status"] = "completed"
+        item["status"] = status
         part, name = item["content"][0], "output_text" if kind == "content" else "reasoning_text"
         more: dict[str, Any] = {"logprobs": []} if kind == "content" else {}
         done = self._event(f"response.{name}.done", text=part["text"], **self._at(), **more)

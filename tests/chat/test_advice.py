@@ -11,16 +11,18 @@ from h2o_chat.chat.conversation.remarks import longer_than, more_room
 
 def test_a_single_token_is_no_tokens() -> None:
     small = replace(SESSION, budget=3, recent=1, sinks=0)
-    (one,) = longer_than(5, small)
-    (two,) = longer_than(5, replace(small, recent=2))
+    (one,) = longer_than(5, small, 0)
+    (two,) = longer_than(5, replace(small, recent=2), 0)
     assert "the newest token and the most important words stay" in one.message
     assert "about the newest 2 tokens and the most important words stay" in two.message
 
 
 def test_no_budget_beyond_the_window_is_advised() -> None:
-    (note,) = longer_than(400, replace(SESSION, budget=100))
+    (note,) = longer_than(400, replace(SESSION, budget=100), 0)
     assert "With 512 slots none of it" in note.hint
-    (note,) = longer_than(600, replace(SESSION, budget=300))
+    (note,) = longer_than(400, replace(SESSION, budget=100), 200)
+    assert "none of it" not in note.hint, "with what was said before it is too much"
+    (note,) = longer_than(600, replace(SESSION, budget=300), 0)
     assert "none of it" not in note.hint
     assert "512 tokens" in note.hint
 
@@ -30,6 +32,6 @@ def test_no_budget_beyond_the_window_is_advised() -> None:
 )
 def test_more_room_holds_what_was_said_or_the_window(budget: int, tokens: int, window: int) -> None:
     more = more_room(replace(SESSION, budget=budget, window=window), tokens)
-    assert more == window or more >= max(2 * budget, tokens)
+    assert more == window or more >= max(2 * budget, tokens + budget // 2)
     assert more <= window
     assert more == window or more.bit_count() == 1

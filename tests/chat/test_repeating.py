@@ -18,6 +18,7 @@ from h2o_chat.chat.conversation.loops import (
     Repeating,
     repeated_words,
 )
+from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.events.events import Turn
 
 TURN = Turn("", "stopped", 1, 300, 0, 0, 301, 8, 293, 0)
@@ -102,14 +103,14 @@ def test_what_may_be_meant_is_no_repetition(answer: str) -> None:
 def test_the_note_says_what_can_be_done() -> None:
     asked = Sampling(max_tokens=SCREEN_TOKENS)
     repeating = Repeating("")
-    assert not [*remarks.at_limit(TURN, asked, repeating)], "somebody stopped it"
+    assert not [*remarks.at_limit(TURN, asked, repeating, Thinking())], "somebody stopped it"
     for tokens, words, told in (
         (7, 0, "the same 7 tokens"),
         (1, 0, "the same token"),
         (9, 4, "the same 4 words"),
     ):
         repeating.tokens, repeating.words = tokens, words
-        (note,) = remarks.at_limit(TURN, asked, repeating)
+        (note,) = remarks.at_limit(TURN, asked, repeating, Thinking())
         assert note.code == "answer-repeats"
         assert told in note.message
-    assert not [*remarks.at_limit(replace(TURN, finish="eos"), asked, repeating)]
+    assert not [*remarks.at_limit(replace(TURN, finish="eos"), asked, repeating, Thinking())]

@@ -50,13 +50,13 @@ def test_stock_where_ours_has_seen_as_much_and_compiled(model: Path) -> None:
     """Each is compared with what has seen as much; a turn ends where it began."""
     settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32")
     wanted = Wanted(settings, quantize=("none",), seen=(20, 90), threads=(1,), prompt=24, turns=1)
-    report = run_speed(replace(wanted, stock_in_window=True, compiled=True))
-    ours, stock = "transformers float32, {} seen", "stock float32{}, {} seen"
+    report = run_speed(replace(wanted, stock_in_window=True))
+    ours, stock = "transformers float32, {} seen", "stock float32, {} seen"
     pairs = {(one.peer, one.beside) for one in report.ratios}
     for seen in (20, 90):
-        assert {(ours.format(seen), stock.format(how, seen)) for how in ("", ", compiled")} <= pairs
+        assert (ours.format(seen), stock.format(seen)) in pairs
     timed = {row.peer for row in report.rows if row.first_ms}
-    assert timed == {ours.format(20), stock.format("", 20)}, "one prompt of each"
+    assert timed == {ours.format(20), stock.format(20)}, "one prompt of each"
     loaded = open_model(settings, lambda *_: None)
     compiled = Stock(loaded, compiled=True)
     compiled.read([*range(3, 23)])

@@ -257,14 +257,14 @@ def test_a_family_without_a_native_step(tmp_path: Path, capfd: pytest.CaptureFix
         ("gemma3.rope.scaling.type", "linear"),
         ("gemma4.attention.shared_kv_layers", 2),
         ("gemma4.rope.freq_base_swa", 10_000.0),
-        ("gemma3n.embedding_length_per_layer_input", 256),
+        ("gemma4.embedding_length_per_layer_input", 256),
     ],
 )
 def test_a_value_that_transformers_does_not_read(
     value: str, number: Any, llama: Path, tmp_path: Path
 ) -> None:
     values = {"general.architecture": value.partition(".")[0], value: number}
-    with pytest.raises(ModelError, match=f"says {value}, which transformers does not read"):
+    with pytest.raises(ModelError, match=f"has {value}, which transformers does not read"):
         read_config(write(llama, tmp_path / "x.gguf", "F32", values=values))
 
 

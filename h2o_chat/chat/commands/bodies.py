@@ -105,9 +105,12 @@ def budget(surface: Surface, words: str) -> None:
     """`TOKENS`, or `more`: enough for all that was said."""
     if words == "more":
         chat = surface.idle()
-        if chat.session.budget is None or chat.session.budget >= chat.session.window:
-            raise UsageError("It already holds as much as the model's window does.")
-        words = str(remarks.more_room(chat.session, chat.engine.seen))
+        session, seen = chat.session, chat.engine.seen
+        if session.budget is None or seen <= session.budget:
+            raise UsageError("Nothing was forgotten yet.")
+        if session.budget >= session.window:
+            raise UsageError("The memory is already as large as the model's window.")
+        words = str(remarks.more_room(session, seen))
     setting(surface, f"budget {words}")
 
 

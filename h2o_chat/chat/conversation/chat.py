@@ -117,7 +117,9 @@ class Chat:
         try:
             yield to_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
-            yield from remarks.longer_than(len(self.engine.pending) + len(ids), self.session)
+            yield from remarks.longer_than(
+                len(self.engine.pending) + len(ids), self.session, self.engine.seen
+            )
             stops = exchange.stops(sampling, cancel) if self.breaks_loops else cancel
             for event in self.engine.generate(ids, sampling, stops, others):
                 match event:
@@ -143,7 +145,7 @@ class Chat:
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         exchange.close(event, self.engine)
-                        self.notes += remarks.at_limit(event, sampling, exchange.repeating)
+                        self.notes += remarks.at_limit(event, sampling, exchange.repeating, thinking)
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:

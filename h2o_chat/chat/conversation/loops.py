@@ -89,7 +89,7 @@ def loop_in(messages: Sequence[Spoken], asked: str, thinking: Thinking | None = 
 
     Args:
         asked: the message that comes next.
-        thinking: where answers begin with thoughts: these are not compared.
+        thinking: if answers begin with thoughts, these are not compared.
     """
     answered = thinking.answered if thinking else str
     newest = messages[-2 * LOOKED_AT - 1 :]

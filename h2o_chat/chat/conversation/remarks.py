@@ -9,6 +9,7 @@ from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat.conversation.loops import Repeating
 from h2o_chat.chat.conversation.message import Message, numbered
 from h2o_chat.chat.conversation.spans import tokens_of
+from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.events.events import Note, Prompt, Session, Turn
 from h2o_chat.models import smollm2
 from h2o_chat.models.fits import auto_budget, mb
@@ -100,7 +101,7 @@ WIDE = ("float32", "float64")
 """Precisions of more than two bytes."""
 
 
-def longer_than(tokens: int, session: Session) -> Iterator[Note]:
+def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
     """A note before a prompt is read that is longer than the budget: what will stay of it.
 
     Args:
@@ -111,29 +112,33 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
         return
     stay = [f"about the newest {recent:,} tokens" if recent > 1 else "the newest token"] if recent else []
     stay += ["the most important words"] if budget > recent + session.sinks else []
-    more = more_room(session, tokens)
+    more = more_room(session, seen + tokens)
     yield Note(
         "long-prompt",
         f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
-        f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (F3)."
-        if more > tokens
+        f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (f3)."
+        if more >= seen + tokens
         else f"The model's window has {session.window:,} tokens: no budget would hold all of it.",
     )
 
 
 def more_room(session: Session, tokens: int) -> int:
-    """The budget that holds so many tokens and half as much as now: a power of two, at least twice today's.
+    """The smallest power of two that is twice the budget, and holds `tokens` and half a budget.
 
-    Never more than the model's window.
+    At most the window.
     """
     assert session.budget is not None
     needed = max(2 * session.budget, tokens + session.budget // 2)
     return min(1 << (needed - 1).bit_length(), session.window)
 
 
-def at_limit(turn: Turn, sampling: Sampling, repeating: Repeating) -> Iterator[Note]:
-    """A note where an answer ended at a limit that nobody asked for: what can be done."""
+def at_limit(turn: Turn, sampling: Sampling, repeating: Repeating, thinking: Thinking) -> Iterator[Note]:
+    """A note where an answer ended at a limit that nobody asked for, or within its thought: what to do."""
+    if turn.finish == "length" and thinking.marks[1] and not thinking.divide(turn.text)[1]:
+        hint = "--max-tokens N gives it more room; --think off leaves the thought out, where the model can."
+        yield Note("thought-limit", "The answer ended within its thought.", hint)
+        return
     if turn.finish == "stopped" and (said := repeating.piece):
         yield Note(
             "answer-repeats",

@@ -169,7 +169,7 @@ def read_again(
         if message.role in ASKS:
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
             read = not ids or was_read(message)
-            if read and message.role == "user" and loop_in(path[:index], message.text):
+            if read and message.role == "user" and loop_in(path[:index], message.text, thinking):
                 # It was done before this message, too.
                 engine.evict_generated(openings(template, path[:index]))
             if not ids:

@@ -135,7 +135,6 @@ KEPT_BECAUSE = {
     "heavy-only": "attention came back to it most",
     "last-query": "the last question attended to it",
     "lru": "it was attended to lately",
-    "lfu": "it was attended to often",
     "snapkv": "the end of the prompt attended to it",
 }
 """Reasons of the policies that rank by something a person can see."""

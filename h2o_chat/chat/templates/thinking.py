@@ -60,8 +60,9 @@ class Thinking:
         return thought.strip(), answer.lstrip("\n") if closed else ""
 
     def answered(self, text: str) -> str:
-        """An answer without its thought; all of it where nothing came behind the thought."""
-        return self.divide(text)[1] or text
+        """The answer without its thought; the whole text where the thought is not closed."""
+        thought, answer = self.divide(text)
+        return text if thought is not None and self.marks[1] not in text else answer
 
     def place(self, first: int, tokens: int) -> range:
         """Positions of a thought of so many tokens in an answer from `first` on, its first mark included."""

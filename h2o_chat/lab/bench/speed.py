@@ -59,8 +59,6 @@ class Wanted:
     seed: int = 0
     stock_in_window: bool = False
     """Stock is timed at all of `seen` that its window holds, and not at the first alone."""
-    compiled: bool = False
-    """Stock is timed compiled, too."""
 
 
 @dataclass(frozen=True)
@@ -211,13 +209,12 @@ def stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list
             lengths = wanted.seen[:1]
             if wanted.stock_in_window:
                 lengths = [one for one in wanted.seen if one <= window]
-            for seen, compiled in product(lengths, (False, True)[: 1 + wanted.compiled]):
-                program = f"stock {form}{', compiled' if compiled else ''}"
+            for seen in lengths:
+                program = f"stock {form}"
                 name = f"{program}, {seen:,} seen" if len(lengths) > 1 else program
                 given = f"transformers {transformers.__version__}: {form}; SDPA, full cache"
-                given += ", static, torch.compile" if compiled else ""
-                peer = Peer(name, program, STOCK, given, Stock(loaded, compiled), seen, threads[0], *about)
-                peer.timed_prompt = not compiled and seen == lengths[0]
+                peer = Peer(name, program, STOCK, given, Stock(loaded), seen, threads[0], *about)
+                peer.timed_prompt = seen == lengths[0]
                 stocks.append(peer)
         for policy, seen, count in product(wanted.policies, wanted.seen, threads):
             settings = replace(wanted.settings, policy=policy)  # type: ignore[arg-type]

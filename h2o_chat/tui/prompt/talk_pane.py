@@ -58,7 +58,7 @@ KEYS: list[BindingType] = [
         *("f3", "act('more room')", "room"),
         priority=True,
         show=False,
-        tooltip="slots for all that was said",
+        tooltip="slots for the whole conversation",
     ),
 ]
 """Most of them run a command."""

@@ -65,6 +65,7 @@ class Grammar:
         words, (places, *_) = self._bits.view(np.uint32), np.nonzero(self._bits)
         if len(places) == 1 and (word := int(words[places[0]])).bit_count() == 1:  # this token is forced
             token = 32 * int(places[0]) + word.bit_length() - 1
+            # A control token would end the answer or leave no text: its first letters are drawn.
             if token in self._control and (first := self._spelt(token)[0]) != token:
                 words[:] = 0
                 words[first // 32] = 1 << first % 32

@@ -106,6 +106,7 @@ def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
 
     Args:
         tokens: of the prompt.
+        seen: tokens before it.
     """
     budget, recent = session.budget, session.recent
     if budget is None or tokens <= budget:
@@ -124,7 +125,7 @@ def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
 
 
 def more_room(session: Session, tokens: int) -> int:
-    """The smallest power of two that is twice the budget, and holds `tokens` and half a budget.
+    """The smallest power of two of at least twice the budget that holds `tokens` and half a budget.
 
     At most the window.
     """

@@ -96,6 +96,7 @@ class Answer:
             evicted=self.row.seen - kept,
             # After an error the cache may have none to tell.
             lost=0.0 if finish == "error" else self.row.observer.lost_since(self._lost_before),
+            stop=self._stop.found,
         )
 
     def state_due(self) -> bool:

@@ -1,5 +1,6 @@
 """Token ids to text as they come: never half a character, never a special token. No torch."""
 
+import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -92,15 +93,16 @@ class StopText:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
         self._held = ""
-        self.found = False
+        self.found = ""
+        """The stop string that was found; empty: none yet."""
 
     def add(self, text: str) -> str:
         """The text that is safe to show; sets `found` at a stop string, which is not shown."""
         self._held += text
-        ends = [at for at in map(self._held.find, self._stops) if at >= 0]
+        ends = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if ends:
-            self.found = True
-            shown, self._held = self._held[: min(ends)], ""
+            at, self.found = min(ends)
+            shown, self._held = self._held[:at], ""
             return shown
         hold = max((_overlap(self._held, stop) for stop in self._stops), default=0)
         cut = len(self._held) - hold
@@ -111,6 +113,20 @@ class StopText:
         """The text held back because a stop string might have begun."""
         shown, self._held = self._held, ""
         return shown
+
+
+def bytes_of(tokenizer: Any, token: int) -> bytes:
+    """The bytes of a token, which may be part of a character."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode  # takes a while
+
+    text = text_of(tokenizer, [token])
+    if UNFINISHED not in text:
+        return text.encode()
+    spelt = str(tokenizer.convert_ids_to_tokens(token))
+    if byte := re.fullmatch("<0x([0-9A-F]{2})>", spelt):  # SentencePiece's form
+        return bytes.fromhex(byte[1])
+    byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()}
+    return bytes(byte_of[one] for one in spelt) if byte_of.keys() >= set(spelt) else text.encode()
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -253,6 +253,8 @@ class Turn:
     """Share of the attention per token of the turn that evicted tokens had been receiving (0 to 1)."""
     hold: list[tuple[int, float]] = field(default_factory=list)
     """(message index, mean hold of its tokens) of the messages with tokens left in the cache."""
+    stop: str = ""
+    """The stop string that ended the answer, which `text` does not have; empty: none did."""
 
 
 @dataclass(frozen=True)

@@ -169,8 +169,6 @@ def text_asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
         if key not in ("prompt", "logprobs", "tools", "suffix", "echo")
     }
     asked = asked_for(rest | {"messages": [{"role": "user", "content": text}]}, replace(served, system=None))
-    if asked.choices > 1:
-        raise wrong("n", "Here n is 1 at most: /v1/chat/completions gives several answers.")
     return replace(asked, messages=(("text", clean(text)),))
 
 

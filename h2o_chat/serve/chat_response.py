@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from h2o_chat.chat.templates.tool_form import Call, Parts
 from h2o_chat.serve.api_errors import ApiError
@@ -43,7 +43,9 @@ class ChatDialect:
     index: int = 0
     """Number of the choice."""
     alone: bool = True
-    """The only choice; else others end the stream (`choices.py`)."""
+    """The only choice; else others end the stream (`Choices`)."""
+    KIND: ClassVar = "chat.completion.chunk"
+    """`object` of a chunk."""
 
     def begins(self) -> bytes:
         return sent(self._chunk({"role": "assistant", "content": ""}))
@@ -65,7 +67,7 @@ class ChatDialect:
         """The end of a stream behind its choices."""
         if not self.tells_usage:
             return DONE
-        counted = self._about("chat.completion.chunk", []) | {"usage": usage(*all_ended)}
+        counted = self._about(self.KIND, []) | {"usage": usage(*all_ended)}
         return sent(counted) + DONE
 
     def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
@@ -89,7 +91,7 @@ class ChatDialect:
             "logprobs": _logprobs(chances),
             "finish_reason": finish,
         }
-        return self._about("chat.completion.chunk", [choice]) | ({"usage": None} if self.tells_usage else {})
+        return self._about(self.KIND, [choice]) | ({"usage": None} if self.tells_usage else {})
 
     def _about(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         about = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
@@ -99,19 +101,21 @@ class ChatDialect:
 class TextDialect(ChatDialect):
     """Answers of /v1/completions: a text that goes on."""
 
+    KIND: ClassVar = "text_completion"
+
     def begins(self) -> bytes:
         return b""
 
     def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
-        return sent(self._about("text_completion", [_text_choice(text, None)]))
+        return sent(self._about(self.KIND, [_text_choice(text, None)]))
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        chunk = self._about("text_completion", [_text_choice("", finish_of(ended, parts))])
-        return sent(chunk | {"usage": usage(ended)} | _of_the_server(ended)) + DONE
+        chunk = self._about(self.KIND, [_text_choice("", finish_of(ended, parts))])
+        return sent(chunk | _of_the_server(ended)) + self.end([ended])
 
     def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
         choice = _text_choice(parts.content, finish_of(ended, parts))
-        return self._about("text_completion", [choice]) | {"usage": usage(ended)} | _of_the_server(ended)
+        return self._about(self.KIND, [choice]) | {"usage": usage(ended)} | _of_the_server(ended)
 
 
 def _text_choice(text: str, finish: str | None) -> dict[str, Any]:
@@ -166,8 +170,13 @@ def _of_the_server(ended: Ended) -> dict[str, Any]:
         **_pace("prompt", turn.prompt_tokens, ended.prompt_ms),
         **_pace("predicted", turn.new_tokens, answer_ms),
     }
+    return {"timings": timings, "id_slot": ended.row, **notes_of(ended)}
+
+
+def notes_of(ended: Ended) -> dict[str, Any]:
+    """The field `notes`, where there are some."""
     notes = [{"code": one.code, "message": one.message, "about": one.about} for one in ended.notes]
-    return {"timings": timings, "id_slot": ended.row} | ({"notes": notes} if notes else {})
+    return {"notes": notes} if notes else {}
 
 
 def _pace(name: str, tokens: int, ms: float) -> dict[str, float]:

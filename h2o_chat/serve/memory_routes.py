@@ -74,7 +74,10 @@ class SlotRoutes:
                 told = {"filename": name, "n_restored": kept.tokens, "n_read": size}
             case "erase":
                 kept = self._own(number, owner)
-                self._service.prefixes.drop(kept)
+                at, slots = self._service.slots[number], self._service.slots
+                slots[number] = None
+                if at not in slots:  # another slot may hold the same conversation
+                    self._service.prefixes.drop(kept)
                 told = {"n_erased": kept.tokens}
             case _:
                 raise ApiError(

@@ -7,12 +7,11 @@ from typing import Any
 
 from h2o_chat.chat.templates.tool_form import Call, Parts
 from h2o_chat.serve.api_errors import ApiError, wrong
-from h2o_chat.serve.chat_response import to_json
+from h2o_chat.serve.chat_response import notes_of, to_json
 from h2o_chat.serve.stream import Ended
 
-_STOPS = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-_SAME = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k")
+_OWN = ("system", "messages", "tools", "tool_choice", "thinking", "stop_sequences")
 Body = Mapping[str, Any]
 
 
@@ -22,7 +21,7 @@ def chat_body(body: Body) -> dict[str, Any]:
     Raises:
         ApiError: it cannot be understood.
     """
-    made = {key: body[key] for key in _SAME if key in body}
+    made = {key: value for key, value in body.items() if key not in _OWN}
     if "max_tokens" not in body:
         raise wrong("max_tokens", "max_tokens is missing.")
     if stops := body.get("stop_sequences"):
@@ -100,6 +99,8 @@ class MessagesDialect:
     """An answer in Anthropic's format; see `ChatDialect`."""
 
     model: str
+    stops: Sequence[str] = ()
+    """Stop sequences of the request."""
     id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(12)}")
     _open: str = ""
     """The type of the content block that is being sent."""
@@ -107,7 +108,8 @@ class MessagesDialect:
 
     def begins(self) -> bytes:
         counted = {"input_tokens": 0, "output_tokens": 0}
-        return _event("message_start", message=self._about([], None) | {"usage": counted})
+        stop = {"stop_reason": None, "stop_sequence": None}
+        return _event("message_start", message=self._about([], stop) | {"usage": counted})
 
     def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
         key = "text" if kind == "content" else "thinking"
@@ -124,9 +126,10 @@ class MessagesDialect:
         return made
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        stop = {"stop_reason": _stop(ended, parts), "stop_sequence": None}
-        closed = self._closed()
-        return closed + _event("message_delta", delta=stop, usage=_usage(ended)) + _event("message_stop")
+        about, closed = {"usage": _usage(ended), **notes_of(ended)}, self._closed()
+        return (
+            closed + _event("message_delta", delta=self._stop(ended, parts), **about) + _event("message_stop")
+        )
 
     def failed(self, error: ApiError) -> bytes:
         return _event("error", error={"type": error.body()["error"]["type"], "message": error.message})
@@ -138,11 +141,19 @@ class MessagesDialect:
         if parts.content:
             content.append({"type": "text", "text": parts.content})
         content += map(_tool_use, parts.calls)
-        return self._about(content, _stop(ended, parts)) | {"usage": _usage(ended)}
+        about = self._about(content, self._stop(ended, parts))
+        return about | {"usage": _usage(ended), **notes_of(ended)}
 
-    def _about(self, content: list[Any], stop: str | None) -> dict[str, Any]:
+    def _about(self, content: list[Any], stop: dict[str, Any]) -> dict[str, Any]:
         about = {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
-        return {**about, "content": content, "stop_reason": stop, "stop_sequence": None}
+        return {**about, "content": content, **stop}
+
+    def _stop(self, ended: Ended, parts: Parts) -> dict[str, Any]:
+        """Why it ended; a model without an end token ends its turns by a text, which is no stop sequence."""
+        if ended.turn.finish == "stop" and ended.turn.stop in self.stops:
+            return {"stop_reason": "stop_sequence", "stop_sequence": ended.turn.stop}
+        reason = "max_tokens" if ended.turn.finish == "length" else "end_turn"
+        return {"stop_reason": "tool_use" if parts.calls else reason, "stop_sequence": None}
 
     def _opened(self, kind: str, block: Any) -> bytes:
         self._open, self._blocks = kind, self._blocks + 1
@@ -165,10 +176,6 @@ def _event(kind: str, **values: Any) -> bytes:
 def _tool_use(call: Call) -> dict[str, Any]:
     about = {"type": "tool_use", "id": f"toolu_{secrets.token_hex(12)}"}
     return {**about, "name": call.name, "input": call.arguments}
-
-
-def _stop(ended: Ended, parts: Parts) -> str:
-    return "tool_use" if parts.calls else _STOPS[ended.turn.finish]
 
 
 def _usage(ended: Ended) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from h2o_chat.chat.templates.tool_form import Splitter
+from h2o_chat.engine.detokenize import bytes_of
 from h2o_chat.engine.request import Chance
 from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.serve.api_errors import ApiError
@@ -69,7 +70,10 @@ class Reply:
         if isinstance(item, Ended) and item.error is None:
             self.ended = item
             parts = self._ticket.form.read(item.turn.text, self._tools)
-            return self._dialect.whole(item, parts, self._chances())
+            chances = self._chances()
+            if item.turn.finish == "eos":  # the end has no text
+                chances = chances[:-1]
+            return self._dialect.whole(item, parts, chances)
         error = item.error if isinstance(item, Ended) else item
         assert isinstance(error, ApiError)
         return error
@@ -90,11 +94,17 @@ class Reply:
     async def chunks(self, items: list[Item]) -> AsyncIterator[bytes]:
         """The stream, from its beginning to its end."""
         yield self._dialect.begins()
+        told = time.monotonic()
         while True:
-            yield b"".join(self._pieces(items)) or WAITING
+            body = b"".join(self._pieces(items))
+            if not body and time.monotonic() >= told + QUIET_S:  # text of a call is held back until its end
+                body = WAITING
+            if body:
+                yield body
+                told = time.monotonic()
             if items and not isinstance(items[-1], str):
                 return
-            items = await self._take(QUIET_S)
+            items = await self._take(told + QUIET_S - time.monotonic())
 
     def _pieces(self, items: list[Item]) -> Iterator[bytes]:
         for item in items:
@@ -132,7 +142,8 @@ class Reply:
 
     def _chance(self, one: Chance) -> dict[str, Any]:
         token = text_of(self._service.tokenizer, [one.id])
-        return {"token": token, "logprob": max(one.log, LEAST_LOG), "bytes": list(token.encode())}
+        spelt = list(bytes_of(self._service.tokenizer, one.id))
+        return {"token": token, "logprob": max(one.log, LEAST_LOG), "bytes": spelt}
 
     async def _take(self, longest_s: float) -> list[Item]:
         """The items that came within `longest_s`; an error when the request's time is over."""

@@ -12,14 +12,14 @@ from typing import Any
 
 from h2o_chat.chat.templates.tool_form import Call, Parts
 from h2o_chat.serve.api_errors import ApiError, wrong
-from h2o_chat.serve.chat_response import call_id, to_json
+from h2o_chat.serve.chat_response import call_id, notes_of, to_json
 from h2o_chat.serve.stream import Ended
 
 HELD = 256
 """Conversations that `previous_response_id` can name, of all keys together."""
 HELD_CHARACTERS = 64 << 20
 """Most characters of them all; what two conversations share counts twice."""
-_SAME = ("model", "stream", "temperature", "top_p", "tool_choice", "top_logprobs", "seed")
+_OWN = ("input", "instructions", "previous_response_id", "max_output_tokens", "tools", "reasoning", "text")
 _TOLD_AGAIN = ("instructions", "previous_response_id", "max_output_tokens", "temperature", "top_p")
 Body = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -68,7 +68,7 @@ def chat_body(body: Body, before: Messages) -> dict[str, Any]:
     Raises:
         ApiError: it cannot be understood.
     """
-    made = {key: body[key] for key in _SAME if body.get(key) is not None}
+    made = {key: value for key, value in body.items() if key not in _OWN}
     if body.get("max_output_tokens") is not None:
         made["max_tokens"] = body["max_output_tokens"]
     given = body.get("input")
@@ -194,7 +194,7 @@ class ResponsesDialect:
             "tools": self.body.get("tools") or [],
             "metadata": self.body.get("metadata") or {},
             **told,
-            **({} if ended is None else {"usage": _usage(ended)}),
+            **({} if ended is None else {"usage": _usage(ended), **notes_of(ended)}),
         }
 
     def _opened(self, kind: str) -> bytes:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import h2o_chat
 from h2o_chat.serve import messages_dialect, responses_dialect
-from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.api_errors import ApiError, wrong
 from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
 from h2o_chat.serve.chat_response import ChatDialect, TextDialect, to_json
 from h2o_chat.serve.memory_routes import SlotRoutes, memory_of
@@ -92,11 +92,12 @@ class Routes:
         return found, ChatDialect(self.model, found.tells_usage)
 
     def _completion(self, body: Body, owner: bytes) -> Asked:
-        return text_asked_for(body, self.service.served), TextDialect(self.model)
+        found = text_asked_for(body, self.service.served)
+        return found, TextDialect(self.model, found.tells_usage)
 
     def _message(self, body: Body, owner: bytes) -> Asked:
         found = asked_for(messages_dialect.chat_body(body), self.service.served)
-        return found, messages_dialect.MessagesDialect(self.model)
+        return found, messages_dialect.MessagesDialect(self.model, found.sampling.stop)
 
     def _response(self, body: Body, owner: bytes) -> Asked:
         held = self._conversations
@@ -117,6 +118,12 @@ class Routes:
 
         def parsed(raw: bytes) -> tuple[list[Ticket], Dialect]:
             found, dialect = asked(object_of(raw), owner)
+            if found.choices > 1 and type(dialect) is not ChatDialect:
+                raise wrong("n", "Here n is 1 at most: /v1/chat/completions gives several answers.")
+            if found.choices > (most := min(service.limits.waiting, service.limits.waiting_of_key)):
+                raise wrong(
+                    "n", f"n is {found.choices}, and {most} requests of a key may wait here (--queue)."
+                )
             all_asked = [replace(found, seed=(found.seed + at) % 2**63) for at in range(found.choices)]
             ids = [dialect.id] + [""] * found.choices
             made = [service.ticket(one, owner, id_) for one, id_ in zip(all_asked, ids, strict=False)]

@@ -48,6 +48,15 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
     texts = [one for one in _nodes(tools) if isinstance(one, str)]
     if found := next((mark for mark in marks if any(mark in text for text in texts)), None):
         raise wrong("tools", f"A tool contains {found!r}, with which the model's template marks turns.")
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        allowed = choice.get("allowed_tools") or choice  # as /v1/responses has it
+        if not isinstance(allowed, dict):
+            raise wrong("tool_choice", "tool_choice has allowed_tools that are no object.")
+        wanted = [_tool(one, "tool_choice")["function"]["name"] for one in _list(allowed, "tools")]
+        if unknown := [one for one in wanted if one not in names]:
+            raise wrong("tool_choice", f"tool_choice allows {unknown[0]!a}, and tools have no such name.")
+        tools = tuple(one for one in tools if one["function"]["name"] in wanted)
+        choice = allowed.get("mode") or "auto"
     if isinstance(choice, dict):
         named = choice.get("function", choice).get("name")
         if named not in names:
@@ -108,6 +117,8 @@ def _schema(body: Body) -> dict[str, Any] | str | None:
             pass
         case {"type": "json_schema", "schema": dict(schema)}:  # as /v1/responses has it
             pass
+        case {"type": "json_schema"}:
+            raise wrong("response_format", "response_format is json_schema, and has no schema.")
         case _:
             raise wrong("response_format", "response_format is not text, json_object or json_schema.")
     if schema is not None and not isinstance(schema, dict):

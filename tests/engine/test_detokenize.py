@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from h2o_chat.engine.detokenize import Detokenizer, StopText
+from h2o_chat.engine.detokenize import Detokenizer, StopText, bytes_of
 
 REAL = ["stories3m", "stories260k", "pilot-chat"]
 
@@ -67,6 +67,14 @@ def test_the_space_before_a_continuation_is_kept(shared_models: Path) -> None:
     assert "".join(stream.add(token) for token in ids[-2:]).startswith(" ")
 
 
+@pytest.mark.parametrize("name", REAL)
+@given(text=st.text("é🙂Ж漢ab", min_size=1, max_size=9))
+def test_bytes_of_tokens_add_up_where_characters_are_split(shared_models: Path, name: str, text: str) -> None:
+    real = tokenizer(shared_models / name)
+    spelt = [bytes_of(real, token) for token in real.encode(text, add_special_tokens=False)]
+    assert b"".join(spelt).strip() == text.encode()
+
+
 @given(st.data())
 def test_stop_strings_are_found_however_the_text_is_cut(data: st.DataObject) -> None:
     alphabet = st.sampled_from("ab")
@@ -83,7 +91,7 @@ def test_stop_strings_are_found_however_the_text_is_cut(data: st.DataObject) -> 
     first = min((at for at in map(whole.find, stops) if at >= 0), default=len(whole))
     if stream.found:
         assert shown == whole[: len(shown)]
-        assert any(whole.startswith(stop, len(shown)) for stop in stops)
+        assert whole.startswith(stream.found, len(shown))
         assert not any(stop in shown for stop in stops)
     else:
         assert shown == whole

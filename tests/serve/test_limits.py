@@ -58,6 +58,11 @@ def idle(client: Client) -> None:
     until(lambda: not any(map(client.metric, under_way)), "a row is held by a client that is gone")
 
 
+def test_no_more_choices_than_may_wait(client: Client) -> None:
+    found = client.complete("Hello", n=3, max_tokens=1)
+    assert (found.status, found.error["param"]) == (400, "n")
+
+
 def test_a_client_that_goes_away_frees_its_row(client: Client) -> None:
     stream = client.stream("Tell me a story", **ENDLESS)
     events = stream.events()

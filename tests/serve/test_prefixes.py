@@ -151,6 +151,19 @@ def test_a_slot_is_saved_and_restored_for_its_key_alone(
     assert slot(one, "restore", 1, "another").status == 404
 
 
+def test_erasing_one_slot_leaves_another_of_the_same_conversation(
+    one: Client, turns: list[Turn], folder: Path
+) -> None:
+    number = one.complete(history(turns, 1)).body["id_slot"]
+    assert slot(one, "save", number, "shared").status == 200
+    assert all(slot(one, "restore", at, "shared").status == 200 for at in (0, 1))
+    assert slot(one, "erase", 0).status == 200
+    held = [found["tokens"] for found in one.get("/slots").body]
+    assert held == [0, turns[0].seen]
+    assert slot(one, "erase", 1).status == 200
+    assert cached(one.complete(history(turns, 2))) == 0
+
+
 def test_a_slot_shows_its_key_alone_what_it_holds(one: Client, other: Client) -> None:
     number = one.complete("Hello").body["id_slot"]
     assert one.get("/slots").body[number]["tokens"] > 0

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,7 @@ def test_chances_penalties_and_biases(client: Client) -> None:
     told = plain["logprobs"]["content"]
     assert "".join(one["token"] for one in told).startswith(plain["message"]["content"])
     assert all(one["logprob"] == max(top["logprob"] for top in one["top_logprobs"]) <= 0 for one in told)
+    assert len(told) == 8 or "".join(one["token"] for one in told) == plain["message"]["content"]
     refused = {str(number): -100 for number in range(1000)}
     other = choice_of(client.complete("Hello", logit_bias=refused, temperature=0, max_tokens=8))
     assert other["message"]["content"] != plain["message"]["content"]
@@ -184,6 +186,47 @@ def test_messages_as_anthropic_has_them(client: Client) -> None:
     assert found.body["usage"]["cache_read_input_tokens"] > 50
     refused = client.ask("POST", "/v1/messages", {"messages": [ASKED]})
     assert (refused.status, refused.error["param"]) == (400, "max_tokens")
+
+
+def test_a_stop_sequence_is_named(client: Client) -> None:
+    body = {"max_tokens": 40, "temperature": 0, "messages": [ASKED]}
+    words = client.ask("POST", "/v1/messages", body).body["content"][0]["text"].split()
+    asked = body | {"stop_sequences": ["@@", words[2]]}
+    found = client.ask("POST", "/v1/messages", asked).body
+    assert (found["stop_reason"], found["stop_sequence"]) == ("stop_sequence", words[2])
+    streamed = client.ask("POST", "/v1/messages", asked | {"stream": True}).raw.decode()
+    (ended,) = [line for line in streamed.splitlines() if "message_delta" in line and "data:" in line]
+    assert json.loads(ended.removeprefix("data: "))["delta"]["stop_sequence"] == words[2]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/messages", {"max_tokens": 12, "messages": [ASKED]}),
+        ("/v1/responses", {"max_output_tokens": 12, "input": [ASKED]}),
+        ("/v1/completions", {"max_tokens": 12, "prompt": "Once"}),
+    ],
+)
+def test_every_dialect_takes_what_the_chat_takes(client: Client, path: str, body: dict[str, Any]) -> None:
+    found = [client.ask("POST", path, body | {"seed": 7, "grammar": 'root ::= "so be it"'}) for _ in range(2)]
+    assert all("so be it" in one.raw.decode() for one in found), found[0].raw
+    free = [client.ask("POST", path, body | {"seed": 7, "temperature": 2}) for _ in range(2)]
+    texts = [re.findall('"text": "[^"]*"', one.raw.decode()) for one in free]
+    assert texts[0] == texts[1] != []
+    told = client.ask("POST", path, body | {"made_up": 1}).body["notes"]
+    assert [one["code"] for one in told] == ["ignored"]
+    assert client.ask("POST", path, body | {"n": 2}).error["param"] == "n"
+
+
+def test_only_allowed_tools_are_called(client: Client) -> None:
+    other = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "weather"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    found = choice_of(client.complete([ASKED], tools=[other, WEATHER], tool_choice=choice, **GREEDY))
+    assert [one["function"]["name"] for one in found["message"]["tool_calls"]] == ["weather"]
+    for wrong in ({**allowed, "tools": [other | {"function": {"name": "x"}}]}, {**allowed, "tools": [3]}, 5):
+        refused = client.complete([ASKED], tools=[WEATHER], tool_choice=choice | {"allowed_tools": wrong})
+        assert (refused.status, refused.error["param"]) == (400, "tool_choice")
 
 
 def test_responses_go_on_by_their_id(client: Client) -> None:
@@ -243,6 +286,10 @@ def test_a_text_goes_on(client: Client) -> None:
     )
     assert choice_of(found)["text"]
     assert found.body["object"] == "text_completion"
+    asked = {"prompt": "Once upon a", "max_tokens": 5, "stream": True}
+    told = {"stream_options": {"include_usage": True}}
+    counted = [b'"usage"' in client.ask("POST", "/v1/completions", one).raw for one in (asked, asked | told)]
+    assert counted == [False, True]
 
 
 def test_an_unknown_key_is_noted(client: Client) -> None:

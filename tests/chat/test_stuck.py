@@ -152,6 +152,13 @@ def test_a_model_that_says_what_it_is_asked_is_in_a_loop() -> None:
     assert loops(said)[-1]
 
 
+def test_one_word_again_and_again_is_a_loop() -> None:
+    """SmolLM2 said nothing else from its 1,279th answer on: such an answer has a single gram."""
+    said = [(f"Tell me about the {thing}.", "No, no, no, no, no, no, no,") for thing in THINGS]
+    assert loops(said)[-1]
+    assert not any(loops([(f"Is it the {thing}?", "No, no, no.") for thing in THINGS]))
+
+
 def test_a_conversation_that_falls_silent_is_in_a_loop() -> None:
     said = [(f"Tell me of {thing}s.", "" if at else "They are old.") for at, thing in enumerate(THINGS[:7])]
     assert loops(said)[: BEGIN + 2] == [False] * (BEGIN + 2)

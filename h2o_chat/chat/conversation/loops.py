@@ -32,8 +32,8 @@ BEFORE = 8
 """Number of earlier answers that one is compared with."""
 SHARE = 0.5
 """Share of an answer's grams that must stand in earlier ones, so that it counts as repeating."""
-LEAST_GRAMS = 3
-"""A shorter answer repeats nothing: "Yes." answers many questions."""
+LEAST_WORDS = 5
+"""A shorter answer repeats nothing: "Yes." answers many questions. "No, no, no, no, no" does."""
 LONG_GRAMS = 100
 """Above this length all grams must be repeated: letters and stories are often repeated with small changes."""
 OF, BEGIN = 4, 3
@@ -186,7 +186,7 @@ def _repeats(said: tuple[tuple[str, str], ...]) -> int:
     if not answer.strip():
         return any(not one.strip() for _, one in before)
     found = _prose(answer)
-    if len(found) < LEAST_GRAMS:
+    if not found or len(_WORD.findall(answer)) < LEAST_WORDS:
         return False
     others = [_prose(one) for other, one in before if not same_question(other, message)]
     again, only = len(found & frozenset().union(*others)), len(found & _prose(message))

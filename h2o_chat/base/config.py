@@ -103,7 +103,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Disk:
-    """Limits on disk use. They have no flag: they are the same for all conversations.
+    """Limits and places on the disk. They have no flag: they are the same for all conversations.
 
     Raises:
         UsageError: a value outside its range.
@@ -111,6 +111,8 @@ class Disk:
 
     saved_memories_bytes: int = 2 << 30
     """Most bytes of all saved memories together; the oldest are removed, and rebuilt on resuming."""
+    model_folders: tuple[str, ...] = ()
+    """Folders of GGUF files, which are listed and found by their names."""
 
     def __post_init__(self) -> None:
         _within("--saved-memories-bytes", self.saved_memories_bytes, 0, 2**63 - 1)

@@ -88,6 +88,15 @@ def theme() -> str:
     return str(below_flags().get("theme", Look.theme))
 
 
+def model_folders() -> list[Path]:
+    """The user's folders of GGUF files.
+
+    Raises:
+        UsageError: the file or a variable cannot be used.
+    """
+    return [Path(one).expanduser() for one in below_flags().get("model_folders", Disk.model_folders)]
+
+
 def saved_memories_bytes() -> int:
     """Returns the most bytes that all saved memories together may take.
 

@@ -193,7 +193,7 @@ def screen(
             sampling,
             recorder,
             folder=kept.folder,
-            opener_of=lambda name: with_tools(others(name), servers),
+            opener_of=lambda *which: with_tools(others(*which), servers),
             theme=precedence.theme(),
             keep_theme=partial(config_command.change, "theme"),
         )
@@ -226,7 +226,7 @@ def _plain(
     servers, others = McpServers(tool_servers()), opener_of(settings, kept, named=named)
     open_first = with_tools(opener(settings, kept, named=named), servers)
     return plain.run(
-        open_first, lambda name: with_tools(others(name), servers), name, sampling, servers, recorder
+        open_first, lambda *which: with_tools(others(*which), servers), name, sampling, servers, recorder
     )
 
 

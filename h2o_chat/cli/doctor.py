@@ -28,7 +28,8 @@ from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.hub import SPARE_BYTES, is_offline
 from h2o_chat.models.hub_cache import cache_folder
-from h2o_chat.models.resolve import HubModel, LocalModel, check_weights, look_up
+from h2o_chat.models.model_files import check_weights
+from h2o_chat.models.resolve import HubModel, LocalModel, look_up
 from h2o_chat.native import build, library
 from h2o_chat.store import saved_caches_bytes
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from h2o_chat.base.config import config_file, user_aliases
+from h2o_chat.base import precedence
+from h2o_chat.base.config import config_file, data_folder, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends
@@ -28,22 +29,15 @@ from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.families import OPENS, families, refusal
-from h2o_chat.models.hub_cache import cache_folder, cached, repositories
+from h2o_chat.models.here import models_here
+from h2o_chat.models.hub_cache import cache_folder, cached
+from h2o_chat.models.model_files import check_weights, read_config
 from h2o_chat.models.obtain import fetch, fetch_smollm2, size
-from h2o_chat.models.resolve import (
-    BUNDLED,
-    POCKET,
-    HubModel,
-    LocalModel,
-    check_weights,
-    find,
-    look_up,
-    names_starting_with,
-    read_config,
-)
+from h2o_chat.models.resolve import HubModel, LocalModel, find, look_up, names_starting_with
 from h2o_chat.native.model_frame import FAMILIES as NATIVE
 from h2o_chat.native.model_frame import FROM_GGUF
 from h2o_chat.native.packed_folder import PackedFile, remove
+from h2o_chat.store import models_used
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
 
@@ -59,29 +53,29 @@ def overview(context: typer.Context) -> None:
 
 @app.command("list")
 @ends
-def list_() -> None:
-    """List what is here and what can be had."""
+def list_(
+    hub: Annotated[bool, typer.Option("--hub", help="Those that can be fetched, too.")] = False,
+) -> None:
+    """List what is here, the model used last first; with --hub also what can be had."""
+    used = models_used(data_folder(None))
+    typer.echo("here: h2o-chat -m NAME")
+    rows = [(one.name, size(one.bytes), one.where) for one in models_here(used)]
+    _table([("NAME", "SIZE", "WHERE"), *rows])
+    if of_ollama := ollama_rows():
+        typer.echo(f"\nollama's, in {name_of(ollama.models_folder())}")
+        _table(of_ollama)
+    own = user_aliases()
+    if own:
+        typer.echo(f"\nyour own names, from {name_of(config_file())}")
+        _table([(name, target) for name, target in own.items()])
+    if not hub:
+        more = f"{len(ALIASES) + (not smollm2.is_here())} more can be fetched: h2o-chat models list --hub"
+        folders = "GGUF files elsewhere: h2o-chat config set model_folders '[\"FOLDER\"]'"
+        typer.echo(f"\n{more}" + ("" if precedence.model_folders() else f"\n{folders}"))
+        return
     import psutil
 
     memory = psutil.virtual_memory().total
-    if bundled := next((folder for folder in BUNDLED if folder.is_dir()), None):
-        stored = sum(file.stat().st_size for file in bundled.iterdir())
-        typer.echo("here, with the program")
-        _table([(POCKET, size(stored))])
-        typer.echo()
-    if smollm2.is_here():
-        typer.echo(f"here, in {name_of(smollm2.place().parent)}")
-        _table([(smollm2.NAME, size(smollm2.place().stat().st_size))])
-        typer.echo()
-    typer.echo(f"here, in {name_of(cache_folder())}")
-    rows: list[tuple[str, ...]] = [
-        (one.repository, size(one.bytes), "" if one.folder else "in part: h2o-chat models pull goes on")
-        for one in repositories()
-    ]
-    _table(rows or [("nothing yet", "", "")])
-    if of_ollama := ollama_rows():
-        typer.echo(f"\nhere, in {name_of(ollama.models_folder())}, which is ollama's")
-        _table(of_ollama)
     typer.echo(f"\nto be had; fits: with this machine's {size(memory)} of memory")
     if not smollm2.is_here():
         typer.echo(
@@ -89,10 +83,6 @@ def list_() -> None:
         )
     header = ("NAME", "16 BIT", "4 BIT", "WINDOW", "FITS", "", "REPOSITORY")
     _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
-    own = user_aliases()
-    if own:
-        typer.echo(f"\nyour own, from {name_of(config_file())}")
-        _table([(name, target) for name, target in own.items()])
 
 
 @app.command("families")

@@ -13,8 +13,9 @@ from h2o_chat.cli.commands import confirmed
 from h2o_chat.models import ollama
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES, config_of, held_as
+from h2o_chat.models.model_files import check_weights
 from h2o_chat.models.obtain import size
-from h2o_chat.models.resolve import LocalModel, check_weights
+from h2o_chat.models.resolve import LocalModel
 from h2o_chat.native.packed_folder import PackedFile, home_of, packed_files, packed_files_of, remove
 
 

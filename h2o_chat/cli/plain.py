@@ -15,7 +15,7 @@ from h2o_chat.chat.commands import settable, table
 from h2o_chat.chat.commands.surface import Job, Opened
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.message import Message, numbered, progress_words
+from h2o_chat.chat.conversation.message import Message, numbered, progress_words, speaker
 from h2o_chat.chat.conversation.opening import Opener
 from h2o_chat.chat.conversation.release import release_chat
 from h2o_chat.chat.conversation.remarks import greeting
@@ -41,7 +41,7 @@ class PlainChat:
     """A conversation, line by line: a `Surface` for the slash commands.
 
     Args:
-        opener_of: returns what opens a model, by its name.
+        opener_of: returns what opens a model, by its name, perhaps for a stored conversation.
         recorder: gets every event.
 
     Attributes:
@@ -57,7 +57,7 @@ class PlainChat:
         sampling: Sampling,
         lines: Lines,
         signals: Signals,
-        opener_of: Callable[[str], Opener],
+        opener_of: Callable[[str, str | None], Opener],
         recorder: Recorder | None = None,
     ) -> None:
         self.chat, self.lines, self.signals = chat, lines, signals
@@ -169,11 +169,11 @@ class PlainChat:
         self.pins_next = on
         self.lines.note(f"the next message is {'pinned as it is sent' if on else 'not pinned'}.")
 
-    def open_model(self, name: str) -> None:
+    def open_model(self, name: str, conversation: str | None = None) -> None:
         before = self.chat
         if before.keeper:
             before.keeper.leave()
-        chat = self._opener_of(name)(progress_in(self.lines))
+        chat = self._opener_of(name, conversation)(progress_in(self.lines))
         before.close()
         self.opened(chat)
         self.lines.note(f"{chat.session.model} is ready.")
@@ -280,8 +280,7 @@ class PlainChat:
         self.lines.say(f"#{index + 1} {self._speaker(message.role)}{thinks}{pinned}: {text}")
 
     def _speaker(self, role: str) -> str:
-        model = self.chat.session.model.rsplit("/", 1)[-1]
-        return {"user": "you", "assistant": model}.get(role, role)
+        return speaker(role, self.chat.session.model)
 
 
 def _answer(lines: Lines, who: str, before: str, pieces: Iterable[tuple[str, str]]) -> str:
@@ -324,7 +323,7 @@ def _mark(turn: Turn) -> str:
 
 def run(
     open_chat: Opener,
-    opener_of: Callable[[str], Opener],
+    opener_of: Callable[[str, str | None], Opener],
     name: str,
     sampling: Sampling,
     servers: McpServers,

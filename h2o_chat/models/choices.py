@@ -11,7 +11,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.devices import free_bytes, upload_bytes_per_s
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.fits import Need, estimate, require
-from h2o_chat.models.resolve import StoredWeights
+from h2o_chat.models.model_files import StoredWeights
 from h2o_chat.models.sizes import sizes_of
 
 QUANTISE_ABOVE_BYTES = 2 * 2**30

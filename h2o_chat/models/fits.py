@@ -8,7 +8,7 @@ from h2o_chat.base.config import QUANTIZE
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.models.aliases import ALIASES, NF4_BYTES
-from h2o_chat.models.resolve import StoredWeights, check_weights, read_config
+from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
 from h2o_chat.models.sizes import Sizes
 
 HEADROOM_BYTES = 256 * 2**20

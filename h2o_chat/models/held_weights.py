@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from h2o_chat.models.model_class import class_of
-from h2o_chat.models.resolve import StoredWeights, check_weights
+from h2o_chat.models.model_files import StoredWeights, check_weights
 
 UNPACKED = ("fp8", "mxfp4", "compressed-tensors")
 """Quantisations of published weights that transformers unpacks to 16 bits while loading."""

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.hub_cache import cache_folder, is_commit
 from h2o_chat.models.hub_errors import explained, gated, offline
-from h2o_chat.models.resolve import check_weights, is_inside
+from h2o_chat.models.model_files import check_weights, is_inside
 
 Fetched = Callable[[int, int], None]
 """(bytes fetched, bytes in all)"""

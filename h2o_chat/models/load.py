@@ -33,7 +33,8 @@ from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.model_class import class_of, classes_of
-from h2o_chat.models.resolve import find, read_config
+from h2o_chat.models.model_files import read_config
+from h2o_chat.models.resolve import find
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 

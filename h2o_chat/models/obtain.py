@@ -12,7 +12,8 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.models import smollm2
 from h2o_chat.models.hub import Agree, agreed, pull
 from h2o_chat.models.hub_cache import cache_folder
-from h2o_chat.models.resolve import HubModel, LocalModel, check_weights, find, look_up, read_config
+from h2o_chat.models.model_files import check_weights, read_config
+from h2o_chat.models.resolve import HubModel, LocalModel, find, look_up
 
 ASK_FROM_BYTES = 500_000_000
 """Smaller models are fetched without a question: it takes minutes at most."""

@@ -4,21 +4,17 @@ Never uses the network: a model that is not here is fetched by `hub.pull`.
 """
 
 import difflib
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
-from typing import Any
 
 from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
+from h2o_chat.base.precedence import model_folders
 from h2o_chat.models import gguf, ollama, smollm2
 from h2o_chat.models.aliases import ALIASES
-from h2o_chat.models.gguf_config import config_of, held_as
 from h2o_chat.models.hub_cache import cache_folder, cached, repositories
-from h2o_chat.models.safetensors_header import header_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
@@ -26,9 +22,8 @@ BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 POCKET = "pocket"
 """Name of the bundled model."""
 
-MOST_LAYERS = 10_000
-"""Most layers that a configuration may have; the largest models have 130."""
-
+_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
+"""The name of a file that is not the first part of its model."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name of a repository on the hub."""
 
@@ -56,7 +51,7 @@ def look_up(name: str | None) -> LocalModel | HubModel:
     """Finds a model by name.
 
     Tried in this order: a model of ollama, a folder with config.json, a GGUF file, an alias, smollm2, pocket,
-    org/name, the only cached repository of that name.
+    a GGUF file in the user's folders, org/name, the only cached repository of that name.
 
     Args:
         name: None is SmolLM2 if it is here, otherwise the bundled model, pocket.
@@ -80,6 +75,8 @@ def look_up(name: str | None) -> LocalModel | HubModel:
         return LocalModel(smollm2.NAME, smollm2.find())
     if name.lower() == POCKET:
         return _bundled()
+    if (file := _in_folders(name)) is not None:
+        return LocalModel(name_of(file.name), file)
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
@@ -99,6 +96,25 @@ def look_up(name: str | None) -> LocalModel | HubModel:
     if len(matches) == 1:
         return _place(matches[0])
     raise _not_found(name, folder, aliases, matches)
+
+
+def gguf_files() -> list[Path]:
+    """The GGUF files in the user's folders and below them; of a model in several parts the first.
+
+    Raises:
+        UsageError: the user's configuration cannot be read.
+    """
+    files = [file for folder in model_folders() for file in sorted(folder.rglob(f"*{gguf.SUFFIX}"))]
+    return [file.resolve() for file in files if not _LATER_PART.search(file.name)]
+
+
+def _in_folders(name: str) -> Path | None:
+    """The file that a name means: the whole, or a part of it that only one file's name has."""
+    files = gguf_files() if "/" not in name else []
+    wanted = name.lower().removesuffix(gguf.SUFFIX)
+    same = [file for file in files if file.name.lower().removesuffix(gguf.SUFFIX) == wanted]
+    found = same or [file for file in files if wanted and wanted in file.name.lower()]
+    return found[0] if len(found) == 1 or same else None
 
 
 def find(name: str | None) -> LocalModel:
@@ -123,86 +139,9 @@ def all_aliases() -> dict[str, str]:
 
 def names_starting_with(text: str) -> list[str]:
     """Names for shell completion."""
-    known = [smollm2.NAME, POCKET, *all_aliases(), *_fetched(), *(one.name for one in ollama.installed())]
+    known = [smollm2.NAME, POCKET, *(one.name for one in gguf_files()), *all_aliases(), *_fetched()]
+    known += [one.name for one in ollama.installed()]
     return [name for name in known if name.lower().startswith(text.lower()) and name.isprintable()]
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The contents of `config.json`, or the equivalent of a GGUF file.
-
-    Raises:
-        ModelError: it cannot be read, or is no configuration of a model.
-    """
-    if folder.is_file():
-        return config_of(gguf.header_of(folder))
-    config = _read_json(folder / "config.json")
-    kind, classes = config.get("model_type") or "", config.get("architectures") or []
-    if (
-        not isinstance(kind, str)
-        or not isinstance(classes, list)
-        or any(type(one) is not str for one in classes)
-    ):
-        raise ModelError(
-            f"{folder / 'config.json'} is damaged: model_type or architectures is no name.",
-            "Fetch the file again.",
-        )
-    if not kind:
-        raise ModelError(
-            f"{folder / 'config.json'} names no model_type, so it is not clear which model this is.",
-            "Expected a folder as written by transformers' save_pretrained().",
-        )
-    _check_layers(config, folder / "config.json")
-    return config
-
-
-def _check_layers(config: dict[str, Any], file: Path) -> None:
-    """Checks the number of layers before transformers makes a list of that length."""
-    for name, value in config.items():
-        if isinstance(value, dict):
-            _check_layers(value, file)
-        elif (
-            isinstance(value, int) and value > MOST_LAYERS and re.search(r"(^|_)(n_?layers?|layers?)$", name)
-        ):
-            raise ModelError(f"{file} is damaged: {name} is {value:,}.", "Fetch the file again.")
-
-
-@dataclass(frozen=True)
-class StoredWeights:
-    """A summary of the headers of the weight files."""
-
-    parameters: int
-    dtype: str
-    """Type of most parameters: F32, F16, BF16 ...; of a GGUF file also Q4_0, Q4_K ..."""
-    bytes: int
-    """Size on the disk."""
-    held_as: str = ""
-    """Types in which the native step holds the matrices of a GGUF file (`gguf_config.held_as`)."""
-    held_bytes: int = 0
-    """Bytes that these take."""
-
-
-def check_weights(folder: Path) -> StoredWeights:
-    """Reads the headers of all safetensors files, or of a GGUF file.
-
-    Raises:
-        ModelError: there are none, a shard is missing, or a file is cut short or damaged.
-    """
-    by_dtype: dict[str, int] = {}
-    stored, held = 0, ("", 0)
-    if folder.is_file():
-        header = gguf.header_of(folder)
-        held = held_as(header)
-        for one in header.tensors.values():
-            by_dtype[one.kind_name] = by_dtype.get(one.kind_name, 0) + prod(one.shape)
-            stored += one.bytes
-    for path in [] if folder.is_file() else weight_files(folder):
-        for tensor in header_of(path).values():
-            by_dtype[tensor["dtype"]] = by_dtype.get(tensor["dtype"], 0) + prod(tensor["shape"])
-            stored += tensor["data_offsets"][1] - tensor["data_offsets"][0]
-    if not by_dtype:
-        raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
-    most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
-    return StoredWeights(sum(by_dtype.values()), most, stored, *held)
 
 
 def _bundled() -> LocalModel:
@@ -296,10 +235,12 @@ def nearest(name: str, aliases: Iterable[str]) -> str:
     beside = folder.parent if folder.parent.is_dir() else Path()
     folders = {path.parent.name: str(path.parent) for path in beside.glob("*/config.json")}
     here = {one.split("/")[-1].lower(): one for one in _fetched()}
-    known = {one: one for one in (*aliases, smollm2.NAME, POCKET)} | here | folders
-    near = difflib.get_close_matches(folder.name.lower(), known, n=3, cutoff=0.6) or _family(
-        folder.name.lower(), known
-    )
+    here |= folders | {one: one for one in (smollm2.NAME, POCKET)}
+    here |= {file.name.lower().removesuffix(gguf.SUFFIX): file.name for file in gguf_files()}
+    known = {one: one for one in aliases} | here
+    wanted = folder.name.lower()
+    both = [difflib.get_close_matches(wanted, among, n=3, cutoff=0.6) for among in (here, known)]
+    near = list(dict.fromkeys([*both[0], *both[1]]))[:3] or _family(wanted, known)  # what is here comes first
     if not near:
         return ""
     fetch = next((f" (fetch it: h2o-chat models pull {one})" for one in near[:1] if one in aliases), "")
@@ -327,57 +268,3 @@ def _what_is_there(folder: Path) -> str:
     if inside:
         return f"Models inside it: {', '.join(inside[:8])}."
     return "A model folder holds config.json, tokenizer.json and safetensors weights."
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a folder.
-
-    Raises:
-        ModelError: there are none, or one that the index names is missing.
-    """
-    index = folder / "model.safetensors.index.json"
-    single = folder / "model.safetensors"
-    if single.is_file():
-        return [single]
-    if not index.is_file():
-        other = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
-        found = f" ({', '.join(other[:3])} is pickle, which can run code and is not read)" if other else ""
-        raise ModelError(
-            f"{folder} has no safetensors weights{found}.",
-            "Expected model.safetensors, or model.safetensors.index.json and its shards.",
-        )
-    shards = _read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not shards:
-        raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
-    strange = [name for name in shards.values() if not is_inside(name)]
-    if strange:
-        raise ModelError(
-            f"{index} names {str(strange[0])[:60]!r}, which is no file beside it.", "Fetch it again."
-        )
-    paths = [folder / shard for shard in sorted(set(shards.values()))]
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
-        raise ModelError(
-            f"{folder} lacks {len(missing)} of {len(paths)} weight files: {', '.join(missing[:3])}.",
-            "The download is not complete: fetch the missing files.",
-        )
-    return paths
-
-
-def is_inside(name: Any) -> bool:
-    """Whether `name` is a relative path that stays inside its folder."""
-    if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
-        return False
-    return not (Path(name).is_absolute() or ".." in Path(name).parts)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not JSON: {error}.", "Fetch the file again.") from error
-    if not isinstance(data, dict):
-        raise ModelError(f"{path} does not hold a JSON object.", "Fetch the file again.")
-    return data

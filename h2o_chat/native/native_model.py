@@ -22,7 +22,8 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, quiet, require_quantizable
 from h2o_chat.models.load_tokenizer import load_tokenizer
-from h2o_chat.models.resolve import StoredWeights, check_weights, find, read_config
+from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
+from h2o_chat.models.resolve import find
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library

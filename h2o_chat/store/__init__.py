@@ -2,7 +2,7 @@
 
 from h2o_chat.store.data_folder import saved_caches, saved_caches_bytes
 from h2o_chat.store.records import Conversation, Hit, Pieces, StoredMessage, Summary, clean, title_of
-from h2o_chat.store.store import DATABASE, Store, conversation_ids
+from h2o_chat.store.store import DATABASE, Store, conversation_ids, models_used
 from h2o_chat.store.writer import Writer
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Writer",
     "clean",
     "conversation_ids",
+    "models_used",
     "saved_caches",
     "saved_caches_bytes",
     "title_of",

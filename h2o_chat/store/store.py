@@ -294,18 +294,28 @@ class Store:
 
 def conversation_ids(folder: Path, start: str = "") -> list[str]:
     """Ids that begin with `start`, newest first, for shell completion: creates nothing and never raises."""
+    return [one for one in _glance(folder, f"{IDS} {NEWEST_FIRST}") if one.startswith(start.lower())]
+
+
+def models_used(folder: Path) -> list[str]:
+    """Models that somebody named for a conversation, the newest first; creates nothing and never raises."""
+    named = f"SELECT json_extract(settings, '$.model') FROM conversations WHERE NOT hidden {NEWEST_FIRST}"
+    return list(dict.fromkeys(str(one) for one in _glance(folder, named) if one is not None))
+
+
+def _glance(folder: Path, sql: str) -> list[Any]:
+    """The first column of a query; nothing where there is no database, or it cannot be read."""
     try:
         if not (folder / DATABASE).is_file():
             return []
         where = (folder / DATABASE).absolute().as_uri() + "?mode=ro"
         connection = sqlite3.connect(where, uri=True, timeout=0.2)
         try:
-            rows = connection.execute(f"{IDS} {NEWEST_FIRST}").fetchall()
+            return [one for (one,) in connection.execute(sql)]
         finally:
             connection.close()
     except (sqlite3.Error, OSError, ValueError):
         return []
-    return [one for (one,) in rows if one.startswith(start.lower())]
 
 
 def _unknown(conversation: str) -> UsageError:

@@ -72,7 +72,7 @@ class ChatApp(App[None], inherit_bindings=False):
         recorder: gets every event.
         pane: the conversation's half, where it is not a `TalkPane`.
         folder: where prompts are remembered; None remembers them while the app runs.
-        opener_of: returns what opens a model, by its name.
+        opener_of: returns what opens a model, by its name, perhaps for a stored conversation.
         theme: the colours to begin with.
         keep_theme: remembers that others were chosen.
 
@@ -107,7 +107,7 @@ class ChatApp(App[None], inherit_bindings=False):
         recorder: Recorder | None = None,
         pane: Pane | None = None,
         folder: Path | None = None,
-        opener_of: Callable[[str], OpenChat] | None = None,
+        opener_of: Callable[[str, str | None], OpenChat] | None = None,
         theme: str = H2O_DARK.name,
         keep_theme: Callable[[str], None] | None = None,
     ) -> None:

@@ -18,7 +18,8 @@ from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.hub_cache import repositories
 from h2o_chat.models.load import check_family
 from h2o_chat.models.load_tokenizer import load_tokenizer
-from h2o_chat.models.resolve import check_weights, look_up, read_config
+from h2o_chat.models.model_files import check_weights, read_config
+from h2o_chat.models.resolve import look_up
 from h2o_chat.store import Store
 from h2o_chat.tui.transcript.markdown import SLOW, render
 

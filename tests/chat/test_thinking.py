@@ -192,7 +192,7 @@ def test_answers_are_printed_without_their_thoughts(kind: str, monkeypatch: pyte
     assert out.getvalue() == "A dog.\n---\n\n", "the second answer ended within its thought"
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO()))
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(shown := BytesIO()))
-    lines = PlainChat(talk.chat, Sampling(), Lines(), Signals(), lambda _: lambda _: talk.chat)
+    lines = PlainChat(talk.chat, Sampling(), Lines(), Signals(), lambda *_: lambda _: talk.chat)
     lines.hear(iter(talk.say("A cat?", f"{before}Hm, < hm.{after}A cat.")))
     lines.show()
     told = shown.getvalue().decode()

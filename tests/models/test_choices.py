@@ -9,7 +9,7 @@ import transformers
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.models import choices
-from h2o_chat.models.resolve import StoredWeights
+from h2o_chat.models.model_files import StoredWeights
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 BILLION = 10**9

@@ -79,7 +79,8 @@ def test_a_folder_is_not_taken_for_a_fetched_model_of_its_name(
 
 
 def test_the_list_says_what_fits(here: Call) -> None:
-    done = here("models")
+    assert "llama-7b" not in here("models").stdout
+    done = here("models", "list", "--hub")
     assert done.returncode == ExitCode.OK
     assert re.search(r"llama-7b +13\.5 GB +4\.2 GB +2,048 .* huggyllama/llama-7b\n", done.stdout)
     assert re.search(r"pocket +\d+ MB\n", done.stdout)

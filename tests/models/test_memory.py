@@ -9,7 +9,7 @@ from gguf_tiny import folder_of
 
 from h2o_chat.base.errors import ExitCode, OutOfMemoryError
 from h2o_chat.models.fits import Need, auto_budget, estimate, require
-from h2o_chat.models.resolve import StoredWeights
+from h2o_chat.models.model_files import StoredWeights
 from h2o_chat.models.sizes import Sizes
 
 LLAMA_7B = Sizes(layers=32, hidden=4096, heads=32, kv_heads=32, head_size=128, vocabulary=32_000, tied=False)

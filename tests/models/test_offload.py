@@ -16,7 +16,7 @@ from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.lab.shared.shapes import byte_tokenizer
 from h2o_chat.models import choices
 from h2o_chat.models.load import Loaded
-from h2o_chat.models.resolve import StoredWeights
+from h2o_chat.models.model_files import StoredWeights
 
 BILLION = 10**9
 

@@ -11,6 +11,7 @@ import pytest
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import resolve
 from h2o_chat.models.aliases import ALIASES
+from h2o_chat.models.here import models_here
 from h2o_chat.models.resolve import HubModel, LocalModel
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -108,6 +109,34 @@ def test_broken_configuration(tmp_path: Path, text: str) -> None:
     configure(tmp_path, text)
     with pytest.raises(UsageError, match=r"config\.toml"):
         resolve.look_up("a")
+
+
+def test_files_in_the_users_folders_are_found_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "gguf" / "somebody"
+    below.mkdir(parents=True)
+    names = (
+        "Tiny-1B-Q4_K_M.gguf",
+        "Other-1B-Q8_0.gguf",
+        "Big-00001-of-00002.gguf",
+        "Big-00002-of-00002.gguf",
+    )
+    for name in names:
+        (below / name).write_bytes(b"GGUF")
+    configure(tmp_path, f"[defaults]\nmodel_folders = ['{tmp_path / 'gguf'}']\n")
+    for name in ("Tiny-1B-Q4_K_M.gguf", "tiny-1b-q4_k_m", "tiny"):
+        assert resolve.look_up(name) == LocalModel("Tiny-1B-Q4_K_M.gguf", below / names[0])
+    with pytest.raises(ModelError, match="No model '1b'"):
+        resolve.look_up("1b")
+    with pytest.raises(ModelError) as error:
+        resolve.look_up("tiny-1b-q4_k_s")
+    assert "Tiny-1B-Q4_K_M.gguf" in (error.value.hint or "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    used = [str(below / names[1]), "~/gone.gguf", "ollama:gone"]
+    found = models_here(used)
+    assert [one.name for one in found][:3] == [names[1], names[2], names[0]], "the one used comes first"
+    assert [(one.bytes, one.where) for one in found[1:3]] == [(8, "~/gguf/somebody"), (4, "~/gguf/somebody")]
 
 
 def test_half_a_download_is_not_a_model(cache: Path) -> None:

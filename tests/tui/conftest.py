@@ -60,7 +60,7 @@ def drive(shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         sampling: Sampling | None = None,
         open_chat: OpenChat | None = None,
         recorder: Recorder | None = None,
-        opener_of: Callable[[str], OpenChat] | None = None,
+        opener_of: Callable[[str, str | None], OpenChat] | None = None,
         **options: Any,
     ) -> AsyncIterator[Screen]:
         settings = Settings(

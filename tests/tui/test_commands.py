@@ -346,8 +346,10 @@ async def test_another_model_and_one_that_is_not_there(
         screen = Screen(app, pilot)
         await screen.opened()
         await screen.ask("/model")
-        await screen.until(lambda: "to fetch" in "\n".join(screen.lines()), "models are listed")
-        assert "comes with the program" in "\n".join(screen.lines())
+        await screen.until(lambda: "comes with" in "\n".join(screen.lines()), "what is here is listed")
+        assert "to fetch" not in "\n".join(screen.lines())
+        await screen.pilot.press(*"llama-7")
+        await screen.until(lambda: "to fetch" in "\n".join(screen.lines()), "typing finds the others")
         await screen.pilot.press("escape")
         await screen.ask("Once")
         await screen.answered()
@@ -359,7 +361,20 @@ async def test_another_model_and_one_that_is_not_there(
         assert screen.chat.messages == []
         await screen.ask("Once")
         await screen.answered()
-        assert len(screen.chat.keeper.store.list()) == 2
+        _, before = screen.chat.keeper.store.list()
+        await screen.ask("/model")
+        await screen.until(lambda: "comes with" in "\n".join(screen.lines()), "what is here is listed")
+        text = "\n".join(screen.lines())
+        assert -1 < text.find("/stories260k") < text.find("/stories3m"), "those used last come first"
+        await screen.pilot.press("escape")
+        await screen.ask(f"/open {before.id}")
+        await screen.until(lambda: "stories3m" in screen.chat.session.model, "its model is opened for it")
+        await screen.answered()
+        assert screen.chat.keeper.conversation == before.id
+        assert screen.chat.messages[0].text == "Once"
+        await screen.ask("upon a time")
+        await screen.answered()
+        assert len(screen.chat.messages) == 4
 
 
 async def test_a_word_that_is_typed_out_is_sent_though_another_begins_with_it(drive: Drive) -> None:

@@ -295,7 +295,7 @@ async def test_what_cannot_be_opened_is_said_and_nothing_changes(talk: Any, tmp_
             writer.run({"model": "other-model"})
         held = created(store, screen.chat.session.model, {}, title="held")
         with Store(tmp_path / "data").claim(held):
-            for title, says in (("foreign", "was held with other-model"), ("held", "is open in")):
+            for title, says in (("foreign", "No model 'other-model'"), ("held", "is open in")):
                 await screen.pilot.press("ctrl+o")
                 await conversations(screen, 3)
                 await screen.pilot.press(*title)

@@ -78,7 +78,7 @@ async def test_what_is_sent_while_a_model_loads_waits(
         opens.wait(100)
         return chat_with(pocket, given, tmp_path)
 
-    options = {"opener_of": lambda name: lambda _: late()}
+    options = {"opener_of": lambda *_: lambda _: late()}
     async with talking(pocket, tmp_path, size, (), opened=late, **options) as screen:
         app, press = screen.app, screen.pilot.press
         for count in (1, 2):

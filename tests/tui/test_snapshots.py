@@ -189,7 +189,7 @@ ROWS = [
     ModelRow("some/model", "here · 2.2 GiB"),
     ModelRow("some/other", "in part · 310 MiB are here"),
     ModelRow("mine", "your own name for some/model"),
-    ModelRow("large", "org/large-70b · 131 GiB to fetch · does not fit · gated"),
+    ModelRow("large", "org/large-70b · 131 GiB to fetch · does not fit · gated", sized=True),
 ]
 TALKS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
     "menu": ((100, 30), "▸ /policy", ("/", "p", "o")),

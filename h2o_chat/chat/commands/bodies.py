@@ -14,9 +14,12 @@ from h2o_chat.chat.conversation import going_back, remarks
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.chat import pin as pin_message
 from h2o_chat.chat.conversation.message import as_conversation, no_such, numbered
+from h2o_chat.chat.conversation.opening import model_of
 from h2o_chat.chat.files.export import FORMATS, file_name, write_file
 from h2o_chat.chat.memory import in_words
 from h2o_chat.events.events import ReadProgress
+from h2o_chat.models.here import bytes_of
+from h2o_chat.models.resolve import find as find_model
 from h2o_chat.store import Conversation
 
 
@@ -64,7 +67,14 @@ def open_stored(surface: Surface, words: str) -> None:
 
 
 def open_conversation(surface: Surface, conversation: str) -> None:
+    """Go on with a stored conversation; if it was held with another model, that is opened for it."""
     chat = surface.idle()
+    assert chat.keeper is not None
+    if (name := model_of(chat.keeper.store, conversation, chat.session.model)) is not None:
+        to_read = size(bytes_of(find_model(name).folder))
+        surface.open_model(name, conversation)
+        surface.remark(f"held with {name}: {to_read} are read first")
+        return
 
     def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Opened]:
         if going_back.open_another(chat, conversation, progress, cancel):

@@ -83,7 +83,8 @@ class Surface(Protocol):
 
     def pin_next(self, on: bool) -> None: ...
 
-    def open_model(self, name: str) -> None: ...
+    def open_model(self, name: str, conversation: str | None = None) -> None:
+        """Open a model, for a new conversation or a stored one."""
 
     def choose_model(self) -> None: ...
 

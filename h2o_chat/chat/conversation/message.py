@@ -1,5 +1,6 @@
 """A message of a conversation: shown, stored, and as an event."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,17 @@ LONGEST_CHARACTERS = 4 << 20
 def numbered(index: int) -> str:
     """The name of a message everywhere, by its index: `#1` is the first."""
     return f"#{index + 1}"
+
+
+def speaker(role: str, model: str) -> str:
+    """The name at the head of a message; the model's without folder, precision and `instruct`.
+
+    `qwen2.5-coder-1.5b-instruct-q4_k_m.gguf` speaks as `qwen2.5-coder-1.5b`.
+    """
+    name = re.sub(r"^ollama:|\.gguf$", "", model.rsplit("/", 1)[-1])
+    name = re.sub(r"(?i)([-._](ud-)?(i?q\d\w*|b?f16|f32|mxfp4\w*))?$", "", name)
+    name = re.sub(r"(?i)[-_](instruct|chat|it)$", "", name) or model
+    return {"user": "you", "assistant": name}.get(role, role)
 
 
 def no_such(index: int, count: int) -> UsageError:

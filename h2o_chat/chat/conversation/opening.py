@@ -56,10 +56,8 @@ def stored(folder: Path, wanted: str) -> tuple[ConversationPlace, dict[str, Any]
     try:
         conversation = store.find(wanted)
         store.claim(conversation).close()  # before minutes are spent on loading its model
-        settings = store.settings(conversation)
+        settings = store.settings(conversation) | {"model": _named_for(store, conversation)}
         known = {field.name for field in fields(Settings)}
-        if settings.get("model") in (None, EARLIER):  # nobody named one; or a pocket that is gone
-            settings["model"] = store.last_run(conversation).get("model", POCKET)
         # Before there was another step every conversation was held with transformers'.
         held_with = {"engine": "transformers"} | {k: v for k, v in settings.items() if k in known}
         if held_with["engine"] == "native":  # where it can be had; else the cache is rebuilt, which is said
@@ -69,6 +67,25 @@ def stored(folder: Path, wanted: str) -> tuple[ConversationPlace, dict[str, Any]
         return ConversationPlace(folder, conversation, tuple(store.notes)), held_with
     finally:
         store.close()
+
+
+def _named_for(store: Store, conversation: str) -> str:
+    """The name by which the model of a conversation is opened."""
+    name = store.settings(conversation).get("model")
+    if name in (None, EARLIER):  # nobody named one; or a pocket that is gone
+        name = store.last_run(conversation).get("model", POCKET)
+    return str(name)
+
+
+def model_of(store: Store, conversation: str, present: str) -> str | None:
+    """The name that opens the model of a conversation; None: it is the present one.
+
+    Raises:
+        UsageError: there is no such conversation.
+        StoreError: it cannot be read.
+    """
+    held_with = store.last_run(conversation).get("model", present)
+    return None if held_with == present else _named_for(store, conversation)
 
 
 def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
@@ -178,9 +195,9 @@ def opener_of(
     open_engine: OpenEngine = engine_here,
     fitted: Callable[[Settings], Settings] = lambda settings: settings,
     named: set[str] | None = None,
-) -> Callable[[str], Opener]:
+) -> Callable[[str, str | None], Opener]:
     """Returns what makes an opener from a model's name, for a new conversation that is kept in the same
-    place.
+    place, or from that and the id of a stored one, which has the settings that it was held with.
 
     A small model that is not here is fetched; a large one only where the name is followed by `YES`, otherwise
     the opener raises UsageError, which says how large it is.
@@ -189,13 +206,17 @@ def opener_of(
         fitted: the settings as they suit their model; called while it is opened.
         named: as for `opener`.
     """
-    folder = None if kept is None else ConversationPlace(kept.folder)
 
-    def of(words: str) -> Opener:
+    def of(words: str, conversation: str | None = None) -> Opener:
         name = words.removesuffix(YES)
-        asked = replace(settings, model=name)
+        place = None if kept is None else ConversationPlace(kept.folder)
+        asked, by_name = replace(settings, model=name), named
+        if conversation is not None and kept is not None and kept.folder is not None:
+            place, held_with = stored(kept.folder, conversation)
+            asked = Settings(**asdict(settings) | held_with)
+            by_name = named and named | held_with.keys()
         agree = agreed if words != name else partial(_small_alone, name)
-        return lambda progress: opener(fitted(asked), folder, open_engine, agree, named)(progress)
+        return lambda progress: opener(fitted(asked), place, open_engine, agree, by_name)(progress)
 
     return of
 

@@ -14,6 +14,7 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.glyphs import bar
 from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands.surface import ChatLike, Job
+from h2o_chat.chat.conversation.message import speaker
 from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
@@ -306,8 +307,7 @@ class Pane(Vertical):
 
     def speaker(self, role: str) -> str:
         """The name at the head of a message."""
-        model = self.chat.session.model.rsplit("/", 1)[-1] if self.chat else "model"
-        return {"user": "you", "assistant": model}.get(role, role)
+        return speaker(role, self.chat.session.model if self.chat else "model")
 
 
 def fill_transcript(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> None:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from h2o_chat.base.glyphs import height, percent
 from h2o_chat.base.safe import fit, safe_text, token_label
-from h2o_chat.chat.conversation.message import numbered
+from h2o_chat.chat.conversation.message import numbered, speaker
 from h2o_chat.chat.memory.cache_view import CacheView, Kind
 from h2o_chat.tui.widgets.box_frame import edge, row, whole_words
 from h2o_chat.tui.widgets.pointing import Pointed
@@ -269,8 +269,7 @@ class RememberStrip(Widget, can_focus=True):
 
     def _who(self, role: str) -> str:
         if role == "assistant":
-            model = self._memory.session.model if self._memory.session else "model"
-            return token_label(model.rsplit("/", 1)[-1])
+            return token_label(speaker(role, self._memory.session.model if self._memory.session else "model"))
         return {"user": "you", "system": "sys"}.get(role, role)
 
     # Keys and mouse

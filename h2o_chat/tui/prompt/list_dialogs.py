@@ -1,6 +1,6 @@
 """Dialogs with a list and a line to type into: the models, the stored conversations."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,10 +19,8 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.glyphs import size
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.files.export import one_line, when
-from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, fits
-from h2o_chat.models.hub_cache import repositories
-from h2o_chat.models.resolve import BUNDLED, POCKET
+from h2o_chat.models.here import models_here
 from h2o_chat.store import Store, Summary
 from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
 from h2o_chat.tui.widgets.theme import MUTED
@@ -89,26 +87,19 @@ class ModelRow:
     """The name that opens it."""
     facts: str
     sized: bool = False
-    """The facts say how much is to be fetched: whoever chooses it has agreed."""
+    """The facts say how much is to be fetched: whoever chooses it has agreed. Shown once something is
+    typed."""
 
 
-def rows(memory_bytes: int) -> Iterator[ModelRow]:
-    """The models that are here, then those that can be had on a machine with so much memory.
+def rows(memory_bytes: int, used: Iterable[str] = ()) -> Iterator[ModelRow]:
+    """The models that are here, those used last first, then those that fit a machine with so much memory.
 
     Raises:
         UsageError: the configuration, which may name models, cannot be read.
     """
-    if smollm2.is_here():
-        yield ModelRow(smollm2.NAME, f"here · {size(smollm2.place().stat().st_size)}")
-    if any(folder.is_dir() for folder in BUNDLED):
-        yield ModelRow(POCKET, "here · comes with the program")
-    there = {one.repository: one for one in repositories()}
+    there = {one.name: one for one in models_here(used)}
     for name, one in there.items():
-        yield ModelRow(
-            name, f"here · {size(one.bytes)}" if one.folder else f"in part · {size(one.bytes)} are here"
-        )
-    for kept in ollama.installed():
-        yield ModelRow(kept.name, f"here, ollama's · {size(kept.bytes)}")
+        yield ModelRow(name, f"here · {size(one.bytes)} · {one.where}")
     for name, target in user_aliases().items():
         yield ModelRow(name, f"your own name for {target}")
     for alias in ALIASES.values():
@@ -124,7 +115,8 @@ class Models(ListDialog):
     """Ends with the name of the model to open, with `YES` where its size was shown; or None."""
 
     def __init__(self, rows: list[ModelRow]) -> None:
-        remark = "enter opens it, fetched first if it is not here"
+        more = sum(row.sized for row in rows)
+        remark = "enter opens it" + (f" · typing finds {more} more, which are fetched" if more else "")
         super().__init__("models", "model", "a name, a folder or org/name", remark)
         self._rows = self._found = rows
 
@@ -134,7 +126,9 @@ class Models(ListDialog):
     def _look(self, text: str) -> None:
         words = text.lower().split()
         self._found = [
-            row for row in self._rows if all(word in f"{row.name} {row.facts}".lower() for word in words)
+            row
+            for row in self._rows
+            if (words or not row.sized) and all(word in f"{row.name} {row.facts}".lower() for word in words)
         ] or [ModelRow(text.strip(), "a folder, or org/name of the hub: fetched if it is there")]
         self._list.set_options(
             Option(Content.assemble((f"{one_line(row.name)}\n", "bold"), (one_line(row.facts), MUTED)))
@@ -193,7 +187,7 @@ class Conversations(ListDialog):
 
     Args:
         current: the one on the screen behind; None if that is not stored yet.
-        model: the one that runs: it can open only its own conversations.
+        model: the one that runs.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -15,6 +15,7 @@ from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Note
+from h2o_chat.store import models_used
 from h2o_chat.tui.prompt.list_dialogs import Conversations, Models, rows
 from h2o_chat.tui.prompt.outbox import Outgoing, State
 from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
@@ -89,7 +90,7 @@ class ScreenSurface:
         self.pins_next = on
         self._pane.write_hint()
 
-    def open_model(self, name: str) -> None:
+    def open_model(self, name: str, conversation: str | None = None) -> None:
         """The present conversation stays open until the other one is.
 
         Args:
@@ -99,7 +100,7 @@ class ScreenSurface:
         chat = None if pane.failed else pane.idle()
         if pane.opener_of is None:
             raise UsageError("Other models cannot be opened here.")
-        open_chat = pane.opener_of(name)
+        open_chat = pane.opener_of(name, conversation)
         if chat is not None and chat.keeper:
             chat.keeper.leave()
 
@@ -123,7 +124,9 @@ class ScreenSurface:
             if name:
                 self._try(partial(self.open_model, name))
 
-        self._pane.app.push_screen(Models(list(rows(virtual_memory().total))), chosen)
+        keeper = self._pane.ready.keeper if self._pane.ready else None
+        used = models_used(keeper.store.folder) if keeper and keeper.store.folder else []
+        self._pane.app.push_screen(Models(list(rows(virtual_memory().total, used))), chosen)
 
     def choose_conversation(self) -> None:
         chat = self.idle()
@@ -131,7 +134,7 @@ class ScreenSurface:
 
         def chosen(conversation: str | None) -> None:
             if conversation is not None and self._pane.ready is not None:
-                bodies.open_conversation(self, conversation)
+                self._try(partial(bodies.open_conversation, self, conversation))
 
         keeper = chat.keeper
         screen = Conversations(keeper.store, keeper.conversation, chat.session.model)

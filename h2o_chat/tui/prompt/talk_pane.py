@@ -74,7 +74,8 @@ class TalkPane(Pane):
         memory: the state of the cache.
         acts: what commands and keys do, by name (`screen_commands.py`).
         history: of prompts; None begins empty.
-        opener_of: returns what opens a model, by its name; None where there is only one.
+        opener_of: returns what opens a model by its name, perhaps for a stored conversation by its id; None
+            where there is only one.
     """
 
     STOP = " · esc stops"
@@ -89,7 +90,7 @@ class TalkPane(Pane):
         memory: CacheView,
         acts: Mapping[str, Act],
         history: PromptHistory | None = None,
-        opener_of: Callable[[str], OpenChat] | None = None,
+        opener_of: Callable[[str, str | None], OpenChat] | None = None,
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")

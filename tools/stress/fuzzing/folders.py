@@ -117,7 +117,7 @@ class _Config:
         self.folder = folder
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.resolve import read_config
+        from h2o_chat.models.model_files import read_config
 
         (self.folder / "config.json").write_bytes(raw)
         read_config(self.folder)
@@ -128,7 +128,7 @@ class _Weights:
         self.folder = folder
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.resolve import check_weights
+        from h2o_chat.models.model_files import check_weights
 
         (self.folder / "model.safetensors").write_bytes(raw)
         weights = check_weights(self.folder)
@@ -144,7 +144,7 @@ class _Index:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.models.hub_cache import _has_weights
-        from h2o_chat.models.resolve import check_weights
+        from h2o_chat.models.model_files import check_weights
 
         (self.folder / "model.safetensors.index.json").write_bytes(raw)
         _has_weights(self.folder)
@@ -162,7 +162,7 @@ class _Family:
         from h2o_chat.models.choices import stored_quantization
         from h2o_chat.models.fits import estimate
         from h2o_chat.models.load import check_family
-        from h2o_chat.models.resolve import StoredWeights
+        from h2o_chat.models.model_files import StoredWeights
         from h2o_chat.models.sizes import sizes_of
 
         (self.folder / "config.json").write_bytes(raw)
@@ -227,7 +227,7 @@ class _Opened:
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.base.config import Sampling, Settings
         from h2o_chat.chat.conversation.chat import Chat
-        from h2o_chat.models.resolve import read_config
+        from h2o_chat.models.model_files import read_config
         from h2o_chat.remote.engine_here import engine_here
 
         self.path.write_bytes(raw)

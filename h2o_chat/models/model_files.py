@@ -1,0 +1,148 @@
+"""Reads the configuration of a model and the headers of its weights, of a folder or a GGUF file. No torch."""
+
+import json
+import re
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base.errors import ModelError
+from h2o_chat.models import gguf
+from h2o_chat.models.gguf_config import config_of, held_as
+from h2o_chat.models.safetensors_header import header_of
+
+MOST_LAYERS = 10_000
+"""Most layers that a configuration may have; the largest models have 130."""
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The contents of `config.json`, or the equivalent of a GGUF file.
+
+    Raises:
+        ModelError: it cannot be read, or is no configuration of a model.
+    """
+    if folder.is_file():
+        return config_of(gguf.header_of(folder))
+    config = _read_json(folder / "config.json")
+    kind, classes = config.get("model_type") or "", config.get("architectures") or []
+    if (
+        not isinstance(kind, str)
+        or not isinstance(classes, list)
+        or any(type(one) is not str for one in classes)
+    ):
+        raise ModelError(
+            f"{folder / 'config.json'} is damaged: model_type or architectures is no name.",
+            "Fetch the file again.",
+        )
+    if not kind:
+        raise ModelError(
+            f"{folder / 'config.json'} names no model_type, so it is not clear which model this is.",
+            "Expected a folder as written by transformers' save_pretrained().",
+        )
+    _check_layers(config, folder / "config.json")
+    return config
+
+
+def _check_layers(config: dict[str, Any], file: Path) -> None:
+    """Checks the number of layers before transformers makes a list of that length."""
+    for name, value in config.items():
+        if isinstance(value, dict):
+            _check_layers(value, file)
+        elif (
+            isinstance(value, int) and value > MOST_LAYERS and re.search(r"(^|_)(n_?layers?|layers?)$", name)
+        ):
+            raise ModelError(f"{file} is damaged: {name} is {value:,}.", "Fetch the file again.")
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """A summary of the headers of the weight files."""
+
+    parameters: int
+    dtype: str
+    """Type of most parameters: F32, F16, BF16 ...; of a GGUF file also Q4_0, Q4_K ..."""
+    bytes: int
+    """Size on the disk."""
+    held_as: str = ""
+    """Types in which the native step holds the matrices of a GGUF file (`gguf_config.held_as`)."""
+    held_bytes: int = 0
+    """Bytes that these take."""
+
+
+def check_weights(folder: Path) -> StoredWeights:
+    """Reads the headers of all safetensors files, or of a GGUF file.
+
+    Raises:
+        ModelError: there are none, a shard is missing, or a file is cut short or damaged.
+    """
+    by_dtype: dict[str, int] = {}
+    stored, held = 0, ("", 0)
+    if folder.is_file():
+        header = gguf.header_of(folder)
+        held = held_as(header)
+        for one in header.tensors.values():
+            by_dtype[one.kind_name] = by_dtype.get(one.kind_name, 0) + prod(one.shape)
+            stored += one.bytes
+    for path in [] if folder.is_file() else weight_files(folder):
+        for tensor in header_of(path).values():
+            by_dtype[tensor["dtype"]] = by_dtype.get(tensor["dtype"], 0) + prod(tensor["shape"])
+            stored += tensor["data_offsets"][1] - tensor["data_offsets"][0]
+    if not by_dtype:
+        raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
+    most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
+    return StoredWeights(sum(by_dtype.values()), most, stored, *held)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder.
+
+    Raises:
+        ModelError: there are none, or one that the index names is missing.
+    """
+    index = folder / "model.safetensors.index.json"
+    single = folder / "model.safetensors"
+    if single.is_file():
+        return [single]
+    if not index.is_file():
+        other = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
+        found = f" ({', '.join(other[:3])} is pickle, which can run code and is not read)" if other else ""
+        raise ModelError(
+            f"{folder} has no safetensors weights{found}.",
+            "Expected model.safetensors, or model.safetensors.index.json and its shards.",
+        )
+    shards = _read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
+    strange = [name for name in shards.values() if not is_inside(name)]
+    if strange:
+        raise ModelError(
+            f"{index} names {str(strange[0])[:60]!r}, which is no file beside it.", "Fetch it again."
+        )
+    paths = [folder / shard for shard in sorted(set(shards.values()))]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} of {len(paths)} weight files: {', '.join(missing[:3])}.",
+            "The download is not complete: fetch the missing files.",
+        )
+    return paths
+
+
+def is_inside(name: Any) -> bool:
+    """Whether `name` is a relative path that stays inside its folder."""
+    if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
+        return False
+    return not (Path(name).is_absolute() or ".." in Path(name).parts)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}.", "Fetch the file again.") from error
+    if not isinstance(data, dict):
+        raise ModelError(f"{path} does not hold a JSON object.", "Fetch the file again.")
+    return data

@@ -31,7 +31,7 @@ Quantize = Literal["auto", "none", "int8", "int4", "nf4"]
 EngineName = Literal["auto", "native", "graph", "transformers"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 KvDtype = Literal["auto", "int8", "int4"]
-RecallName = Literal["auto", "off"]
+RecallName = Literal["auto", "all", "off"]
 ThinkName = Literal["auto", "on", "off", "low", "medium", "high"]
 TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
@@ -99,6 +99,8 @@ class Look:
 
     theme: str = "h2o-dark"
     """h2o-dark, h2o-light, h2o-ansi, or any theme of Textual."""
+    quiet: bool = False
+    """The conversation alone, without what the memory holds of it."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ class Settings:
     kv_dtype: KvDtype = "auto"
     """Precision of keys and values in the slots; auto: the model's own."""
     recall: RecallName = "auto"
-    """auto: evicted text that a question asks for is read again with it."""
+    """auto: evicted text that a question asks for is read again with it; all: also what was said in other
+    conversations."""
     engine: EngineName = "auto"
     """Implementation of the step; auto: native on a CPU, graph on a GPU, where model and settings allow
     it."""

@@ -79,13 +79,13 @@ def settings() -> list[Setting]:
     ]
 
 
-def theme() -> str:
-    """The name of the colour theme.
+def look() -> Look:
+    """How the screen is to look.
 
     Raises:
         UsageError: the file or a variable cannot be used.
     """
-    return str(below_flags().get("theme", Look.theme))
+    return Look(**{name: value for name, value in below_flags().items() if name in ("theme", "quiet")})
 
 
 def model_folders() -> list[Path]:

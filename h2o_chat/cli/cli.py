@@ -18,7 +18,7 @@ import h2o_chat
 from h2o_chat.base import precedence
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings, data_folder, tool_servers
 from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.cli import config_command, models_command, sessions_command
+from h2o_chat.cli import config_command, memory_command, models_command, sessions_command
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from h2o_chat.chat.conversation.opening import ConversationPlace
 
 
-_ORDER = ("run", "serve", "models", "sessions", "config", "doctor", "replay", "demo", "lab")
+_ORDER = ("run", "serve", "models", "sessions", "memory", "config", "doctor", "replay", "demo", "lab")
 
 
 class _Commands(PlainGroup):
@@ -74,6 +74,7 @@ lab.add_typer(bench, name="bench")
 app.command(short_help="Answer many conversations over HTTP, as OpenAI's API does.")(serve)
 app.add_typer(models_command.app, name="models", short_help="List, fetch, look at and remove models.")
 app.add_typer(sessions_command.app, name="sessions", short_help="List, search, export stored conversations.")
+app.add_typer(memory_command.app, name="memory", short_help="What is remembered for all conversations.")
 app.add_typer(config_command.app, name="config", short_help="Show settings, and set them for good.")
 app.command(short_help="Say what is here, what will run, and what to do about the rest.")(doctor)
 app.command(short_help="Show a recorded conversation again; no model is needed.")(replay)
@@ -194,8 +195,8 @@ def screen(
             recorder,
             folder=kept.folder,
             opener_of=lambda *which: with_tools(others(*which), servers),
-            theme=precedence.theme(),
-            keep_theme=partial(config_command.change, "theme"),
+            look=precedence.look(),
+            keep_look=config_command.change,
         )
         servers.ask = partial(ask_on_screen, screen)
         leave_with_the_terminal()

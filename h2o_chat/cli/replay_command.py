@@ -1,7 +1,6 @@
 """`h2o-chat replay`: a recorded conversation on the screen, without its model."""
 
 import sys
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -47,9 +46,9 @@ def replay(
 
     player = Player(chain([first], events), Pace(pace))
     pane = ReplayPane(Jobs(), player, file.name)
-    theme, keep_theme = precedence.theme(), partial(config_command.change, "theme")
+    look, keep_look = precedence.look(), config_command.change
     screen = ChatApp(
-        player.open, Settings(model=file.name), Sampling(), pane=pane, theme=theme, keep_theme=keep_theme
+        player.open, Settings(model=file.name), Sampling(), pane=pane, look=look, keep_look=keep_look
     )
     leave_with_the_terminal()
     leaving.run(screen)

@@ -150,7 +150,7 @@ def _served(
                 f"h2o-chat: {batch.runner.rows} rows of {service.row_bytes / 1e6:,.1f} MB,"
                 f" {prefixes.most} snapshots of {service.snapshot_bytes / 1e6:,.1f} MB\n"
             )
-            if settings.recall == "auto" and settings.policy not in WITHOUT:
+            if settings.recall != "off" and settings.policy not in WITHOUT:
                 sys.stderr.write("h2o-chat: what a question asks for and was forgotten is recalled")
                 sys.stderr.write(" (--recall off: not)\n")
             return service, saved

@@ -55,7 +55,7 @@ def list_(
     data: Data = None,
 ) -> None:
     """List conversations, newest first; tokens are - where they were imported and not yet read."""
-    with _opened(data) as store:
+    with opened(data) as store:
         found = store.list(limit)
     if as_json:
         _write(json.dumps([asdict(one) for one in found]) + "\n")
@@ -74,7 +74,7 @@ def list_(
 @ends
 def show(which: Which, data: Data = None) -> None:
     """Print the active branch of a conversation."""
-    with _opened(data) as store:
+    with opened(data) as store:
         _show(store.whole(store.find(which)))
 
 
@@ -93,7 +93,7 @@ def export(
 ) -> None:
     """Write a conversation as Markdown or JSON."""
     suffix = format or _suffix(output)
-    with _opened(data) as store:
+    with opened(data) as store:
         conversation = store.whole(store.find(which))
     text = FORMATS[suffix](conversation)
     if output is None:
@@ -115,7 +115,7 @@ def import_(file: Path, data: Data = None) -> None:
 
     notes: list[str] = []
     conversations = read(file, notes)
-    with _opened(data) as store:
+    with opened(data) as store:
         ids = store.put(conversations)
     for note in notes:
         typer.echo(note, err=True)
@@ -134,7 +134,7 @@ def search(
     wanted = typed(" ".join(words), "What to look for")
     if not wanted.strip():
         raise UsageError("There is nothing to look for.", "Give a word, or the beginning of one.")
-    with _opened(data) as store:
+    with opened(data) as store:
         found = store.search(wanted, limit)
     if as_json:
         _write(json.dumps([asdict(one) for one in found]) + "\n")
@@ -149,7 +149,7 @@ def search(
 @ends
 def rename(which: Which, title: str, data: Data = None) -> None:
     """Give a conversation another title."""
-    with _opened(data) as store:
+    with opened(data) as store:
         store.rename(store.find(which), typed(title, "The title"))
 
 
@@ -161,7 +161,7 @@ def rm(
     data: Data = None,
 ) -> None:
     """Remove a conversation, with all its branches and saved memory."""
-    with _opened(data) as store:
+    with opened(data) as store:
         about = store.summary(store.find(which))
         name = f"{about.id} ({one_line(about.title) or 'no title'})"
         if not yes and not confirmed(f"Remove {name}, {about.messages} messages?"):
@@ -172,7 +172,7 @@ def rm(
 
 
 @contextmanager
-def _opened(data: Path | None) -> Iterator[Store]:
+def opened(data: Path | None) -> Iterator[Store]:
     store = Store(data_folder(data))
     try:
         for note in store.notes:

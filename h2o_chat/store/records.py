@@ -100,7 +100,18 @@ PIECES = """
 UPDATE messages SET recalled = json_array(json_array(recalled_from, recalled)) WHERE recalled != '';
 """
 
-MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS, RECALLED, SOURCES, PIECES]
+FACTS = """
+-- What the user had remembered for all conversations; `conversation`: the one whose message it was.
+CREATE TABLE facts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    text TEXT NOT NULL,
+    created REAL NOT NULL,
+    conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE
+);
+CREATE INDEX facts_of ON facts (conversation);
+"""
+
+MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS, RECALLED, SOURCES, PIECES, FACTS]
 """Changes of the tables: append to it, never edit a released one.
 
 A database is at version n (`PRAGMA user_version`) when the first n scripts have been applied to it.

@@ -20,6 +20,7 @@ from h2o_chat.events.events import Note
 from h2o_chat.store import bulk
 from h2o_chat.store.data_folder import DataFolder, Held, Lock
 from h2o_chat.store.database import WAIT_S, Database, Rows
+from h2o_chat.store.facts import Facts
 from h2o_chat.store.records import (
     BRANCH,
     BRANCHES,
@@ -68,6 +69,7 @@ class Store:
                     text = f"Others could write in {folder}: that right was taken away."
                     self.notes.append(Note("store", text))
         self._database = Database(folder and folder / DATABASE)
+        self.facts = Facts(self._database)
         self._data_folder = DataFolder(folder)
 
     def empty_log(self) -> None:

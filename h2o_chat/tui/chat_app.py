@@ -5,6 +5,7 @@ that is not the answer to a key starts in `reports.show`.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, cast
@@ -20,7 +21,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Look, Sampling, Settings
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.commands.surface import ChatLike, Opened
@@ -73,8 +74,8 @@ class ChatApp(App[None], inherit_bindings=False):
         pane: the conversation's half, where it is not a `TalkPane`.
         folder: where prompts are remembered; None remembers them while the app runs.
         opener_of: returns what opens a model, by its name, perhaps for a stored conversation.
-        theme: the colours to begin with.
-        keep_theme: remembers that others were chosen.
+        look: to begin with.
+        keep_look: remembers, by its name, what of it was changed.
 
     Attributes:
         exit_code: of the process: why no model could be opened, which signal ended it, or 0.
@@ -108,14 +109,14 @@ class ChatApp(App[None], inherit_bindings=False):
         pane: Pane | None = None,
         folder: Path | None = None,
         opener_of: Callable[[str, str | None], OpenChat] | None = None,
-        theme: str = H2O_DARK.name,
-        keep_theme: Callable[[str], None] | None = None,
+        look: Look = Look(),  # noqa: B008
+        keep_look: Callable[[str, Any], None] | None = None,
     ) -> None:
         super().__init__()
         for own in OWN:
             self.register_theme(own)
-        self._kept_theme, self._keep_theme, self._open_chat = theme, keep_theme, open_chat
-        self.theme = theme if theme in self.available_themes else H2O_DARK.name
+        self._look, self._keep_look, self._open_chat = look, keep_look, open_chat
+        self.theme = look.theme if look.theme in self.available_themes else H2O_DARK.name
         self.exit_code, self.deadline = ExitCode.OK, cast(Deadline | None, None)
         self.take_signals: Callable[[], None] = lambda: None
         self._memory = CacheView()
@@ -125,6 +126,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.transcript.heat.memory = self._memory
         self._first = settings.model or find(None).name
         self._side_panels, self._interrupted = SidePanels(self._memory), float("-inf")
+        self._side_panels.quiet = self.transcript.heat.quiet = look.quiet
 
     @property
     def chat(self) -> ChatLike | None:
@@ -163,8 +165,8 @@ class ChatApp(App[None], inherit_bindings=False):
         return ChatScreen(id="_default")
 
     def on_mount(self) -> None:
-        if self.theme != self._kept_theme:
-            self.notify(f"There is no theme {self._kept_theme!r}.", severity="warning", markup=False)
+        if self.theme != self._look.theme:
+            self.notify(f"There is no theme {self._look.theme!r}.", severity="warning", markup=False)
         self.pane.opening(self._first)
         self.set_timer(LOOK_S, self._drain)
         self.take_signals()
@@ -180,11 +182,15 @@ class ChatApp(App[None], inherit_bindings=False):
             # Textual chooses this once. Of a terminal's own colours its greys are black on black.
             grey = NoColor() if self.native_ansi_color else Monochrome()
             self._filters = [grey if isinstance(one, NoColor | Monochrome) else one for one in self._filters]
-        if self._keep_theme is None or theme == self._kept_theme or not self.is_running:
-            return
-        self._kept_theme = theme
+        if theme != self._look.theme and self.is_running:
+            self._remember("theme", theme)
+
+    def _remember(self, name: str, value: Any) -> None:
+        """Keeps a change of the look for the next start."""
+        self._look = replace(self._look, **{name: value})
         try:
-            self._keep_theme(theme)
+            if self._keep_look is not None:
+                self._keep_look(name, value)
         except H2OChatError as error:
             self.notify(f"{error.message} {error.hint}", severity="warning", markup=False)
 
@@ -264,8 +270,19 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def action_toggle_panel(self) -> None:
         """Beside the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
-        self._side_panels.toggle_panel()
+        if self._look.quiet:
+            self.toggle_quiet()
+        else:
+            self._side_panels.toggle_panel()
+            self._watch()
+
+    def toggle_quiet(self) -> None:
+        """Shows the conversation alone, or again with what the memory holds."""
+        self._remember("quiet", not self._look.quiet)
+        self._side_panels.quiet = self.transcript.heat.quiet = self._look.quiet
+        self._side_panels.fold(self.size)
         self._watch()
+        self.divider.say("quiet · ctrl+b or /quiet shows the memory" if self._look.quiet else "")
 
     def action_help(self) -> None:
         talks = isinstance(self.pane, TalkPane)

@@ -138,6 +138,7 @@ class SidePanels:
     Attributes:
         room: how much of the screen the panel gets where it stands beside the chat.
         over: it lies over the chat, where it cannot stand beside it.
+        quiet: none of them is shown.
     """
 
     def __init__(self, memory: CacheView) -> None:
@@ -146,7 +147,7 @@ class SidePanels:
         self.line = MemoryLine(memory, id="line")
         self.strip = RememberStrip(memory, id="strip")
         self.room: Room = "shown"
-        self.over = False
+        self.over = self.quiet = False
         self._before: Widget | None = None
         """The widget that had the keyboard before the panel was over the chat."""
         self._memory = memory
@@ -168,7 +169,7 @@ class SidePanels:
     @property
     def wanted(self) -> bool:
         """Whether the panel or its line is visible."""
-        return self.room != "hidden" or not self.beside
+        return not self.quiet and (self.room != "hidden" or not self.beside)
 
     def toggle_panel(self) -> None:
         """SidePanels the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
@@ -187,13 +188,14 @@ class SidePanels:
     def fold(self, terminal: Size) -> None:
         self._terminal = terminal
         columns, rows = terminal
-        self.over = self.over and not self.beside
-        self.strip.display = columns >= STRIP_COLUMNS and rows >= STRIP_ROWS and not self.over
+        self.over = self.over and not self.beside and not self.quiet
+        room = columns >= STRIP_COLUMNS and rows >= STRIP_ROWS
+        self.strip.display = room and not self.over and not self.quiet
         self.strip.set_class(rows < FRAME_ROWS, "-low")
         self.panel.set_class(self.over, OVER)
         self.panel.set_class(self.room == "wide", "-wide")
-        self.panel.display = self.over or (self.beside and self.room != "hidden")
-        self.line.display = not self.beside and not self.over
+        self.panel.display = self.over or (self.beside and self.wanted)
+        self.line.display = not self.beside and not self.over and not self.quiet
 
     def refresh(self, *, busy: bool = False, moved: bool = False) -> None:
         """Draw the changes; panel and strip only when the cache has reported, or the cursor moved."""

@@ -20,7 +20,7 @@ __all__ = ["file"]
 
 
 def test_every_shared_flag_is_a_setting() -> None:
-    assert set(precedence.NAMES) == {*FLAGS, "theme", "saved_memories_bytes"}
+    assert set(precedence.NAMES) == {*FLAGS, "theme", "quiet", "saved_memories_bytes", "model_folders"}
 
 
 def test_four_layers(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:

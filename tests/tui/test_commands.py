@@ -15,12 +15,12 @@ from textual.binding import Binding
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
-from h2o_chat.chat.commands import table
+from h2o_chat.chat.commands import bodies, table
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
 from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
-from h2o_chat.tui.prompt.screen_commands import ACTS
+from h2o_chat.tui.prompt.screen_commands import ACTS, ScreenSurface
 from h2o_chat.tui.prompt.talk_pane import KEYS
 
 Drive = Callable[..., Any]
@@ -203,6 +203,31 @@ async def test_settings_change_while_the_conversation_goes_on(
         await screen.until(lambda: screen.chat.session.budget > 32, "there is more room")
         assert screen.chat.session.budget in (64, 128, 256)
         assert screen.chat.session.budget >= screen.chat.engine.seen == seen
+
+
+async def test_something_is_remembered_for_all_conversations(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    open_chat = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=5)) as screen:
+        await screen.opened()
+        assert "Nothing is remembered" in await command(screen, "/remember")
+        await command(screen, "/remember My cat is called Miso.")
+        assert "/forget 1 takes it back" in screen.app.divider.remark
+        await screen.ask("I live in Tarsenburg.")
+        await screen.answered()
+        await screen.pilot.press("tab", *["up"] * 8)
+        assert screen.app.transcript.selected == 0
+        bodies.remember(ScreenSurface(screen.app.pane), "")  # type: ignore[arg-type]
+        facts = screen.chat.keeper.store.facts
+        assert [(one.text, one.conversation) for one in facts.all()] == [
+            ("My cat is called Miso.", None),
+            ("I live in Tarsenburg.", screen.chat.keeper.conversation),
+        ]
+        await screen.pilot.press("escape")
+        assert "is no number" in await command(screen, "/forget Miso")
+        await command(screen, "/forget 1")
+        assert "2: I live in Tarsenburg." in await command(screen, "/remember")
 
 
 async def test_exports_copies_and_finds(

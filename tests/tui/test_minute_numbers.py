@@ -13,7 +13,7 @@ import pytest
 from screens import POCKET, Screen
 from sweep import sweep
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Look, Sampling, Settings
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.widgets.theme import OWN
 
@@ -57,7 +57,7 @@ def talk(pocket: Any, tmp_path: Path) -> Callable[..., Any]:
             engine = Engine(pocket, settings)
             return Chat(engine, settings, Keeper(Store(tmp_path), None, engine.session, asdict(settings)))
 
-        app = ChatApp(open_chat, settings, Sampling(max_tokens=12), theme=theme)
+        app = ChatApp(open_chat, settings, Sampling(max_tokens=12), look=Look(theme=theme))
         async with app.run_test(size=size) as pilot:
             screen = Screen(app, pilot)
             await screen.opened()

@@ -21,7 +21,7 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.widgets import Input
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Look, Sampling, Settings
 from h2o_chat.base.errors import GenerationError, ModelError, OutOfMemoryError
 from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
@@ -116,7 +116,7 @@ async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.Mo
         monkeypatch.setenv("NO_COLOR", "1")
     player = Player(read(RECORDINGS / f"{shot.recording}.jsonl"), Pace(float("inf")))
     pane = ReplayPane(Jobs(), player, f"{shot.recording}.jsonl")
-    app = ChatApp(player.open, Settings(model="pocket"), Sampling(), pane=pane, theme=shot.theme)
+    app = ChatApp(player.open, Settings(model="pocket"), Sampling(), pane=pane, look=Look(theme=shot.theme))
     async with app.run_test(size=(shot.columns, shot.rows)) as pilot:
         screen = Screen(app, pilot)
         await screen.until(lambda: app.chat is not None and not app.busy, "the recording has ended")

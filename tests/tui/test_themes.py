@@ -1,6 +1,5 @@
 """The colours: readable in every theme of our own, for eyes that see fewer of them, and remembered."""
 
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -160,8 +159,28 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def started() -> ChatApp:
     """As the command line starts it."""
-    keep = partial(config_command.change, "theme")
-    return ChatApp(nothing_to_open, Settings(), Sampling(), theme=precedence.theme(), keep_theme=keep)
+    keep = config_command.change
+    return ChatApp(nothing_to_open, Settings(), Sampling(), look=precedence.look(), keep_look=keep)
+
+
+async def test_quiet_leaves_the_conversation_alone_and_is_remembered(file: Path) -> None:
+    app = started()
+    async with app.run_test(size=(120, 36)) as pilot:
+        shown = {"panel": True, "strip": True}
+        assert {name: app.query_one(f"#{name}").display for name in shown} == shown
+        await pilot.press(*"/quiet", "enter")
+        await pilot.pause()
+        assert not any(app.query_one(f"#{name}").display for name in ("panel", "strip", "line"))
+        assert app.transcript.heat.quiet
+    assert "quiet = true" in file.read_text()
+    app = started()
+    async with app.run_test(size=(90, 36)) as pilot:
+        assert not any(app.query_one(f"#{name}").display for name in ("panel", "strip", "line"))
+        await pilot.press("ctrl+b")
+        await pilot.pause()
+        assert app.query_one("#line").display
+        assert not app.transcript.heat.quiet
+    assert precedence.look().quiet is False
 
 
 async def test_the_choice_survives_a_restart(file: Path) -> None:
@@ -179,7 +198,7 @@ async def test_the_choice_survives_a_restart(file: Path) -> None:
         assert app.theme == H2O_LIGHT.name
         await pilot.press(*"/theme h2o-a", "enter", "enter")  # the menu completes it
         await Screen(app, pilot).until(lambda: app.theme == H2O_ANSI.name, "it was chosen there")
-    assert precedence.theme() == H2O_ANSI.name
+    assert precedence.look().theme == H2O_ANSI.name
     app = started()
     async with app.run_test() as pilot:
         await pilot.pause()

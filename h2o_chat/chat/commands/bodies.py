@@ -167,6 +167,30 @@ def recall(surface: Surface, words: str) -> None:
     surface.note(chat.recall.by_hand(words, chat.messages, chat.session.budget))
 
 
+def remember(surface: Surface, words: str) -> None:
+    """Remember words, or the chosen message, for all conversations; without any list what is remembered."""
+    keeper = surface.idle().keeper
+    if keeper is None:
+        raise UsageError("Conversations are not stored here, and nothing for all of them.")
+    facts = keeper.store.facts
+    if words or surface.selected is not None:
+        chosen = None if words else surface.idle().messages[surface.selected or 0].text
+        fact = facts.add(words if chosen is None else chosen, None if words else keeper.conversation)
+        surface.remark(f"remembered for all conversations · /forget {fact.number} takes it back")
+    else:
+        told = [f"{one.number}: {one.text}" for one in facts.all()]
+        surface.say("\n".join(told) or "Nothing is remembered for all conversations: /remember TEXT")
+
+
+def forget(surface: Surface, words: str) -> None:
+    """Forget what was remembered for all conversations, by its number."""
+    keeper = surface.idle().keeper
+    if keeper is None or not re.fullmatch(r"\d{1,9}", words):
+        raise UsageError(f"{words!r} is no number of something remembered.", "/remember shows them.")
+    keeper.store.facts.remove(int(words))
+    surface.remark("forgotten")
+
+
 def pin(surface: Surface, words: str) -> None:
     """Protect a message: the next, one by its number, or one that is said once more."""
     if words == "next" or (not words and surface.selected is None):

@@ -47,6 +47,8 @@ COMMANDS = (
     ),
     Command("unpin", "[NUMBER]", "let a pinned message be forgotten again", bodies.unpin),
     Command("recall", "WORDS", "have the model read earlier words once more", bodies.recall),
+    Command("remember", "[TEXT]", "remember it, or the chosen message, everywhere", bodies.remember),
+    Command("forget", "NUMBER", "forget something that /remember shows", bodies.forget),
     Command("why", "WORD|@POSITION", "why a word was kept or forgotten", bodies.why),
     Command("find", "WORDS", "look for words in this conversation", bodies.find),
     Command(
@@ -59,6 +61,7 @@ COMMANDS = (
     Command("edit", "[NUMBER]", "say something else instead of a message", bodies.edit),
     Command("branch", "[NUMBER]", "go to what was said there before, and back", bodies.branch),
     Command("theme", "NAME", "other colours", None, only="screen"),
+    Command("quiet", "", "the conversation alone, without its memory; and back", None, only="screen"),
     Command("editor", "", "write in $EDITOR", None, only="screen"),
     Command("quit", "", "leave", bodies.leave),
 )

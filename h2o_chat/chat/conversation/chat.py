@@ -23,6 +23,7 @@ from h2o_chat.chat.conversation.message import (
 )
 from h2o_chat.chat.conversation.restore import ended_in_marker, restore_cache
 from h2o_chat.chat.conversation.spans import coming_span, tokens_of, was_read
+from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.chat.tools.tool_calls import ToolCalls
@@ -65,6 +66,7 @@ class Chat:
             lambda text: len(literal(engine.tokenizer, text)),
             lambda answer: self.template.thinking.divide(answer)[1],
         )
+        self.recall.elsewhere = Elsewhere(keeper) if keeper else None
         self._marker_fed = False
         """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
         self.session = thoughts.session_of(self.template, engine)

@@ -43,7 +43,7 @@ class Exchange:
     ) -> None:
         self.user, self.answer = Message(role, text, recalled=recalled), Message("assistant", "")
         self._recalled = tuple(
-            (before[one.index].id if one.index < len(before) else None, one.words) for one in recalled
+            (before[one.index].id if 0 <= one.index < len(before) else None, one.words) for one in recalled
         )
         """(number of the message in the store, words); None: the words are of this message itself."""
         self._keeper = keeper

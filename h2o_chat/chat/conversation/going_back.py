@@ -14,6 +14,7 @@ from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.restore import build_anew
 from h2o_chat.chat.conversation.thoughts import session_of
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
+from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.events.events import Event, Note, ReadProgress
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -105,7 +106,7 @@ def open_another(
         gone = left if opened else chat.keeper
         chat.keeper = chat.keeper if opened else left
         gone.close()
-    chat.notes = chat.keeper.notes
+    chat.notes, chat.recall.elsewhere = chat.keeper.notes, Elsewhere(chat.keeper)
     return opened
 
 

@@ -6,13 +6,14 @@ longer held go in front of it, in the order in which they were said, as many as 
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.conversation.message import Message, Recalled, fed_text, numbered
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
+from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.chat.recall.index import Hit, Index, asked_from, features, question_of
 from h2o_chat.events.events import Note
 
@@ -99,6 +100,8 @@ class Recall:
         said: Callable[[str], str] = lambda answer: answer,
     ) -> None:
         self._notes, self._count, self._said = notes, count, said
+        self.elsewhere: Elsewhere | None = None
+        """Finds what was said in other conversations; None: nothing is stored."""
         self._index = Index()
         self._read: list[Message] = []
         """The messages that the index has taken in."""
@@ -119,8 +122,8 @@ class Recall:
         # A note that is left here belongs to a message that could not be sent.
         self._notes[:] = [note for note in self._notes if note.code != "recalled"]
         recalled = self._asked_for(messages)
-        if not recalled and budget and settings.recall == "auto" and settings.policy not in WITHOUT:
-            recalled = self._needed(text, messages, engine, budget)
+        if not recalled and budget and settings.recall != "off" and settings.policy not in WITHOUT:
+            recalled = self._needed(text, messages, engine, budget, settings.recall == "all")
             if recalled:
                 self._notes.append(_note(recalled, "recalled: the model reads it once more"))
         return recalled, fed_text(text, recalled)
@@ -162,15 +165,20 @@ class Recall:
             self._read.append(message)
 
     def _needed(
-        self, text: str, messages: Sequence[Message], engine: Holding, budget: int
+        self, text: str, messages: Sequence[Message], engine: Holding, budget: int, others: bool
     ) -> tuple[Recalled, ...]:
-        """Finds what a message asks for that is no longer held. Returns nothing if all of it is still
-        held."""
+        """Finds what a message asks for that is no longer held, or was said elsewhere. Returns nothing if all
+        of it is still held.
+
+        Args:
+            others: other conversations are searched too.
+        """
         self.read(messages)
         question = question_of(text)
         if len(features(question)) < 2:
             return ()  # "Hello?"
         hits = [hit for hit in self._index.find(question)[:LOOKED_AT] if hit.score >= LEAST_SCORE]
+        best = hits[0].score if hits else 0.0
         hits = [hit for hit in hits if hit.score >= NEAR_BEST * hits[0].score]
         again: dict[str, list[Message]] = {}  # where words were recalled
         for message in messages:
@@ -186,7 +194,35 @@ class Recall:
         chosen = self._fitting(hits, _room(budget))
         recalled = _in_order(chosen) if any(hit.number in gone for hit in chosen) else ()
         left = _room(budget) - sum(self._count(one.words) for one in recalled)
-        return recalled + self._of_page(text, question, messages, budget, left)
+        recalled += self._of_page(text, question, messages, budget, left)
+        left = _room(budget) - sum(self._count(one.words) for one in recalled)
+        return (*self._from_elsewhere(question, others, best, again, engine, left), *recalled)
+
+    def _from_elsewhere(
+        self,
+        question: str,
+        others: bool,
+        best: float,
+        again: Mapping[str, Sequence[Message]],
+        engine: Holding,
+        room: int,
+    ) -> list[Recalled]:
+        """Finds what was said elsewhere, where nothing said here shares half as much with the question.
+
+        Args:
+            best: the best score here.
+            again: the messages with which words were recalled.
+        """
+        hits = self.elsewhere.find(question, others)[:LOOKED_AT] if self.elsewhere else []
+        found = list[Recalled]()
+        for hit in hits:
+            enough = hit.score >= max(LEAST_SCORE, NEAR_BEST * hits[0].score) and NEAR_BEST * hit.score > best
+            held = any(self._held(one, hit.words, engine) >= HELD for one in again.get(hit.words, []))
+            size = self._count(hit.words)
+            if enough and not held and size <= room:
+                found.append(Recalled(-1, hit.words))
+                room -= size
+        return found
 
     def _of_page(
         self, text: str, question: str, messages: Sequence[Message], budget: int, room: int
@@ -249,10 +285,13 @@ def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
 
 
 def _numbers(recalled: Sequence[Recalled]) -> str:
-    """The messages that they come from, each once: `#1, #7`."""
-    return ", ".join(dict.fromkeys(numbered(one.index) for one in recalled))
+    """The messages that they come from, each once: `#1, #7`; elsewhere: of another conversation."""
+    return ", ".join(
+        dict.fromkeys(numbered(one.index) if one.index >= 0 else "elsewhere" for one in recalled)
+    )
 
 
 def _note(recalled: Sequence[Recalled], what: str) -> Note:
     words = " ".join(f"“{one.words}”" for one in recalled)
-    return Note("recalled", f"{_numbers(recalled)} {words} {what}.", about=recalled[0].index)
+    about = next((one.index for one in recalled if one.index >= 0), None)
+    return Note("recalled", f"{_numbers(recalled)} {words} {what}.", about=about)

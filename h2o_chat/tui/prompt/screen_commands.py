@@ -230,6 +230,7 @@ ACTS: Mapping[str, Act] = {
     **{command.name: partial(_of_table, command) for command in commands("screen") if command.body},
     "copy": copy,
     "theme": theme,
+    "quiet": lambda pane, _: pane.app.toggle_quiet(),  # type: ignore[attr-defined]
     "editor": lambda pane, _: pane.prompt.action_editor(),
     # keys alone
     "edit chosen": edit_chosen,

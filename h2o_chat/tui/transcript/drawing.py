@@ -62,10 +62,10 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
 
 
 def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
-    marks = (view.hold, view.marked, view.pinned, view.branch, view.remark)
+    marks = (canvas.heat.quiet, view.hold, view.marked, view.pinned, view.branch, view.remark)
     key = (width, line, *marks, canvas.key(view, BodyPiece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
-        caption = title(view, width - 1, canvas.heat.memory.caches)
+        caption = title(view, width - 1, 0 if canvas.heat.quiet else canvas.heat.memory.caches)
         strips = canvas.draw(caption, width - 1)  # none where it is painted before it has room
         segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
         view.drawn_title = (key, _row(segments, 0, line, width, canvas.ground, indent=1))
@@ -73,7 +73,7 @@ def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
 
 
 def title(view: TurnView, width: int, caches: int) -> Content:
-    """The text of the title; `caches` is the number of heads."""
+    """The text of the title; `caches` is the number of heads, 0 where the memory is not shown."""
     number = "" if view.index is None else f"{numbered(view.index)} "
     speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
     speaker += " ‹{}/{}›".format(*view.branch) if view.branch else ""
@@ -88,8 +88,13 @@ def title(view: TurnView, width: int, caches: int) -> Content:
 
 
 def recalled_from(places: Iterable[int]) -> str:
-    """Title of a message with which others were recalled: `recalled #1, #7`."""
-    return f"recalled {', '.join(dict.fromkeys(numbered(one) for one in places if one >= 0))}".rstrip()
+    """Title of a message with which others were recalled: `recalled #1, #7`.
+
+    Args:
+        places: -1: of another conversation, or not known any more.
+    """
+    names = (numbered(one) if one >= 0 else "elsewhere" for one in places)
+    return f"recalled {', '.join(dict.fromkeys(names))}"
 
 
 def selected_text(view: TurnView, selection: Selection, line: int) -> str:

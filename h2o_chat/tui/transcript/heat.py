@@ -27,12 +27,13 @@ class Heat:
 
     def __init__(self) -> None:
         self.memory = CacheView()
-        self.on = False
+        self.on = self.quiet = False
+        """The words are marked; quiet: nothing is said of the memory beside the messages."""
 
     @property
     def version(self) -> object:
         """Changes whenever a style does."""
-        return self.on, self.memory.states
+        return self.on, self.quiet, self.memory.states
 
     def level(self, position: int) -> int | None:
         """0 to 8; None for a token that the model has not read yet."""

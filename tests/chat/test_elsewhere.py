@@ -1,0 +1,91 @@
+"""What a question finds in other conversations, and among remembered facts: a real engine, a real store."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import opened_models
+import pytest
+from storing import created
+from talk import GREEDY, POCKET, TALK
+
+from h2o_chat.base.config import Settings
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Note
+from h2o_chat.store import Store
+
+TRIP = "We stay at the Hotel Mundial in Lisbon."
+ASKED = "At which hotel do we stay in Lisbon?"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Any:
+    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "data")
+    with store.claim(created(store, "pocket", {}, title="Trip to Lisbon")) as writer:
+        for text in (TRIP, *TALK):
+            writer.said("user", text)
+            writer.said("assistant", "I see.")
+    return store
+
+
+def chat_of(loaded: Any, store: Store, **others: Any) -> Chat:
+    settings = replace(Settings(model=str(POCKET), budget=192, seed=0), **others)
+    engine = Engine(loaded, settings)
+    return Chat(engine, settings, Keeper(store, None, engine.session, {}))
+
+
+def asked(chat: Chat, text: str) -> list[str]:
+    """What is recalled for a message; the notes say the same."""
+    events = list(chat.send(text, GREEDY))
+    said: Message = chat.messages[-2]
+    told = " ".join(one.message for one in events if isinstance(one, Note) and one.code == "recalled")
+    assert all(one.words in told for one in said.recalled)
+    return [one.words for one in said.recalled]
+
+
+def test_other_conversations_are_searched_only_when_that_was_asked_for(loaded: Any, store: Store) -> None:
+    assert asked(chat_of(loaded, store), ASKED) == []
+    chat = chat_of(loaded, store, recall="all")
+    (words,) = asked(chat, ASKED)
+    assert words.startswith("(from “Trip to Lisbon”, ")
+    assert words.endswith(f") {TRIP}")
+    assert asked(chat, "And now, which Lisbon hotel was it?") == [], "it is held: it was just read"
+    chat.keeper.catch_up()  # type: ignore[union-attr]
+    stored = store.path(chat.keeper.conversation)[0]  # type: ignore[union-attr, arg-type]
+    assert stored.recalled == ((None, words),), "what crossed stays visible"
+    assert asked(chat_of(loaded, store, recall="off"), ASKED) == []
+
+
+def test_what_was_said_here_comes_first(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store, recall="all")
+    asked(chat, "We stay at the Hotel Central in Lisbon.")
+    assert asked(chat, ASKED) == []
+
+
+def test_a_removed_conversation_tells_nothing(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store, recall="all")
+    assert chat.recall.elsewhere is not None
+    assert chat.recall.elsewhere.find(ASKED, True)
+    store.remove(store.list()[0].id)
+    assert asked(chat, ASKED) == []
+
+
+def test_a_fact_is_found_in_every_conversation_until_it_is_forgotten(loaded: Any, store: Store) -> None:
+    fact = store.facts.add("My cat is called Miso.")
+    for _ in range(2):
+        (words,) = asked(chat_of(loaded, store), "What is my cat called?")
+        assert words.startswith("(remembered ")
+        assert words.endswith(") My cat is called Miso.")
+    assert asked(chat_of(loaded, store), "Do you like tea?") == []
+    store.facts.change(fact.number, "My cat is called Ada.")
+    assert asked(chat_of(loaded, store), "What is my cat called?")[0].endswith("Ada.")
+    store.facts.remove(fact.number)
+    assert asked(chat_of(loaded, store), "What is my cat called?") == []

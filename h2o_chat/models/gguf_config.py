@@ -5,7 +5,8 @@ the families below are read here, and each weight's shape is checked against the
 """
 
 import math
-import struct
+import re
+from collections.abc import Set
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import gguf
 from h2o_chat.models.gguf import Header, damaged, header_of
+from h2o_chat.models.gguf_gemma4 import ROPE_FREQS, gemma4_config, rope_factors
 
 FAMILIES = {
     "llama": "LlamaForCausalLM",
@@ -24,9 +26,15 @@ FAMILIES = {
     "olmoe": "OlmoeForCausalLM",
     "gpt-oss": "GptOssForCausalLM",
 }
-"""Architectures that are read here, and their class in transformers. Mistral's architecture is llama."""
+"""Architectures of the native step, and their class in transformers. Mistral's architecture is llama."""
 
-_TYPES = {"qwen3moe": "qwen3_moe", "gpt-oss": "gpt_oss"}
+READ = FAMILIES | {"gemma4": "Gemma4ForCausalLM"}
+"""All architectures that are read here."""
+
+_TYPES = {
+    **{"qwen3moe": "qwen3_moe", "gpt-oss": "gpt_oss", "gemma4": "gemma4_text"},
+    **{"qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text"},
+}
 """Types of transformers that are not called as the architecture is."""
 
 EXACT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
@@ -35,13 +43,15 @@ EXACT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 PLAIN = {"F32", "F16", "BF16"}
 """Types of tensors that are not quantised."""
 
-_UNREAD = (
-    *(".rope.scaling.", "gemma4.rope.freq_base_swa", "gemma4.attention.key_length_swa"),
-    *("gemma4.attention.shared_kv_layers", "gemma4.embedding_length_per_layer_input"),
+_KNOWN = re.compile(
+    r"(gemma4|qwen35|qwen35moe)\.("
+    r"vocab_size|context_length|block_count|nextn_predict_layers|final_logit_softcapping"
+    r"|embedding_length(_per_layer_input)?|(expert_|expert_shared_)?feed_forward_length|expert_(used_)?count"
+    r"|attention\.(head_count(_kv)?|(key|value)_length(_swa)?|layer_norm_rms_epsilon|sliding_window(_pattern)?"
+    r"|shared_kv_layers|recurrent_layers)|full_attention_interval|rope\.((freq_base|dimension_count)(_swa)?"
+    r"|dimension_sections)|ssm\.(conv_kernel|state_size|group_count|time_step_rank|inner_size))"
 )
-"""Values that the model computes with, and that transformers does not read."""
-
-_ROPE_FREQS = "rope_freqs.weight"
+"""Values of those architectures that are read, or that the shapes of the tensors show."""
 _LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """Parameters of the scaled rotation of llama 3.1 to 3.3, without the factor."""
 _ENDS = (
@@ -52,6 +62,8 @@ _ENDS = (
     "<end_of_turn>",
     "<|end_of_text|>",
     "<|eom_id|>",
+    "<turn|>",
+    "<|tool_response>",
 )
 """Control tokens that end an answer even if the file does not name them as such (as in llama.cpp)."""
 _CONTROL = 3
@@ -61,50 +73,52 @@ _CONTROL = 3
 def config_of(header: Header) -> dict[str, Any]:
     """The contents of config.json and generation_config.json, with checked shapes of all tensors.
 
-    For architectures outside `FAMILIES` it has only `model_type`: transformers reads the rest.
+    For architectures outside `READ` it has only `model_type`: transformers reads the rest.
 
     Raises:
         ModelError: a value or a tensor is missing or wrong.
     """
     kind = header.architecture
     _check_layers(header, header.values.get(f"{kind}.block_count"))
-    if kind not in FAMILIES:
+    if unread := _unread(header):
+        raise ModelError(
+            f"{header.path} has {unread[0][:60]}, which is not read from {kind[:60]} files.",
+            "Use the model's safetensors.",
+        )
+    if kind not in READ:
         if len(header.parts) > 1:
             raise ModelError(
                 f"{header.path} is one of several parts, of the architecture {kind[:60]}, of which"
                 " whole files alone are read.",
                 "Join them: llama-gguf-split --merge FIRST-PART WHOLE",
             )
-        unread = [one for one in header.values if any(part in one for part in _UNREAD)]
-        if unread := unread or [one for one in header.tensors if "rope_" in one]:
-            raise ModelError(
-                f"{header.path} has {unread[0][:60]}, which transformers does not read from files of the"
-                f" architecture {kind[:60]}.",
-                "Use the model's safetensors.",
-            )
-        return {"model_type": kind, "architectures": []}
+        return {"model_type": _TYPES.get(kind, kind), "architectures": []}
     hidden = header.whole(f"{kind}.embedding_length")
     heads = header.whole(f"{kind}.attention.head_count")
-    head_size = header.whole(f"{kind}.attention.key_length", max(1, hidden // heads))
     tokens, *_ = _shape(header, "token_embd.weight", 2)
     config: dict[str, Any] = {
         "model_type": _TYPES.get(kind, kind),
-        "architectures": [FAMILIES[kind]],
-        "hidden_act": "silu",
+        "architectures": [READ[kind]],
         "vocab_size": tokens,
         "hidden_size": hidden,
-        "intermediate_size": header.whole(f"{kind}.feed_forward_length"),
         "num_hidden_layers": header.whole(f"{kind}.block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": header.whole(f"{kind}.attention.head_count_kv", heads),
-        "head_dim": head_size,
         "max_position_embeddings": header.whole(f"{kind}.context_length"),
         "rms_norm_eps": header.number(f"{kind}.attention.layer_norm_rms_epsilon"),
-        "rope_parameters": _rotation(header, kind, head_size),
         "tie_word_embeddings": "output.weight" not in header.tensors,
         "bos_token_id": header.token("tokenizer.ggml.bos_token_id"),
         "eos_token_id": _ends(header),
         "pad_token_id": header.token("tokenizer.ggml.padding_token_id"),
+    }
+    if kind == "gemma4":
+        return config | gemma4_config(header)
+    head_size = header.whole(f"{kind}.attention.key_length", max(1, hidden // heads))
+    config |= {
+        "hidden_act": "silu",
+        "intermediate_size": header.whole(f"{kind}.feed_forward_length"),
+        "num_key_value_heads": header.whole(f"{kind}.attention.head_count_kv", heads),
+        "head_dim": head_size,
+        "rope_parameters": _rotation(header, kind, head_size),
     }
     if kind == "smollm3":
         config["no_rope_layer_interval"] = (
@@ -131,6 +145,24 @@ def config_of(header: Header) -> dict[str, Any]:
             raise damaged(header.path, f"a token takes {taken:,} of {config['num_experts']:,} experts")
     _check_tensors(header, config)
     return config
+
+
+def _unread(header: Header) -> list[str]:
+    """Values and tensors that the model computes with, and that are not read."""
+    kind = header.architecture
+    if kind in FAMILIES:
+        return []
+    if kind not in ("gemma4", "qwen35", "qwen35moe"):
+        values = [one for one in header.values if ".rope.scaling." in one]
+        return values or [one for one in header.tensors if "rope_" in one]
+    unread = [one for one in header.values if one.startswith(f"{kind}.") and not _KNOWN.fullmatch(one)]
+    interval = header.whole(f"{kind}.full_attention_interval", 4)
+    guessing = f"{kind}.nextn_predict_layers"  # layers for further tokens, which are left out
+    guesses = header.whole(guessing) if header.values.get(guessing) else 0
+    layers, pattern = header.whole(f"{kind}.block_count") - guesses, f"{kind}.attention.recurrent_layers"
+    kinds = [bool(one) for one in header.numbers(pattern)][:layers]
+    regular = [number % interval < interval - 1 for number in range(layers)]
+    return unread if kinds in ([], regular) else [pattern]
 
 
 def forget() -> None:
@@ -256,8 +288,16 @@ def _check_tensors(header: Header, config: dict[str, Any]) -> None:
             raise damaged(header.path, f"{name} has the shape {list(found)}, its values say {list(shape)}")
         if len(shape) == 1 and header.tensors[name].kind_name not in PLAIN:
             raise damaged(header.path, f"{name} is {header.tensors[name].kind_name}, and vectors are numbers")
-    other = sorted(header.tensors.keys() - known.keys() - {_ROPE_FREQS})
-    if other:
+    refuse_others(header, known.keys() | {ROPE_FREQS})
+
+
+def refuse_others(header: Header, known: Set[str]) -> None:
+    """Refuses a file with tensors beside the known ones.
+
+    Raises:
+        ModelError: it has some.
+    """
+    if other := sorted(header.tensors.keys() - known):
         what = (
             "it is a mixture of experts of another family"
             if any("_exps" in one or "_inp" in one for one in other)
@@ -266,7 +306,7 @@ def _check_tensors(header: Header, config: dict[str, Any]) -> None:
         raise ModelError(
             f"{header.path} holds {len(other):,} tensors that a {header.architecture} model has not"
             f" ({', '.join(one[:60] for one in other[:3])}): {what}.",
-            f"Architectures that are read: {', '.join(FAMILIES)}.",
+            f"Architectures that are read: {', '.join(READ)}.",
         )
 
 
@@ -286,7 +326,7 @@ def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
     theta = header.number(f"{kind}.rope.freq_base", 10_000.0)
     scaled = header.text(f"{kind}.rope.scaling.type", "none")
     factor = f"{kind}.rope.scaling.factor"
-    if _ROPE_FREQS in header.tensors:
+    if ROPE_FREQS in header.tensors:
         return {"rope_type": "llama3", "rope_theta": theta} | _llama_3(header, theta, head_size)
     if scaled == "none" or (scaled == "linear" and factor not in header.values):
         return {"rope_type": "default", "rope_theta": theta}
@@ -314,12 +354,7 @@ def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
 
 def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
     """Llama 3's parameters: the file has only the factor of each frequency, which is compared with them."""
-    stored = header.tensors[_ROPE_FREQS]
-    if stored.shape != (head_size // 2,) or stored.kind_name != "F32":
-        raise damaged(header.path, f"{_ROPE_FREQS} is {stored.kind_name} of the shape {list(stored.shape)}")
-    with stored.file.open("rb") as file:
-        file.seek(stored.start)
-        found = struct.unpack(f"<{head_size // 2}f", file.read(stored.bytes))
+    found = rope_factors(header, head_size)
     factor = max(found)
     original, low, high = 8192, 1.0, 4.0
     for number, one in enumerate(found):
@@ -329,7 +364,7 @@ def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
         if not math.isclose(one, expected, rel_tol=1e-3):
             raise ModelError(
                 f"{header.path} scales its rotation in a way that is not known here: factor {number} of"
-                f" {_ROPE_FREQS} is {one:.6g}, and llama 3 has {expected:.6g}.",
+                f" {ROPE_FREQS} is {one:.6g}, and llama 3 has {expected:.6g}.",
                 "Known: none, linear, yarn, and that of llama 3.",
             )
     return {"factor": factor, **_LLAMA_3}

@@ -40,26 +40,7 @@ class GgufTensors:
             ModelError: it has another shape, contains NaN or infinity, or its type is unknown.
         """
         stored = self.find(name, shape)
-        raw = self.stored_rows(name, first, end)
-        if stored.kind_name in _PLAIN:
-            numbers = raw.view(_PLAIN[stored.kind_name]).float()
-        else:
-            numbers = self._dequantised(name, stored, raw)
-        if not numbers.isfinite().all():
-            raise damaged(self.path, f"{name} holds NaN or infinity")
-        return numbers.view(end - first, *shape[1:])
-
-    def _dequantised(self, name: str, stored: Stored, raw: Tensor) -> Tensor:
-        gguf = library()
-        try:
-            with numpy.errstate(all="ignore"):  # NaN and infinity are found in `rows`
-                found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
-        except NotImplementedError as error:
-            raise ModelError(
-                f"{name} in {self.path} is {stored.kind_name}, which the package gguf does not read.",
-                "A file in Q4_0, Q8_0, Q4_K, Q6_K or F16 can be read.",
-            ) from error
-        return torch.from_numpy(found).float()
+        return numbers_of(name, stored, self.stored_rows(name, first, end)).view(end - first, *shape[1:])
 
     def stored_rows(self, name: str, first: int, end: int) -> Tensor:
         """Rows [first, end) in their stored format, in transformers' order. [rows, bytes of a row] uint8"""
@@ -107,23 +88,29 @@ class GgufTensors:
         start = stored.start + int(expert[1]) * size
         return replace(stored, shape=shape[1:], start=start, bytes=size), shape[1:]
 
-    def all(self) -> dict[str, "LazyTensor"]:
-        """All tensors by name, read lazily; each expert's by itself."""
-        found = dict[str, LazyTensor]()
-        for name, (_, shape) in self._names.items():
-            if ".experts." in name:
-                of_each = [name.replace(".experts.", f".experts.{number}.") for number in range(shape[0])]
-                found |= {one: LazyTensor(self, one, shape[1:]) for one in of_each}
-            else:
-                found[name] = LazyTensor(self, name, shape)
-        return found
 
+def numbers_of(name: str, stored: Stored, raw: Tensor) -> Tensor:
+    """The numbers of raw rows, in fp32.
 
-class LazyTensor:
-    """A tensor that is read when transformers asks for it, so that only one is in memory."""
+    Args:
+        raw: [rows, bytes of a row] uint8
 
-    def __init__(self, tensors: GgufTensors, name: str, shape: tuple[int, ...]) -> None:
-        self._tensors, self._name, self.shape = tensors, name, shape
-
-    def __getitem__(self, _: object) -> Tensor:
-        return self._tensors.rows(self._name, self.shape, 0, self.shape[0])
+    Raises:
+        ModelError: NaN or infinity is among them, or their type is unknown.
+    """
+    gguf = library()
+    if stored.kind_name in _PLAIN:
+        numbers = raw.view(_PLAIN[stored.kind_name]).float()
+    else:
+        try:
+            with numpy.errstate(all="ignore"):  # NaN and infinity are found below
+                found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
+        except NotImplementedError as error:
+            raise ModelError(
+                f"{name} in {stored.file} is {stored.kind_name}, which the package gguf does not read.",
+                "A file in Q4_0, Q8_0, Q4_K, Q6_K or F16 can be read.",
+            ) from error
+        numbers = torch.from_numpy(found).float()
+    if not numbers.isfinite().all():
+        raise damaged(stored.file, f"{name} holds NaN or infinity")
+    return numbers

@@ -9,11 +9,11 @@ from tokenizers.models import BPE
 from h2o_chat.base.config import TEMPLATES, Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.gguf import Header, damaged, header_of
-from h2o_chat.models.gguf_config import FAMILIES
+from h2o_chat.models.gguf_config import READ
 from h2o_chat.models.ollama import is_blob
 from h2o_chat.models.resolve import find
 
-_BYTE_LEVEL, _PIECES = "gpt2", "llama"
+_BYTE_LEVEL, _PIECES, _GEMMA4 = "gpt2", "llama", "gemma4"
 _SCORES, _MERGES = "tokenizer.ggml.scores", "tokenizer.ggml.merges"
 _LONGEST = 1000
 """Longest token in characters: searching the merges of longer ones would take hours."""
@@ -42,10 +42,10 @@ def tokenizer_of(header: Header) -> Any:
         ModelError: the file has no tokenizer, or one of an unknown kind.
     """
     kind = header.text("tokenizer.ggml.model", "none")
-    if kind not in (_BYTE_LEVEL, _PIECES):
+    if kind not in (_BYTE_LEVEL, _PIECES, _GEMMA4):
         raise ModelError(
             f"{header.path} has a tokenizer of the kind {kind[:60]!r}, which is not read.",
-            f"Known: {_BYTE_LEVEL} (byte-level BPE) and {_PIECES} (sentencepiece).",
+            f"Known: {_BYTE_LEVEL} (byte-level BPE), {_PIECES} (sentencepiece) and {_GEMMA4}.",
         )
     tokens = header.texts("tokenizer.ggml.tokens")
     if len(set(tokens)) != len(tokens):
@@ -114,7 +114,7 @@ def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
 
 def _pieces(header: Header, tokens: list[str]) -> Any:
     """A sentencepiece tokenizer, with llama.cpp's space before the text even if there is one already."""
-    if header.architecture not in FAMILIES:  # gemma's and phi3's differ
+    if header.architecture not in READ:  # gemma's and phi3's differ
         from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer
 
         given = {"tokenizer_type": _PIECES, "tokens": tokens, "scores": header.numbers(_SCORES)}

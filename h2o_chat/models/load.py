@@ -18,6 +18,7 @@ from typing import Any, cast
 import torch
 import transformers
 from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
+from transformers.integrations.gguf import GGUF_CONFIG_ARCHS
 from transformers.utils import logging as hf_logging
 
 from h2o_chat.base.config import Settings
@@ -28,8 +29,8 @@ from h2o_chat.models.choices import Choice, choose, default_threads, pin_offload
 from h2o_chat.models.families import refusal
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
-from h2o_chat.models.gguf_config import FAMILIES
-from h2o_chat.models.gguf_tensors import GgufTensors
+from h2o_chat.models.gguf_config import READ
+from h2o_chat.models.gguf_state_dict import state_dict_of
 from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.model_class import class_of, classes_of
@@ -38,7 +39,7 @@ from h2o_chat.models.resolve import find
 from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 
-_NF4_BLOCK, _GGUF = 32, {*FAMILIES, *GGUF_CONFIG_MAPPING}
+_NF4_BLOCK, _GGUF = 32, {*READ, *GGUF_CONFIG_MAPPING, *GGUF_CONFIG_ARCHS}
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def check_family(folder: Path) -> Any:
     if (made := header_of(folder).architecture if folder.is_file() else "llama") not in _GGUF:
         raise ModelError(
             f"{folder} is of the architecture {made[:60]!r}, of which GGUF files are not read.",
-            f"Take its folder of safetensors, or a GGUF file of {', '.join(FAMILIES)}.",
+            f"Take its folder of safetensors, or a GGUF file of {', '.join(READ)}.",
         )
     if kind not in transformers.CONFIG_MAPPING:
         raise ModelError(
@@ -165,7 +166,7 @@ def check_family(folder: Path) -> Any:
     # A damaged config.json raises exceptions of any type.
     file = folder if folder.is_file() else folder / "config.json"
     with blamed_on_the_model(f"{file} is not a valid {kind} configuration", "Fetch it again."):
-        if folder.is_file() and header_of(folder).architecture in FAMILIES:
+        if folder.is_file() and header_of(folder).architecture in READ:
             config = transformers.AutoConfig.for_model(**raw)
         else:
             where = {"gguf_file": folder.name} if folder.is_file() else {}
@@ -226,7 +227,7 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
             trust_remote_code=False,
             output_loading_info=True,
             **placing(choice),
-            **_weights_of(folder, config),
+            **_weights_of(folder, config, getattr(torch, choice.dtype)),
             **_quantising(choice),
         )
         if choice.room:
@@ -244,11 +245,16 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
             f"{folder} lacks {len(missing)} weights of {type(model).__name__}: {', '.join(missing[:3])}.",
             "They would be random: fetch a complete model.",
         )
+    if folder.is_file() and (unknown := sorted(report["unexpected_keys"])):
+        raise ModelError(
+            f"{folder} holds {len(unknown)} tensors that this model has not: {', '.join(unknown[:3])}.",
+            "What they do is not known here: use the model's safetensors.",
+        )
     _check_packing(model, choice)
     return model.eval()
 
 
-def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
+def _weights_of(folder: Path, config: Any, dtype: torch.dtype) -> dict[str, Any]:
     """Keywords that name the weights. A GGUF file is given as tensors, since transformers quantises none."""
     where = "pretrained_model_name_or_path"
     if folder.is_dir():
@@ -256,13 +262,15 @@ def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
             config.quantization_config = dict(config.quantization_config) | {"dequantize": True}
         return {where: folder, "config": config, "use_safetensors": True}
     if _read_by_transformers(folder):
-        return {where: folder.parent, "gguf_file": folder.name}
-    return {where: None, "config": config, "state_dict": GgufTensors(folder).all()}
+        # Left to itself it would ask the hub for kernels that compute with packed weights.
+        how = transformers.GgufConfig(dequantize=True)
+        return {where: folder.parent, "gguf_file": folder.name, "quantization_config": how}
+    return {where: None, "config": config, "state_dict": state_dict_of(folder, config, dtype)}
 
 
 def _read_by_transformers(model: Path) -> bool:
-    """Whether it is a GGUF file of an architecture outside `FAMILIES`, or read for the native step alone."""
-    return model.is_file() and header_of(model).architecture not in FAMILIES.keys() - {"gpt-oss"}
+    """Whether it is a GGUF file of an architecture outside `READ`, or read for the native step alone."""
+    return model.is_file() and header_of(model).architecture not in READ.keys() - {"gpt-oss"}
 
 
 def require_quantizable(name: str, model: Path, settings: Settings) -> None:

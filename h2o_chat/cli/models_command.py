@@ -59,10 +59,11 @@ def list_(
     """List what is here, the model used last first; with --hub also what can be had."""
     used = models_used(data_folder(None))
     typer.echo("here: h2o-chat -m NAME")
-    rows = [(one.name, size(one.bytes), one.where) for one in models_here(used)]
+    here = [one for one in models_here(used) if not one.name.startswith(ollama.PREFIX)]  # see below
+    rows = [(one.name, size(one.bytes), one.where) for one in here]
     _table([("NAME", "SIZE", "WHERE"), *rows])
     if of_ollama := ollama_rows():
-        typer.echo(f"\nollama's, in {name_of(ollama.models_folder())}")
+        typer.echo(f"\nhere, in {name_of(ollama.models_folder())}, which is ollama's")
         _table(of_ollama)
     own = user_aliases()
     if own:

@@ -11,7 +11,8 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.models.choices import choose, choose_device, choose_quantization
-from h2o_chat.models.load import Loaded, check_family, quiet
+from h2o_chat.models.load import Loaded, check_family
+from h2o_chat.models.loading_messages import quiet
 from h2o_chat.models.model_files import check_weights
 from h2o_chat.models.resolve import find
 from h2o_chat.native import native_model as native

@@ -6,10 +6,7 @@ cache, which would grow silently. Of a model that also reads pictures or sound o
 
 import contextlib
 import io
-import logging
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +16,6 @@ import torch
 import transformers
 from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 from transformers.integrations.gguf import GGUF_CONFIG_ARCHS
-from transformers.utils import logging as hf_logging
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
@@ -33,6 +29,7 @@ from h2o_chat.models.gguf_config import READ
 from h2o_chat.models.gguf_state_dict import state_dict_of
 from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
+from h2o_chat.models.loading_messages import quiet, reporting
 from h2o_chat.models.model_class import class_of, classes_of
 from h2o_chat.models.model_files import read_config
 from h2o_chat.models.resolve import find
@@ -119,7 +116,7 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
             _import_bitsandbytes()
         with (
             contextlib.redirect_stderr(io.StringIO() if folder.is_file() else sys.stderr),  # a bar of its own
-            _reporting(lambda share: progress(stage, share)),
+            reporting(lambda share: progress(stage, share)),
             blamed_on_the_model(
                 f"The model in {folder} cannot be loaded",
                 "Its files may be damaged or not belong together: fetch them again.",
@@ -339,70 +336,3 @@ def out_of_memory(error: BaseException) -> bool:
         return True
     words = ("can't allocate memory", "not enough memory", "out of memory")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Suppresses warnings and logs of transformers and its helpers; afterwards only errors are logged.
-
-    While it computes, transformers would tell of kernels that are not installed and of parts left out.
-    """
-    for name in ("bitsandbytes", "accelerate"):  # for good: the first logs at the first token, too
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    level = hf_logging.get_verbosity()
-    hf_logging.set_verbosity(hf_logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        hf_logging.set_verbosity(max(level, hf_logging.ERROR))
-
-
-@contextlib.contextmanager
-def _reporting(report: Callable[[float], None]) -> Iterator[None]:
-    """Turns transformers' progress bars into calls of `report` with the share done."""
-    previous = hf_logging.set_tqdm_hook(lambda _factory, args, kwargs: _Bar(report, *args, **kwargs))
-    try:
-        yield
-    finally:
-        hf_logging.set_tqdm_hook(previous)
-
-
-class _Bar:
-    """The part of tqdm's interface that transformers uses: an iterable and a counter."""
-
-    def __init__(
-        self,
-        report: Callable[[float], None],
-        iterable: Iterable[Any] | None = None,
-        *_: Any,
-        total: float | None = None,
-        **__: Any,
-    ) -> None:
-        self._report = report
-        self._items: list[Any] = [] if iterable is None else list(iterable)
-        self._total = total or len(self._items)
-        self._done = 0.0
-
-    def __iter__(self) -> Iterator[Any]:
-        for item in self._items:
-            yield item
-            self.update()
-
-    def update(self, n: float = 1) -> None:
-        self._done += n
-        if self._total:
-            self._report(min(1.0, self._done / self._total))
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
-
-    def set_postfix(self, *_: Any, **__: Any) -> None:
-        return None

@@ -20,8 +20,9 @@ from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
-from h2o_chat.models.load import Loaded, check_family, load, quiet, require_quantizable
+from h2o_chat.models.load import Loaded, check_family, load, require_quantizable
 from h2o_chat.models.load_tokenizer import load_tokenizer
+from h2o_chat.models.loading_messages import quiet
 from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
 from h2o_chat.models.resolve import find
 from h2o_chat.models.sizes import Sizes, sizes_of

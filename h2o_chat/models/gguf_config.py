@@ -161,6 +161,11 @@ def _unread(header: Header) -> list[str]:
     guesses = header.whole(guessing) if header.values.get(guessing) else 0
     layers, pattern = header.whole(f"{kind}.block_count") - guesses, f"{kind}.attention.recurrent_layers"
     kinds = [bool(one) for one in header.numbers(pattern)][:layers]
+    head, turned = f"{kind}.attention.key_length", f"{kind}.rope.dimension_count"
+    if header.whole(turned, 1) > header.whole(head):
+        raise damaged(
+            header.path, f"{turned} is {header.whole(turned):,}, and a head has {header.whole(head):,}"
+        )
     regular = [number % interval < interval - 1 for number in range(layers)]
     return unread if kinds in ([], regular) else [pattern]
 

@@ -5,10 +5,12 @@ cache, which would grow silently. Of a model that also reads pictures or sound o
 """
 
 import contextlib
+import copy
 import io
 import sys
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +26,7 @@ from h2o_chat.models import ollama
 from h2o_chat.models.choices import Choice, choose, default_threads, pin_offloaded, placing
 from h2o_chat.models.families import refusal
 from h2o_chat.models.fingerprint import fingerprint
-from h2o_chat.models.gguf import header_of
+from h2o_chat.models.gguf import damaged, header_of
 from h2o_chat.models.gguf_config import READ
 from h2o_chat.models.gguf_state_dict import state_dict_of
 from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
@@ -259,6 +261,11 @@ def _weights_of(folder: Path, config: Any, dtype: torch.dtype) -> dict[str, Any]
             config.quantization_config = dict(config.quantization_config) | {"dequantize": True}
         return {where: folder, "config": config, "use_safetensors": True}
     if _read_by_transformers(folder):
+        with torch.device("meta"):
+            wanted = sum(one.numel() for one in class_of(config)(copy.deepcopy(config)).parameters())
+        held = sum(prod(one.shape) for one in header_of(folder).tensors.values())
+        if wanted > held:  # transformers would make those of another shape, of any size
+            raise damaged(folder, f"it holds {held:,} weights, and its values say {wanted:,}")
         # Left to itself it would ask the hub for kernels that compute with packed weights.
         how = transformers.GgufConfig(dequantize=True)
         return {where: folder.parent, "gguf_file": folder.name, "quantization_config": how}

@@ -164,8 +164,10 @@ def test_layers_that_guess_further_tokens_are_left_out(
         ("qwen35", {"values": {"qwen35.attention.recurrent_layers": [True] * 4}}, "recurrent_layers, which"),
         ("qwen35", {"values": {"qwen35.nextn_predict_layers": "one"}}, "nextn_predict_layers is one"),
         ("qwen35", {"values": {"qwen35.ssm.state_size": None}}, "is not a valid"),
+        ("qwen35", {"values": {"qwen35.rope.dimension_count": 2**30}}, "1,073,741,824, and a head has 32"),
+        ("qwen35", {"values": {"qwen35.feed_forward_length": 2**30}}, "its values say 824,6"),
         ("qwen35", {"tensors": {"blk.1.attn_q.bias": [1.0] * 256}}, "holds 1 tensors"),
-        ("qwen35", {"tensors": {"blk.0.ssm_out.weight": None}}, "lacks 1 weights"),
+        ("qwen35", {"tensors": {"blk.0.ssm_out.weight": None}}, "values say 225,040"),
     ],
 )
 def test_what_is_not_understood_is_refused(

@@ -1,4 +1,4 @@
-"""What transformers says and shows while it loads: silenced, and its bars passed on."""
+"""Silences what transformers says while it loads, and passes its progress bars on."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""What a question finds outside of its conversation: remembered facts, and other conversations."""
+"""Searches what lies outside of a conversation for a question: remembered facts, other conversations."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,10 +29,10 @@ class Elsewhere:
     def __init__(self, keeper: Keeper) -> None:
         self._store, self._keeper = keeper.store, keeper
         self._known: tuple[object, Index, list[Fact | SaidElsewhere]] | None = None
-        """What it was made from, the index, and what each of its messages is."""
+        """It was made from, the index, and what each of its messages is."""
 
     def find(self, question: str, others: bool) -> list[FoundElsewhere]:
-        """What shares a rare word with a question, the best first; each text once.
+        """Finds what shares a rare word with a question, the best first; each text once.
 
         Args:
             others: other conversations are searched too, not the facts alone.

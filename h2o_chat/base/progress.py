@@ -73,9 +73,11 @@ def progress_bar() -> Iterator[Progress]:
             plain.over.set()
         return
     from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    with Bar(console=Console(stderr=True), transient=True) as bar:
+    shown = TextColumn("{task.description}"), BarColumn(24), TaskProgressColumn(), TimeRemainingColumn()
+    with Bar(*shown, console=Console(stderr=True), transient=True) as bar:  # rate and size fit 80 columns
         task = bar.add_task("", total=None)
 
         def report(stage: str, share: float | None) -> None:

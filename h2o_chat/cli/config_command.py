@@ -4,14 +4,13 @@ import json
 import os
 import sys
 import tomllib
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, Settings, config_file, read_tables
-from h2o_chat.base.errors import BudgetError, ExitCode, StoreError, UsageError, name_of
+from h2o_chat.base.errors import BudgetError, StoreError, UsageError, name_of
 from h2o_chat.chat.files.export import write_file
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.flags import MAKERS
@@ -71,7 +70,7 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"
     checked = precedence.parse(key, value, key)
     change(key, list(checked) if isinstance(checked, tuple) else checked)
     typer.echo(f"{key} = {_shown(checked)}")
-    if key in _SHARES and (trouble := _cannot_work({one.name: one.value for one in precedence.settings()})):
+    if key in _SHARES and (trouble := _cannot_work()):
         complain(trouble.message, trouble.hint)
     if os.environ.get(precedence.variable(key)):
         sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
@@ -90,35 +89,13 @@ def unset(name: Name) -> None:
         sys.stderr.write(f"h2o-chat: {key} is not set in {name_of(config_file())}\n")
 
 
-@app.command()
-@ends
-def validate(
-    file: Annotated[Path | None, typer.Argument(help="Instead of your own configuration.")] = None,
-) -> ExitCode:
-    """Say all that is wrong in a configuration file."""
-    where = file or config_file()
-    if not where.exists():
-        if file is not None:
-            raise UsageError(f"There is no {where}.", "Name a configuration file.")
-        typer.echo(f"{name_of(where)}: not there, which is fine")
-        return ExitCode.OK
-    values, wrong = precedence.check_file(where)
-    if values.keys() & set(_SHARES) and (trouble := _cannot_work(values)):
-        wrong.append(UsageError(f"{where}: {trouble.message}", trouble.hint))
-    for error in wrong:
-        complain(error.message, error.hint)
-    if not wrong:
-        typer.echo(f"{name_of(where)}: fine")
-    return ExitCode.USAGE if wrong else ExitCode.OK
-
-
 _SHARES = ("budget", "policy", "sinks", "recent")
 """Settings that may each be right, and all together not work."""
 
 
-def _cannot_work(values: dict[str, Any]) -> BudgetError | None:
-    """Why no cache can work with these settings; None: one can."""
-    asked = Settings(**{name: values[name] for name in _SHARES if name in values})
+def _cannot_work() -> BudgetError | None:
+    """Why no cache can work with the settings; None: one can."""
+    asked = Settings(**{one.name: one.value for one in precedence.settings() if one.name in _SHARES})
     if asked.policy == "full":
         return None
     from h2o_chat.policies.references import named

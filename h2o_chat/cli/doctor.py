@@ -82,7 +82,7 @@ def examine() -> DoctorReport:
     report.sections["gpus"] = _gpus(torch, report) if torch else {}
     report.sections["terminal"] = _terminal(report)
     report.sections["folders"] = _folders(report)
-    report.sections["hugging_face"] = {"token": _token(), "offline": is_offline()}
+    report.sections["hub"] = {"offline": is_offline()}
     report.sections["what_will_run"] = _model(settings, models, report) if settings else {}
     return report
 
@@ -261,21 +261,6 @@ def _writable(folder: Path) -> bool:
             return True
     except OSError:
         return False
-
-
-def _token() -> str:
-    """Where a token was found. Not by huggingface_hub's get_token(), which may use the network."""
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        if os.environ.get(name, "").strip():
-            return f"found in the variable {name}"
-    home = Path(os.environ.get("HF_HOME") or cache_folder().parent)
-    file = Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
-    try:
-        return f"found in {file}" if file.read_bytes().strip() else f"none: {file} is empty"
-    except FileNotFoundError:
-        return "none (needed only for gated models)"
-    except OSError as error:
-        return f"{file} cannot be read: {error.strerror}"
 
 
 def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, Any]:

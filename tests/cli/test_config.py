@@ -104,9 +104,9 @@ def test_a_resumed_conversation_stands_between_the_file_and_the_flags(
     ids=lambda value: str(value)[:30],
 )
 def test_a_wrong_file_is_a_usage_error(file: Path, text: str | bytes, said: list[str]) -> None:
-    """It names the file, the key, the value and what is allowed; `validate` says the same."""
+    """It names the file, the key, the value and what is allowed."""
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    for command in (["run", "hi"], ["config", "show"], ["config", "validate"]):
+    for command in (["run", "hi"], ["config", "show"]):
         done = call(*command)
         assert done.exit_code == ExitCode.USAGE, done.output
         assert str(file) in done.stderr

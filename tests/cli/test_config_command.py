@@ -142,11 +142,7 @@ def test_what_cannot_work_together_is_said(file: Path) -> None:
     done = call("config", "set", "policy", "caote")
     assert done.exit_code == ExitCode.OK
     assert "The smallest budget that works here is 9" in done.stderr
-    done = call("config", "validate")
-    assert done.exit_code == ExitCode.USAGE
-    assert f"{file}: A budget of 3 slots cannot hold" in done.stderr
     assert call("config", "set", "budget", 9).stderr == ""
-    assert call("config", "validate").exit_code == ExitCode.OK
 
 
 def test_unset_mends_what_is_not_known(file: Path) -> None:
@@ -187,18 +183,6 @@ def test_what_cannot_be_edited_is_left_alone(file: Path, before: str) -> None:
             continue  # there is nothing to take out
         assert call("config", *command).exit_code == ExitCode.USAGE
     assert file.read_text() == before
-
-
-def test_validate_says_all_that_is_wrong(file: Path, tmp_path: Path) -> None:
-    assert call("config", "validate").exit_code == ExitCode.OK
-    file.write_text("[defaults]\nbudget = 0\nbugdet = 1\n[aliases]\na = 1\n[more]\n")
-    done = call("config", "validate")
-    assert done.exit_code == ExitCode.USAGE
-    assert len(done.stderr.splitlines()) == 2 * 4
-    other = tmp_path / "other.toml"
-    other.write_text(BEFORE)
-    assert call("config", "validate", other).exit_code == ExitCode.OK
-    assert call("config", "validate", tmp_path / "absent.toml").exit_code == ExitCode.USAGE
 
 
 def test_the_old_file_or_the_new_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

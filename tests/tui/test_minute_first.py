@@ -26,18 +26,10 @@ First = Callable[..., Any]
 """Opens the screen on the bundled model, as the command line does at the first start."""
 
 
-def wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Between two messages of the small talk, from here on."""
-    monkeypatch.setattr(first_minute, "BETWEEN_S", seconds)
-    monkeypatch.setattr(first_minute, "MARKS_S", seconds)
-
-
 @pytest.fixture
-def first(pocket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> First:
+def first(pocket: Any, tmp_path: Path) -> First:
     from h2o_chat.chat.conversation.chat import Chat
     from h2o_chat.engine.engine import Engine
-
-    wait(monkeypatch, 0.01)
 
     @asynccontextmanager
     async def opened(size: tuple[int, int] = WIDE, folder: Path | None = tmp_path) -> AsyncIterator[Screen]:
@@ -71,12 +63,13 @@ def page(screen: Screen) -> str:
 
 async def take(screen: Screen, number: int) -> None:
     """Enter on an offer, to the end of what it says."""
-    shown = OFFERS[number].shown
+    shown, _ = OFFERS[number]
     await screen.until(lambda: screen.app.prompt.placeholder == f"{shown} ↵", f"{shown!r} is offered")
     before = len(own(screen))
     await screen.pilot.press("enter")
-    many = before + len(OFFERS[number].texts)
-    await screen.until(lambda: len(own(screen)) == many and not screen.app.busy, f"{shown!r} is answered")
+    await screen.until(
+        lambda: len(own(screen)) == before + 1 and not screen.app.busy, f"{shown!r} is answered"
+    )
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
@@ -88,7 +81,7 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
         assert said(screen, "/budget 512 gives it more")
         await screen.pilot.pause()
         assert "pocket is a toy" in page(screen)
-        assert f"{OFFERS[0].shown} ↵" in page(screen)
+        assert f"{OFFERS[0][0]} ↵" in page(screen)
         assert "enter sends the line shown" in page(screen)
         assert (tmp_path / first_minute.FILE).exists()
         await take(screen, 0)
@@ -97,18 +90,18 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
         assert not heat.on, "nothing is forgotten yet"
         assert not said(screen, MARKS)
         await take(screen, 2)
-        assert own(screen)[2:] == list(SMALL_TALK)
+        assert own(screen)[2:] == [SMALL_TALK]
         assert heat.on
         assert sum(MARKS in body for body in screen.bodies()) == 1, "the marks are explained once"
         assert not said(screen, "h2o-chat models"), "the line on real models comes last"
         await take(screen, 3)
         assert "4821" in screen.chat.messages[-1].text
-        assert screen.chat.state.seen > 2 * FIRST_BUDGET
+        assert screen.chat.state.seen > FIRST_BUDGET + 32
         await screen.until(lambda: said(screen, PULL), "the command for a real model is named")
         state = screen.chat.state
         forgotten = f"{state.seen - state.kept} of {state.seen} tokens are forgotten"
         (again,) = screen.chat.messages[-2].recalled
-        assert again.words == OFFERS[1].texts[0]
+        assert again.words == OFFERS[1][1]
         assert said(screen, f"{forgotten}; the code was recalled.")
         assert PULL in page(screen)
         assert "↵" not in screen.app.prompt.placeholder
@@ -119,7 +112,7 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
         await screen.pilot.press("enter")
         assert own(screen) == []
         for _ in range(2):
-            await screen.ask(" ".join(SMALL_TALK))
+            await screen.ask(SMALL_TALK)
             await screen.answered()
         assert screen.chat.state.seen > FIRST_BUDGET
         assert not screen.app.transcript.heat.on
@@ -133,42 +126,10 @@ async def test_whoever_types_is_left_alone(first: First) -> None:
         await take(screen, 1)  # nobody who has begun is to give another name
         await screen.ask("I like cats.")
         await screen.answered()
-        assert own(screen) == ["hi", OFFERS[1].texts[0], "I like cats."]
+        assert own(screen) == ["hi", OFFERS[1][1], "I like cats."]
         assert screen.app.prompt.placeholder == "ask something, or / for commands"
         await screen.pilot.press("enter")
         assert len(own(screen)) == 3
-
-
-async def test_esc_stops_the_small_talk(first: First, monkeypatch: pytest.MonkeyPatch) -> None:
-    wait(monkeypatch, 3600.0)
-    async with first() as screen:
-        await take(screen, 0)
-        await take(screen, 1)
-        await screen.pilot.press("enter")
-        await screen.until(lambda: len(own(screen)) == 3, "the small talk has begun")
-        await screen.until(
-            lambda: "7 more · esc stops" in screen.app.prompt.placeholder and not screen.app.busy, "it waits"
-        )
-        await screen.pilot.press("escape")
-        await take(screen, 3)
-        assert own(screen)[3:] == ["What is my locker code?"]
-
-
-async def test_a_message_of_ones_own_ends_the_small_talk(
-    first: First, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wait(monkeypatch, 3600.0)
-    async with first() as screen:
-        await take(screen, 0)
-        await take(screen, 1)
-        await screen.pilot.press("enter")
-        await screen.until(
-            lambda: "7 more" in screen.app.prompt.placeholder and not screen.app.busy, "it waits"
-        )
-        await screen.ask("I like cats.")
-        await screen.until(lambda: len(own(screen)) == 4, "it is sent")
-        await take(screen, 3)
-        assert own(screen)[2:] == [SMALL_TALK[0], "I like cats.", "What is my locker code?"]
 
 
 async def test_another_conversation_has_no_offers(first: First) -> None:

@@ -14,8 +14,7 @@ from h2o_chat.chat.conversation.remarks import FIRST_BUDGETS, first_budget
 from h2o_chat.cli.cli import app
 from h2o_chat.models import smollm2
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.prompt import first_minute
-from h2o_chat.tui.prompt.first_minute import DOG, OFFERS_TO
+from h2o_chat.tui.prompt.first_minute import CODE, OFFERS
 
 pytestmark = pytest.mark.real_model
 
@@ -38,10 +37,8 @@ def test_it_answers_where_no_model_is_named(tmp_path: Path) -> None:
     assert "no model was named: smollm2" in done.stderr
 
 
-async def test_its_first_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_its_first_minute(tmp_path: Path) -> None:
     """Four times enter: it forgets, and what it is asked for is told again."""
-    monkeypatch.setattr(first_minute, "BETWEEN_S", 0.01)
-    monkeypatch.setattr(first_minute, "MARKS_S", 0.01)
     settings = first_budget(Settings(seed=1), ())
     assert settings.budget == FIRST_BUDGETS[smollm2.NAME]
     opened = opener(settings, ConversationPlace(tmp_path / "data"), named=set())
@@ -50,15 +47,13 @@ async def test_its_first_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         screen = Screen(chat, pilot)
         await screen.opened()
         assert chat.pane.sampling == Sampling(temperature=0.7, top_p=0.9, min_p=0.05, max_tokens=60)
-        said = 0
-        for offer in OFFERS_TO[smollm2.NAME]:
-            await screen.until(lambda shown=offer.shown: shown in chat.prompt.placeholder, offer.shown)
+        for number, (line, _) in enumerate(OFFERS, 1):
+            await screen.until(lambda shown=line: shown in chat.prompt.placeholder, line)
             await pilot.press("enter")
-            said += len(offer.texts)
             await screen.until(
-                lambda many=said: len(screen.chat.messages) == 2 * many and not chat.busy, "it is answered"
+                lambda many=number: len(screen.chat.messages) == 2 * many and not chat.busy, "it is answered"
             )
         assert screen.chat.state.seen > 2 * settings.budget
         again = [one.words for message in screen.chat.messages for one in message.recalled]
-        assert any(DOG in words for words in again)
+        assert any(CODE in words for words in again)
         await screen.until(lambda: any("h2o-chat -m" in one for one in screen.bodies()), "what to try next")

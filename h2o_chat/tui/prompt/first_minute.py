@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from psutil import virtual_memory
@@ -23,62 +22,23 @@ from h2o_chat.tui.transcript.transcript import Transcript
 
 FILE = "first-minute"
 """This file in the data folder says that it was shown."""
-BETWEEN_S = 1.2
-"""Between two messages of the small talk, so that they are seen."""
-MARKS_S = 5.0
-"""Longer when the marks were just explained, so that it is read."""
 OWN_MOST = 2
 """A visitor who has typed this many messages is left alone."""
 
-
-@dataclass(frozen=True)
-class Offer:
-    """A line in the empty prompt, and the messages that enter sends then, one after the other."""
-
-    shown: str
-    texts: tuple[str, ...]
-
-
-SMALL_TALK = (
-    "I would like to find an Italian restaurant in San Jose.",
-    "Please book a table there for two people at seven in the evening.",
-    "Yes, that is correct. Thank you.",
-    "What will the weather be like in San Jose tomorrow?",
-    "I want to see a film after dinner. Is there a funny one?",
-    "Great. Which music do you like best?",
-    "I like old songs with a guitar, and I sing them to my dog.",
-    "Thank you, that was a nice talk.",
-)
 CODE = "4821"
+SMALL_TALK = (
+    "I would like to find an Italian restaurant in San Jose. Please book a table there for two people at"
+    " seven in the evening. What will the weather be like tomorrow? I want to see a film after dinner. Is"
+    " there a funny one? Which music do you like best? I like old songs with a guitar, and I sing them to my"
+    " dog. Thank you, that was a nice talk."
+)
 OFFERS = (
-    Offer("Hi, my name is Priya.", ("Hi, my name is Priya.",)),
-    Offer(f"My locker code is {CODE}.", (f"My locker code is {CODE}.",)),
-    Offer(f"… {len(SMALL_TALK)} lines of small talk, to be forgotten", SMALL_TALK),
-    Offer("What is my locker code?", ("What is my locker code?",)),
+    ("Hi, my name is Priya.", "Hi, my name is Priya."),
+    (f"My locker code is {CODE}.", f"My locker code is {CODE}."),
+    ("… a page of small talk, so that it forgets", SMALL_TALK),
+    ("What is my locker code?", "What is my locker code?"),
 )
-"""The offers of pocket, which has learned to talk of tables and films."""
-QUESTIONS = (
-    "What is the capital of France?",
-    "Why is the sky blue? Answer in one sentence.",
-    "Give me three names for a puppy.",
-    "What do bees do with honey? One sentence, please.",
-    "Say something nice about Monday mornings.",
-    "What can I cook with eggs and tomatoes? Be brief.",
-    "Who wrote Hamlet?",
-    "How many legs does a spider have?",
-)
-DOG = "Biscuit"
-OFFERS_TO = {
-    POCKET: OFFERS,
-    smollm2.NAME: (
-        OFFERS[0],
-        Offer(f"My dog is called {DOG}.", (f"My dog is called {DOG}.",)),
-        Offer(f"… {len(QUESTIONS)} questions about other things, so that it forgets", QUESTIONS),
-        Offer("What is my dog called?", ("What is my dog called?",)),
-    ),
-}
-ANSWER = {POCKET: ("the code", CODE), smollm2.NAME: ("the name", DOG)}
-"""(name, word) that the last offer asks for, by model."""
+"""(line in the empty prompt, message that enter sends then)"""
 
 MARKS = (
     "The memory is full: from now on words are forgotten. The brighter a word, the more heads remember it;"
@@ -111,7 +71,7 @@ class FirstMinute:
     """Offers lines to send in the first conversation with SmolLM2 or pocket.
 
     Args:
-        prompt: shows the offers and what is played.
+        prompt: shows the offers.
         transcript: shows all else.
         history: in the data folder, where it is remembered that all this was shown; None: nothing is shown.
         send: says a text; returns whether it was taken.
@@ -130,12 +90,8 @@ class FirstMinute:
         self._path = history.folder / FILE if history and history.folder else None
         self._send, self._changed = send, changed
         self._model = ""
-        self._offers: list[Offer] = []
+        self._offers: list[tuple[str, str]] = []
         """Offers that were not sent, the next one first."""
-        self._playing: list[str] = []
-        """Messages of the small talk that follow by themselves."""
-        self._between = False
-        """It waits before the next of them."""
         self._sending = False
         """A message is being sent that nobody typed."""
         self._asked = False
@@ -144,8 +100,6 @@ class FirstMinute:
         """The answer to the question was recalled."""
         self._marks_due = False
         """The marks are explained at the first eviction."""
-        self._lit = False
-        """The marks were just explained."""
         self._own = 0
         """Number of messages that were typed."""
 
@@ -153,10 +107,6 @@ class FirstMinute:
     def keys(self) -> str:
         """The hint about enter, while a line stands in the empty prompt."""
         return "enter sends the line shown · or type your own" if self._prompt.offering else ""
-
-    @property
-    def playing(self) -> bool:
-        return bool(self._playing)
 
     def heard(self, report: Report | Text) -> None:
         match report:
@@ -173,32 +123,20 @@ class FirstMinute:
         """A message is sent, by an offer or by the person."""
         if self._sending:
             return
-        self._playing.clear()
         self._own += 1
-        if len(self._offers) == len(OFFERS_TO.get(self._model, ())):
+        if len(self._offers) == len(OFFERS):
             del self._offers[:1]  # who has begun need not give another name
         if self._own >= OWN_MOST:
             self._offers.clear()
-        self._hide()
-
-    def stop(self) -> bool:
-        """End the small talk; returns whether it was between two messages, so that nothing else is to be
-        stopped."""
-        between = self._between and self.playing
-        self._playing.clear()
-        self._hide()
-        if between:
-            self._show()
-        return between
+        self._offer("")
 
     # Reports
 
     def _begin(self, chat: ChatLike) -> None:
         """Begin the offers in the first conversation with the small budget."""
         self._offers.clear()
-        self._playing.clear()
         self._marks_due = self._asked = self._recalled = False
-        self._hide()
+        self._offer("")
         small = why_small(chat.session)
         if not small or chat.messages:
             return
@@ -206,22 +144,17 @@ class FirstMinute:
         self._marks_due = self._path is not None and _remember(self._path)
         self._transcript.messages.note(f"{small}\n{ABOUT[self._model]}" if self._marks_due else small)
         if self._marks_due:
-            self._offers = list(OFFERS_TO[self._model])
+            self._offers = list(OFFERS)
             self._show()
 
     def _light(self) -> None:
         """Mark the words at the first eviction, and explain the marks."""
-        self._marks_due, self._lit = False, True
+        self._marks_due = False
         if not self._transcript.heat.on:
             self._transcript.toggle_heat()
         self._transcript.messages.note(MARKS)
 
     def _go_on(self) -> None:
-        if self._playing:
-            self._between = True
-            self._prompt.set_timer(MARKS_S if self._lit else BETWEEN_S, self._play)
-            self._lit = False
-            return
         if self._asked:
             self._asked = False
             what, command = next_model(self._model, virtual_memory().total)
@@ -231,49 +164,31 @@ class FirstMinute:
     def _result(self) -> str:
         """A sentence about the answer to the question, if that was right."""
         memory = self._transcript.heat.memory
-        what, answer = ANSWER[self._model]
-        if answer not in self._transcript.chosen_text() or not memory.evicted:
+        if CODE not in self._transcript.chosen_text() or not memory.evicted:
             return ""
         forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
-        return f"{forgotten}; {what} was recalled. " if self._recalled else f"{forgotten}, {what} is not. "
-
-    # FirstMinute
+        return (
+            f"{forgotten}; the code was recalled. " if self._recalled else f"{forgotten}, the code is not. "
+        )
 
     def _show(self) -> None:
         if self._offers:
-            self._offer(self._offers[0].shown, self._take)
-
-    def _hide(self) -> None:
-        """Offer nothing; say what is played, if anything is."""
-        left = len(self._playing)
-        self._offer(f"small talk · {left} more · esc stops" if left else "")
+            self._offer(self._offers[0][0], self._take)
 
     def _offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
         self._prompt.offer(shown, take)
         self._changed()
-        self._prompt.app.refresh_bindings()  # esc stops what is played
 
     def _take(self) -> None:
-        offer = self._offers[0]
-        if self._say(offer.texts[0]):
-            del self._offers[0]
-            self._playing = list(offer.texts[1:])
-            self._asked = not self._offers
-            self._hide()
-
-    def _play(self) -> None:
-        """Send the next message of the small talk, unless it was stopped or something else goes on."""
-        self._between = False
-        if self._playing and self._say(self._playing[0]):
-            del self._playing[0]
-            self._hide()
-
-    def _say(self, text: str) -> bool:
         self._sending = True
         try:
-            return self._send(text)
+            sent = self._send(self._offers[0][1])
         finally:
             self._sending = False
+        if sent:
+            del self._offers[0]
+            self._asked = not self._offers
+            self._offer("")
 
 
 def _remember(path: Path) -> bool:

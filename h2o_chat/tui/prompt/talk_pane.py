@@ -264,13 +264,13 @@ class TalkPane(Pane):
 
     @property
     def stoppable(self) -> bool:
-        return bool(self.outbox) or self.offers.playing or super().stoppable
+        return bool(self.outbox) or super().stoppable
 
     def stop(self) -> None:
         if self.outbox:
             files = self.outbox.files is not None
             self._give_back("stopped reading files · your text is back" if files else "")
-        if not self.offers.stop() and super().stoppable:
+        if super().stoppable:
             super().stop()
 
     def start_turn(self, talk: Chat, message: Outgoing, text: str) -> None:

@@ -6,25 +6,27 @@ writes assets/demo.jsonl. Times are those of a person who reads along, the same 
 other thing added are notes for whoever watches it.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.remarks import first_budget
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, Session, Token, Turn, to_json
 from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.tui.prompt.first_minute import OFFERS
 
 FILE = Path(__file__).parents[2] / "assets" / "demo.jsonl"
+SAID = tuple(one for _, text in OFFERS for one in re.split(r"(?<=[.?]) ", text))
+"""The four offers, sentence by sentence, so that one sees it forget."""
 READ_MS, TOKEN_MS = 1500.0, 40.0
 """Before each answer, and of each of its tokens."""
 
 BEGINNING = Note(
     "demo",
-    "This is a recording: the bundled toy model with a memory of 64 tokens. It is told a name and a code, and"
-    " then other things. Beside the conversation stands what it still remembers.",
+    "This is a recording: the bundled toy model with a memory of 128 tokens. It is told a name and a code,"
+    " and then other things. Beside the conversation stands what it still remembers.",
 )
 FORGETS = Note("demo", "The memory is full: from now on words are forgotten.", "ctrl+t marks them.")
 END = Note(
@@ -36,14 +38,12 @@ END = Note(
 
 def events() -> Iterator[Event]:
     """The recording, from its beginning to its end."""
-    settings = replace(
-        first_budget(Settings(model="pocket", seed=1, threads=1, events_every=8), ()), engine="transformers"
-    )
+    settings = Settings(model="pocket", budget=128, seed=1, threads=1, events_every=8, engine="transformers")
     chat = Chat(engine_here(settings, lambda *_: None), settings)
     yield from (_timeless(event) for event in chat.opening())
     yield BEGINNING
     full, turns, tokens = False, 0, 0
-    for text in (text for offer in OFFERS for text in offer.texts):
+    for text in SAID:
         for event in chat.send(text, Sampling(max_tokens=None)):
             yield _timeless(event)
             if isinstance(event, CacheState) and event.seen > event.kept and not full:

@@ -15,7 +15,6 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.opening import ConversationPlace, opener
 from h2o_chat.chat.conversation.remarks import first_budget
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import OFFERS
 
 PICTURE = Path(__file__).parents[2] / "assets" / "screen-120x36.svg"
@@ -30,8 +29,8 @@ async def screen(folder: Path) -> str:
     )
     async with app.run_test(size=SIZE) as pilot:
         app.prompt.cursor_blink = False
-        for offer in OFFERS:
-            while offer.shown not in str(app.prompt.placeholder):
+        for line, _ in OFFERS:
+            while line not in str(app.prompt.placeholder):
                 await pilot.pause(0.02)
             await pilot.press("enter")
             await _answered(app, pilot)
@@ -48,7 +47,6 @@ async def _answered(app: ChatApp, pilot: Pilot[None]) -> None:
 
 
 def main() -> None:
-    first_minute.BETWEEN_S = first_minute.MARKS_S = 0.5
     with TemporaryDirectory() as folder:
         PICTURE.write_text(asyncio.run(screen(Path(folder))), encoding="utf-8")
     print(f"{PICTURE.name}: {PICTURE.stat().st_size / 1000:.0f} kB")

@@ -202,10 +202,6 @@ class Row:
         slots = [arena.slots.positions[:, self.number] for arena in self.cache.arenas]
         return share_held(slots, positions)
 
-    def text_of(self, position: int) -> str:
-        """Text of a token that is still held."""
-        return self.observer.text_of(position)
-
     # -- going elsewhere, going back -------------------------------------------------------------------
 
     def move_to(self, runner: Runner, number: int) -> None:

@@ -14,11 +14,9 @@ from torch import Tensor
 from h2o_chat.base.system import NO_WAITING, SAFELY
 from h2o_chat.native import layout
 from h2o_chat.native.kinds import MatrixAddress
-from h2o_chat.native.layout import GROUP, TILE, Place
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed_folder import is_checked, note_checked
 from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, header_in
-from h2o_chat.native.tiles import untiled, untiled_scales
 
 
 class Packed:
@@ -44,11 +42,6 @@ class Packed:
     @cached_property
     def bytes(self) -> int:
         return self._data.nbytes
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of all matrices and vectors, in the order in which a token reads them."""
-        return tuple(self._parts)
 
     @property
     def mapped_bytes(self) -> int:
@@ -77,25 +70,6 @@ class Packed:
         assert isinstance(self._parts[name], layout.Vector)
         return self._address(name)
 
-    def weight(self, name: str) -> Tensor:
-        """A dequantised copy without padding; slow. [rows, columns] or [numbers] fp32
-
-        `gate_up` has all rows of gate, then those of up.
-        """
-        part = self._parts[name]
-        if isinstance(part, layout.Vector):
-            return self._tensor(name).view(torch.float32).clone()
-        rows, columns = part.padded_rows, part.padded_columns
-        q = untiled(self._tensor(f"{name}.weights"), part.bits, rows, columns)
-        scales = untiled_scales(self._tensor(f"{name}.scales").view(torch.float16), rows, columns)
-        groups = q.view(rows, -1, GROUP) * scales.unsqueeze(2)
-        numbers = groups.flatten(1)[:, : part.columns]
-        if part.alternate:
-            turns = numbers.reshape(-1, len(part.sources), TILE, part.columns)
-            each = (turns[:, number].flatten(0, 1) for number in range(len(part.sources)))
-            return torch.cat([one[: source.rows] for one, source in zip(each, part.sources, strict=True)])
-        return numbers[: sum(source.rows for source in part.sources)].contiguous()
-
     def verify(self) -> None:
         """Compares the checksums of all tensors.
 
@@ -107,13 +81,8 @@ class Packed:
             if zlib.crc32(view[place.offset : place.offset + place.bytes]) != check:
                 raise damaged(self.path, f"{place.name} has another checksum than when it was written")
 
-    def _tensor(self, name: str) -> Tensor:
-        place = self._places[name]
-        return self._data[place.offset : place.offset + place.bytes]
-
     def _address(self, name: str) -> int:
-        place: Place = self._places[name]
-        return self._data.data_ptr() + place.offset
+        return self._data.data_ptr() + self._places[name].offset
 
 
 def open_packed(path: Path, fingerprint: str | None = None, *, verify: bool = False) -> Packed:

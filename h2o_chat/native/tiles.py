@@ -1,4 +1,4 @@
-"""Converts rounded weights to the order in which matrix products read them (`layout.py`), and back.
+"""Converts rounded weights to the order in which matrix products read them (`layout.py`).
 
 Shapes: R rows, a multiple of 16; C columns, a multiple of 32; T tiles of 16 rows, G groups of 32 columns.
 """
@@ -21,19 +21,3 @@ def tiled(q: Tensor, bits: int) -> Tensor:
 def tiled_scales(scales: Tensor) -> Tensor:
     """scales [R, G] as [T, G, 16]."""
     return scales.view(-1, TILE, scales.shape[1]).transpose(1, 2).contiguous()
-
-
-def untiled(stored: Tensor, bits: int, rows: int, columns: int) -> Tensor:
-    """Bytes as q [R, C] int8."""
-    quads = stored.view(rows // TILE, columns // GROUP, bits, TILE, 4)
-    if bits == 8:
-        numbers = (quads ^ 128).view(torch.int8)
-    else:
-        numbers = torch.cat((quads & 15, quads >> 4), 2).view(torch.int8) - 8
-    return numbers.permute(0, 3, 1, 2, 4).reshape(rows, columns)
-
-
-def untiled_scales(stored: Tensor, rows: int, columns: int) -> Tensor:
-    """Scales [R, G] in fp32."""
-    scales = stored.view(rows // TILE, columns // GROUP, TILE)
-    return scales.transpose(1, 2).reshape(rows, columns // GROUP).float()

@@ -91,7 +91,7 @@ def test_cache_events_equal_what_is_kept(engine: Engine) -> None:
             assert heavy.position < event.seen - 28
             assert heavy.hold == pytest.approx(hold[heavy.position])
             assert sum(map(sum, engine.inspect(heavy.position))) == round(heavy.hold * caches)
-            assert engine.text_of(heavy.position) == heavy.text
+            assert engine.observer.text_of(heavy.position) == heavy.text
         last = event
     assert (last.kinds["S"], last.kinds["R"]) == (0, 28)
     assert 34 < last.kinds["H"] <= 36

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.kinds import LEVELS_BYTES, SCALES_BYTES, MatrixAddress
-from h2o_chat.native.layout import Matrix
+from h2o_chat.native.layout import Matrix, Vector
 from h2o_chat.native.packed import Packed
 
 Q6_K = 14
@@ -66,6 +66,13 @@ def numbers_of(m: MatrixAddress) -> Tensor:
     q = (levels_of(m) - zero_level(m)).view(m.rows, -1, 2, 16).float()
     scales, minima = scales_of(m)
     return (q * scales.unsqueeze(-1) - minima[:, :, None, None]).view(m.rows, m.columns)
+
+
+def weight(packed: Packed, part: Matrix | Vector) -> Tensor:
+    """[rows, columns] of a matrix, [numbers] of a vector, fp32"""
+    if isinstance(part, Matrix):
+        return matrix(packed, part)
+    return bytes_at(packed.vector(part.name), 4 * part.numbers).view(torch.float32)
 
 
 def matrix(weights: Packed | GgufWeights, part: Matrix) -> Tensor:

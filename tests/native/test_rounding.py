@@ -4,11 +4,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from laid_out import levels_of, scales_of, zero_level
 from torch import Tensor
 from twin import rounded_activations
 
+from h2o_chat.native.kinds import Q4_0, Q8_0, MatrixAddress
 from h2o_chat.native.rounding import rounded
-from h2o_chat.native.tiles import tiled, tiled_scales, untiled, untiled_scales
+from h2o_chat.native.tiles import tiled, tiled_scales
 
 
 def weights(seed: int, rows: int = 16, columns: int = 96) -> Tensor:
@@ -66,6 +68,12 @@ def test_weights_that_are_hardly_there_or_huge(bits: int, size: float) -> None:
     assert abs(float(found[3, 5]) - size) <= max(1e-2 * size, 6e-8 * 127)
 
 
+def levels(stored: Tensor, kind: int) -> Tensor:
+    """What lies there as q [48, 96] int8."""
+    where = MatrixAddress(stored.data_ptr(), 0, 48, 96, kind)
+    return (levels_of(where) - zero_level(where)).view(48, 96).to(torch.int8)
+
+
 def test_bytes_of_4_bits() -> None:
     q = torch.randint(-8, 8, (48, 96), dtype=torch.int8)
     stored = tiled(q, 4)
@@ -73,7 +81,7 @@ def test_bytes_of_4_bits() -> None:
     for t, g, j, r, i in [(0, 0, 0, 0, 0), (1, 2, 3, 15, 3), (2, 1, 2, 7, 1)]:
         low, high = int(q[16 * t + r, 32 * g + 4 * j + i]), int(q[16 * t + r, 32 * g + 16 + 4 * j + i])
         assert int(stored[t, g, j, r, i]) == (low + 8) | (high + 8) << 4
-    assert torch.equal(untiled(stored.flatten(), 4, 48, 96), q)
+    assert torch.equal(levels(stored, Q4_0), q)
 
 
 def test_bytes_of_8_bits() -> None:
@@ -82,7 +90,7 @@ def test_bytes_of_8_bits() -> None:
     assert stored.shape == (3, 3, 8, 16, 4)
     for t, g, j, r, i in [(0, 0, 0, 0, 0), (1, 2, 7, 15, 3), (2, 1, 5, 7, 1)]:
         assert int(stored[t, g, j, r, i]) == int(q[16 * t + r, 32 * g + 4 * j + i]) + 128
-    assert torch.equal(untiled(stored.flatten(), 8, 48, 96), q)
+    assert torch.equal(levels(stored, Q8_0), q)
 
 
 def test_scales_of_tiles() -> None:
@@ -90,7 +98,8 @@ def test_scales_of_tiles() -> None:
     stored = tiled_scales(scales)
     assert stored.shape == (3, 3, 16)
     assert stored[2, 1, 5] == scales[2 * 16 + 5, 1]
-    assert torch.equal(untiled_scales(stored.flatten(), 48, 96), scales.float())
+    both, _ = scales_of(MatrixAddress(0, stored.data_ptr(), 48, 96, Q8_0))
+    assert torch.equal(both[:, :, 0], scales.float())
 
 
 def test_activations_round_halves_to_even_and_keep_zeros() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import transformers
+from laid_out import weight
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad, silu
 
@@ -91,7 +92,7 @@ def _numbers(packed: Packed) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for part in parts(packed.frame):
         sizes = [source.rows for source in part.sources]
-        whole = packed.weight(part.name)
+        whole = weight(packed, part)
         if isinstance(part, Matrix):
             assert whole.shape == (sum(sizes), part.columns)
         elif part.sources[0].columns:

@@ -138,7 +138,6 @@ async def test_stopping_in_the_middle_leaves_the_conversation_as_it_was(
         await screen.answered()
         after = (list(screen.bodies()), screen.chat.engine.seen, dict(memory.hold), list(memory.evictions))
         assert after == before
-        assert memory.gone_tokens == 0
         assert screen.app.prompt.text == TEXT
         assert screen.chat.engine.look().seen == before[1]
 

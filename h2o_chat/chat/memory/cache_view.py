@@ -11,7 +11,7 @@ from typing import Literal
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import Span, Spans
 from h2o_chat.chat.memory.words import Word, Words
-from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Said, Session, Token, Turn
 
 COLUMNS = 256
 """The most ranges of positions; beyond that, neighbours are merged."""
@@ -105,10 +105,6 @@ class CacheView:
     """The newest last."""
     survival: Survival = field(default_factory=Survival)
     """The survival map."""
-    gone_tokens: int = 0
-    """How many tokens were evicted by every cache; `evictions` has the last few."""
-    _gone_reading: int = 0
-    """How many of them since the newest message was said, or read."""
     states: int = 0
     """Number of `cache` events so far: whoever draws them sees whether there is another one."""
     _bitmaps: dict[int, str] = field(default_factory=dict)
@@ -137,15 +133,13 @@ class CacheView:
         self.words.add(event)
         match event:
             case Said():
-                self.answering, self._gone_reading = False, 0
+                self.answering = False
             case Token():
                 self.answering = True
                 self._steps_ms.append(event.ms)
                 self.tok_s = 1000 * len(self._steps_ms) / max(sum(self._steps_ms), 1e-3)
             case CacheState():
                 self._take(event)
-            case Prompt():
-                self._gone_reading = 0
             case Turn(finish="stopped", prompt_tokens=0):
                 self.answering = False
                 self._unread(event.seen)
@@ -284,12 +278,8 @@ class CacheView:
             self.survival.add(cache.seen, self.hold)
         self.attended.update((position, cache.seen) for position in cache.attended if position in self.hold)
         self.evictions.extend(Eviction(cache.seen, token) for token in cache.gone)
-        self.gone_tokens += cache.gone_tokens
-        self._gone_reading += cache.gone_tokens
 
     def _unread(self, seen: int) -> None:
         """Take back an unfinished prompt: its tokens were never there."""
         while self.evictions and self.evictions[-1].seen > seen:
             self.evictions.pop()
-        self.gone_tokens -= self._gone_reading
-        self._gone_reading = 0

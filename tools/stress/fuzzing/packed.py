@@ -4,6 +4,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from ctypes import string_at
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -89,13 +90,20 @@ class _Packed:
 
     def headers(self, raw: bytes) -> None:
         """Opened with whatever header it has; every tensor of one that is taken is read."""
+        from h2o_chat.native.layout import Vector, layout, parts
         from h2o_chat.native.packed import open_packed
 
         path = self.folder / "file.h2o"
         path.write_bytes(raw)
         opened = open_packed(path, verify=True)
-        for part in opened.parts:
-            opened.weight(part)
+        sizes = {place.name: place.bytes for place in layout(opened.frame)}
+        for part in parts(opened.frame):
+            if isinstance(part, Vector):
+                string_at(opened.vector(part.name), sizes[part.name])
+                continue
+            [matrix] = opened.matrices(part.name)
+            string_at(matrix.weights, sizes[f"{part.name}.weights"])
+            string_at(matrix.scales, sizes[f"{part.name}.scales"])
 
     def weights(self, raw: bytes) -> None:
         """Opened where the program looks for it: it is whole afterwards, and that it was not is said."""

@@ -38,8 +38,6 @@ from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import SidePanels
-from h2o_chat.tui.transcript.transcript import Transcript
-from h2o_chat.tui.widgets.divider import Divider
 from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
@@ -122,6 +120,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._memory = CacheView()
         jobs = Jobs(recorder)
         self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, PromptHistory(folder), opener_of)
+        self.jobs, self.transcript, self.divider = self.pane.jobs, self.pane.transcript, self.pane.divider
         self._key_routing = KeyRouting(self, self.pane) if isinstance(self.pane, TalkPane) else None
         self.transcript.heat.memory = self._memory
         self._first = settings.model or find(None).name
@@ -135,18 +134,6 @@ class ChatApp(App[None], inherit_bindings=False):
     @property
     def busy(self) -> bool:
         return self.pane.busy
-
-    @property
-    def jobs(self) -> Jobs:
-        return self.pane.jobs
-
-    @property
-    def transcript(self) -> Transcript:
-        return self.pane.transcript
-
-    @property
-    def divider(self) -> Divider:
-        return self.pane.divider
 
     @property
     def prompt(self) -> PromptBox:
@@ -196,8 +183,8 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
         self.jobs.cancel()  # the answer so far is kept
-        if self._key_routing:
-            self._key_routing.keep()
+        if isinstance(self.pane, TalkPane):
+            self.pane.prompt.keep()
         if self.deadline:
             self.deadline.begin(self.exit_code)
         super().exit(*args, **kwargs)

@@ -74,10 +74,6 @@ class KeyRouting:
         self._app.screen.clear_selection()
         self._app.screen_stack[0].set_focus(self._pane.prompt)
 
-    def keep(self) -> None:
-        """Keep the text of the prompt in the history, at the end of the screen."""
-        self._pane.prompt.keep()
-
     def put_aside(self) -> bool:
         """Empty the prompt, `up` brings its text back; False where it is empty, or behind a dialog."""
         return len(self._app.screen_stack) == 1 and self._pane.editing.put_aside()

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from threading import Event as Flag
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -50,19 +49,12 @@ class Pace:
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
-        self._paused = Flag()
+        self.paused = False
         self._owed_s = 0.0
         self._clock = time.monotonic()
 
-    @property
-    def paused(self) -> bool:
-        return self._paused.is_set()
-
     def pause(self) -> None:
-        if self.paused:
-            self._paused.clear()
-        else:
-            self._paused.set()
+        self.paused = not self.paused
 
     def wait(self, ms: float, cancel: ShouldStop) -> None:
         """Return when an event is due that took so long; sooner if it is cancelled."""

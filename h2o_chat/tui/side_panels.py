@@ -35,16 +35,12 @@ class StatusLine(Widget):
         native = " native" if session and session.engine == "native" else ""
         how = f" · {_weights(session)} · {safe_text(session.device)}{native}" if session else ""
         room = width - len(numbers) - len(how) - 1
-        model = Content(self._model(wide)).truncate(max(room, 1), ellipsis=True).plain
+        name = safe_text(session.model) if session else "h2o-chat"
+        name = f"h2o-chat   {name}" if session and wide else name
+        model = Content(name).truncate(max(room, 1), ellipsis=True).plain
         left = Content.assemble((model, "bold $foreground"), (how, MUTED))
         gap = max(width - left.cell_length - len(numbers), 1)
         return Content.assemble(left, " " * gap, (numbers, MUTED)).truncate(width)
-
-    def _model(self, wide: bool) -> str:
-        session = self._memory.session
-        if session is None:
-            return "h2o-chat"
-        return safe_text(f"h2o-chat   {session.model}" if wide else session.model)
 
     def _numbers(self, wide: bool) -> str:
         memory = self._memory

@@ -248,8 +248,9 @@ class Pane(Vertical):
         """Show a message; behind one of the user an answer begins."""
         if said.role == "assistant" and said.index == self.transcript.messages.answering:
             self.transcript.messages.close_answer(said.finish or "eos", said.text)
-            if said.hold is not None:
-                self.transcript.messages.show_message_hold(said.index, said.hold)
+            if said.hold is not None and (view := self.transcript.messages.by_index.get(said.index)):
+                view.hold = said.hold
+                self.transcript.window.redraw()
             return
         self.transcript.messages.close_answer("interrupted")
         self.transcript.messages.cut(said.index)
@@ -265,7 +266,7 @@ class Pane(Vertical):
             self.divider.doing(self.READING)
 
     def noted(self, note: Note) -> None:
-        self.transcript.messages.notice(note.message, note.hint)
+        self.transcript.messages.note(note.message, note.hint)
         if note.about is not None and note.code in ("pinned", "unpinned"):
             self.transcript.messages.show_pin(note.about, note.code == "pinned")
 

@@ -54,7 +54,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             memory.add(report)
             pane.ended(report)
         case Note(code="long-prompt"):
-            pane.about_prompt = messages.notice(report.message, report.hint)
+            pane.about_prompt = messages.note(report.message, report.hint)
         case Note():
             pane.noted(report)
         case Error():

@@ -21,9 +21,12 @@ def draw(memory: CacheView, inner: int) -> list[Line]:
     cache, session = memory.cache, memory.session
     if cache is None or session is None:
         return [title("details"), Line(Content.styled("nothing read yet", MUTED))]
+    room = inner - LABEL_CELLS
     lines = [
         title(f"{token_label(session.policy)}, token by token"),
-        *map(Line, _summary(memory, cache, inner)),
+        _labelled("slots", _kinds(memory, cache)),
+        _labelled("lost", _lost(memory, cache, room)),
+        _labelled("bytes", Content(kept_line(cache, room))),
     ]
     lines += [title(f"heavy hitters, of {memory.caches:,} heads"), *_hitters(memory, inner)]
     lines.append(title(f"which heads hold {_pointed(memory, max(inner - 24, 4))}".rstrip()))
@@ -34,15 +37,6 @@ def draw(memory: CacheView, inner: int) -> list[Line]:
 def order(memory: CacheView) -> list[tuple[int, int]]:
     """(first, last) position of what can be chosen, in order."""
     return [(one.position, one.position) for one in memory.cache.heaviest] if memory.cache else []
-
-
-def _summary(memory: CacheView, cache: CacheState, inner: int) -> list[Content]:
-    room = inner - LABEL_CELLS
-    return [
-        _labelled("slots", _kinds(memory, cache)),
-        _labelled("lost", _lost(memory, cache, room)),
-        _labelled("bytes", Content(kept_line(cache, room))),
-    ]
 
 
 def _kinds(memory: CacheView, cache: CacheState) -> Content:
@@ -101,8 +95,8 @@ def _hitter(memory: CacheView, number: int, token: Heavy, inner: int) -> Line:
     return Line(content, ((0, inner, token.position),))
 
 
-def _labelled(label: str, value: Content) -> Content:
-    return Content.assemble((label.ljust(LABEL_CELLS), MUTED), value.stylize_before("$foreground"))
+def _labelled(label: str, value: Content) -> Line:
+    return Line(Content.assemble((label.ljust(LABEL_CELLS), MUTED), value.stylize_before("$foreground")))
 
 
 FACTS_CELLS = 17

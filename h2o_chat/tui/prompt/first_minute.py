@@ -158,7 +158,7 @@ class FirstMinute:
         if self._asked:
             self._asked = False
             what, command = next_model(self._model, virtual_memory().total)
-            self._transcript.messages.notice(self._result() + what, command)
+            self._transcript.messages.note(self._result() + what, command)
         self._show()
 
     def _result(self) -> str:

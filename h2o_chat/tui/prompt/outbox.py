@@ -153,14 +153,11 @@ class Outbox(Widget):
         said = table.parse(first.typed)
         assert isinstance(said, str), "commands do not wait"
         if not names_files(said):
-            return self._take(0), said
+            return self.take(), said
         first.files = AttachedFiles(said)
         self._changed()
         read(first.files)
         return None
-
-    def take_first(self) -> Outgoing:
-        return self._take(0)
 
     def read_later(self) -> None:
         """The files of the first text were read too early: they will be read again."""
@@ -178,11 +175,11 @@ class Outbox(Widget):
         """Put the newest text back into the box; False where nothing waits."""
         if not self._waiting or self._waiting[-1].files is not None:
             return False
-        newest = self._take(-1)
+        newest = self.take(-1)
         self._editing.give(newest.typed, newest.edits)
         return True
 
-    def _take(self, at: int) -> Outgoing:
+    def take(self, at: int = 0) -> Outgoing:
         taken = self._waiting.pop(at)
         self._changed()
         return taken

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from h2o_chat.base.errors import H2OChatError, StoreError, UsageError, refusal
 from h2o_chat.base.private_files import open_own
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.commands import table
+from h2o_chat.chat.files.export import write_file
 from h2o_chat.tui.prompt.completion_menu import Completion, Menu, choices
 
 KEPT = 1000
@@ -82,7 +84,8 @@ class PromptHistory:
             if isinstance(text, str):
                 texts.append(text)
         if len(lines) > 2 * KEPT:
-            self._rewrite(texts)
+            with suppress(H2OChatError):
+                write_file(self._path, "".join(json.dumps(text) + "\n" for text in texts), force=True)
         return texts
 
     def _write(self, text: str) -> None:
@@ -96,17 +99,6 @@ class PromptHistory:
                 file.write(json.dumps(text) + "\n")
         except (OSError, StoreError):
             self._path = None
-
-    def _rewrite(self, texts: list[str]) -> None:
-        assert self._path is not None
-        part = self._path.with_name(FILE + ".part")
-        try:
-            part.unlink(missing_ok=True)  # a link, say: it is not followed
-            part.touch(mode=0o600, exist_ok=False)
-            part.write_text("".join(json.dumps(text) + "\n" for text in texts), "ascii")
-            part.replace(self._path)
-        except OSError:
-            part.unlink(missing_ok=True)
 
 
 NEW_LINE = ("shift+enter", "ctrl+j")

@@ -118,9 +118,8 @@ class SettingsScreen(ModalScreen[Changed | None]):
 
     def _typed(self, name: str) -> str:
         field = self.query_one(f"#{name}")
-        return (
-            field.value.strip() if isinstance(field, Input) else str(self.query_one(f"#{name}", OneOf).value)
-        )
+        assert isinstance(field, Input | OneOf)
+        return str(field.value).strip()
 
     def _read(self) -> dict[str, Any] | None:
         """The changed values; None if one is wrong, which is said beside it."""

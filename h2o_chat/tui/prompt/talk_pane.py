@@ -253,7 +253,7 @@ class TalkPane(Pane):
         elif (talk := self.ready) is None:
             self.outbox.read_later()
         else:
-            self._send_or_edit(talk, self.outbox.take_first(), files.text)
+            self._send_or_edit(talk, self.outbox.take(), files.text)
 
     def _give_back(self, why: str) -> None:
         self.outbox.give_back()

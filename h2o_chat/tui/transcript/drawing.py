@@ -67,7 +67,8 @@ def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
     if view.drawn_title is None or view.drawn_title[0] != key:
         caption = title(view, width - 1, 0 if canvas.heat.quiet else canvas.heat.memory.caches)
         strips = canvas.draw(caption, width - 1)  # none where it is painted before it has room
-        segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
+        styled = ((one.text, one.style or Style()) for strip in strips for one in strip)
+        segments = [Segment(text, style.clear_meta_and_links()) for text, style in styled]  # without offsets
         view.drawn_title = (key, _row(segments, 0, line, width, canvas.ground, indent=1))
     return view.drawn_title[1]
 
@@ -133,12 +134,6 @@ def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
     style = segments[0].style if segments else None
     x, y = style.meta["offset"] if style and "offset" in style.meta else (0, y)
     return int(x), int(y)
-
-
-def _bare(segment: Segment) -> Style:
-    """The style of a segment, without its offset."""
-    style = segment.style or Style()
-    return style.clear_meta_and_links()
 
 
 def shows(view: TurnView, position: int) -> bool:

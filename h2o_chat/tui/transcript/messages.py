@@ -133,15 +133,11 @@ class Messages:
             last.folded = False
             self._window.changed(last)
 
-    def note(self, text: str) -> TurnView:
+    def note(self, text: str, hint: str = "") -> TurnView:
         """Show a remark that is no part of the conversation; an answer that has not begun comes after it."""
-        answer = self.answer
+        answer, text = self.answer, f"{text}\n→ {hint}" if hint else text
         unbegun = answer is not None and answer.growing is not None and not answer.growing.begun
         return self.add(TurnView("note", "note", text), before=answer if unbegun else None)
-
-    def notice(self, message: str, hint: str = "") -> TurnView:
-        """Show a note for people, though nothing failed."""
-        return self.note(f"{message}\n→ {hint}" if hint else message)
 
     def error(self, title: str, message: str, hint: str = "") -> None:
         """Show an error and, after an arrow, what to do."""
@@ -229,11 +225,6 @@ class Messages:
     def show_pin(self, index: int, on: bool) -> None:
         if index in self.by_index:
             self.by_index[index].pinned = on
-            self._window.redraw()
-
-    def show_message_hold(self, index: int, hold: float) -> None:
-        if index in self.by_index:
-            self.by_index[index].hold = hold
             self._window.redraw()
 
     def show_hold(self, turn: Turn) -> None:

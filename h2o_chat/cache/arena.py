@@ -364,6 +364,15 @@ def joined(arenas: Sequence[Arena]) -> list[Arena]:
     return [group[0] for group in groups.values()]
 
 
+def addresses_of(arenas: Sequence[Arena]) -> tuple[int, ...]:
+    """Changes whenever slots lie elsewhere: addresses, and shapes too, since addresses may be reused."""
+    found: list[int] = []
+    for arena in arenas:
+        tensors = (*arena.slots.states.values(), arena.order)
+        found += (*arena.shape, *(tensor.data_ptr() for tensor in tensors))
+    return tuple(found)
+
+
 def evict(slots: Slots, going: Tensor) -> None:
     """Empties slots, `going` [l, R, H, N]."""
     for state in STATES:

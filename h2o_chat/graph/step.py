@@ -14,7 +14,7 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
-from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.arena import Arena, addresses_of
 from h2o_chat.cache.settle import Due, note_ranking, rows_due, settle_rows
 from h2o_chat.graph import attention_kernels as kernels
 from h2o_chat.graph import launches, prompts
@@ -120,15 +120,7 @@ class GraphStep:
 
     def _room_for(self, cache: H2OCache, rows: int) -> _Room:
         """Tensors for so many rows. Graphs are made anew where slots lie elsewhere."""
-        addresses = tuple(
-            number
-            for arena in cache.arenas
-            for number in (
-                *arena.shape,
-                *(state.data_ptr() for state in arena.slots.states.values()),
-                arena.order.data_ptr(),
-            )
-        )
+        addresses = addresses_of(cache.arenas)
         if self._room is None or addresses != self._addresses:
             self._tokens, self._settles, self._room, self._addresses = {}, {}, None, addresses
             slots = cache.arenas[0].shape[3]

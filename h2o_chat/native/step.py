@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.arena import Shape
+from h2o_chat.cache.arena import Shape, addresses_of
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
 from h2o_chat.native.gguf_weights import GgufWeights
@@ -181,15 +181,7 @@ class NativeStep:
 
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Updates the addresses of all slots, whose tensors are replaced when slots are added or restored."""
-        pointers = tuple(
-            number  # shapes, too, since addresses may be reused
-            for arena in cache.arenas
-            for number in (
-                *arena.shape,
-                *(state.data_ptr() for state in arena.slots.states.values()),
-                arena.order.data_ptr(),
-            )
-        )
+        pointers = addresses_of(cache.arenas)
         if pointers != self._pointers:
             self._pointers = pointers
             for arena in cache.arenas:

@@ -16,7 +16,7 @@ import typer
 
 import h2o_chat
 from h2o_chat.base import precedence
-from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings, data_folder, tool_servers
+from h2o_chat.base.config import SCREEN_TOKENS, data_folder, tool_servers
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command, memory_command, models_command, sessions_command
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
@@ -165,15 +165,30 @@ def screen(
             checked(model)
         else:
             ask(model.repository, asking(yes))
-        if by_lines:
-            return _plain(settings, sampling, named, kept, record)
-        from h2o_chat.base.system import PASSES_SOCKETS
-        from h2o_chat.chat.conversation.chat import Chat
         from h2o_chat.chat.conversation.opening import opener, opener_of, with_tools
-        from h2o_chat.chat.conversation.release import release_chat
-        from h2o_chat.chat.conversation.remarks import first_budget
         from h2o_chat.chat.tools.mcp_servers import McpServers
         from h2o_chat.events.recording import Recorder
+
+        recorder = Recorder(record) if record else None
+        if recorder:
+            recorder.open()
+        servers = McpServers(tool_servers())
+        if by_lines:
+            from h2o_chat.cli.plain import run as plain_chat
+
+            others = opener_of(settings, kept, named=named)
+            return plain_chat(
+                with_tools(opener(settings, kept, named=named), servers),
+                lambda *which: with_tools(others(*which), servers),
+                settings.model or find(None).name,
+                sampling,
+                servers,
+                recorder,
+            )
+        from h2o_chat.base.system import PASSES_SOCKETS
+        from h2o_chat.chat.conversation.chat import Chat
+        from h2o_chat.chat.conversation.release import release_chat
+        from h2o_chat.chat.conversation.remarks import first_budget
         from h2o_chat.remote.engine_apart import engine_apart
         from h2o_chat.remote.engine_here import engine_here
         from h2o_chat.tui import leaving
@@ -181,13 +196,9 @@ def screen(
         from h2o_chat.tui.leaving import leave_with_the_terminal
         from h2o_chat.tui.prompt.tool_question import ask_on_screen
 
-        recorder = Recorder(record) if record else None
-        if recorder:
-            recorder.open()
         first = first_budget(settings, named)
         engine = engine_apart if PASSES_SOCKETS else engine_here
         others = opener_of(settings, kept, engine, lambda one: first_budget(one, named), named)
-        servers = McpServers(tool_servers())
         screen = ChatApp(
             with_tools(opener(first, kept, engine, named=named), servers),
             first,
@@ -210,25 +221,6 @@ def screen(
     code = ending(work)
     if code is not ExitCode.OK:
         raise typer.Exit(code)
-
-
-def _plain(
-    settings: Settings, sampling: Sampling, named: set[str], kept: "ConversationPlace", record: Path | None
-) -> ExitCode:
-    from h2o_chat.chat.conversation.opening import opener, opener_of, with_tools
-    from h2o_chat.chat.tools.mcp_servers import McpServers
-    from h2o_chat.cli import plain
-    from h2o_chat.events.recording import Recorder
-
-    recorder = Recorder(record) if record else None
-    if recorder:
-        recorder.open()
-    name = settings.model or find(None).name
-    servers, others = McpServers(tool_servers()), opener_of(settings, kept, named=named)
-    open_first = with_tools(opener(settings, kept, named=named), servers)
-    return plain.run(
-        open_first, lambda *which: with_tools(others(*which), servers), name, sampling, servers, recorder
-    )
 
 
 def _no_flags_before(context: typer.Context) -> ExitCode:

@@ -13,7 +13,7 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import config_file, data_folder, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends
+from h2o_chat.cli.commands import FetchYes, asking, ends
 from h2o_chat.cli.packed_files import (
     check_packed,
     gguf_rows,
@@ -22,7 +22,7 @@ from h2o_chat.cli.packed_files import (
     pack_fetched,
     packed_of,
     packed_rows,
-    remove_packed,
+    removed,
     template_of,
 )
 from h2o_chat.cli.typer_messages import PlainTyper
@@ -36,7 +36,7 @@ from h2o_chat.models.obtain import fetch, fetch_smollm2, size
 from h2o_chat.models.resolve import HubModel, LocalModel, find, look_up, names_starting_with
 from h2o_chat.native.model_frame import FAMILIES as NATIVE
 from h2o_chat.native.model_frame import FROM_GGUF
-from h2o_chat.native.packed_folder import PackedFile, remove
+from h2o_chat.native.packed_folder import PackedFile
 from h2o_chat.store import models_used
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
@@ -148,7 +148,9 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
     if isinstance(model, LocalModel) and model.revision is None:
         # its name may be that of a fetched one too
         if packed := packed_of(model.folder):
-            remove_packed(model.name, packed, yes, _what(model))
+            of, stays = f"{in_all(packed)} of {model.name}", f"Its {_what(model)} stays"
+            if removed(f"Remove {of}? {stays}.", packed, yes):
+                typer.echo(f"Removed {of}. {stays}: it is yours to delete.")
             return
         raise ModelError(
             f"{name} is the {_what(model)} {model.folder.absolute()}, which was not fetched: it is not"
@@ -171,13 +173,9 @@ def _remove(
 ) -> None:
     """Removes a model and its packed files, after asking."""
     more = f", and {in_all(packed)}" if packed else ""
-    if not yes and not confirmed(f"Remove {what}{more}?"):
-        typer.echo("Nothing was removed.", err=True)
-        return
-    for one in packed:
-        remove(one.path)
-    delete()
-    typer.echo(f"Removed {name}.")
+    if removed(f"Remove {what}{more}?", packed, yes):
+        delete()
+        typer.echo(f"Removed {name}.")
 
 
 def _row(alias: Alias, memory: int) -> tuple[str, ...]:

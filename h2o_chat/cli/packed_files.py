@@ -89,15 +89,14 @@ def in_all(packed: Sequence[PackedFile]) -> str:
     return f"{what} ({size(sum(one.bytes for one in packed))})"
 
 
-def remove_packed(name: str, packed: Sequence[PackedFile], yes: bool, what: str) -> None:
-    """Removes the packed files of a folder or file (`what`), after asking; the model itself is its owner's to
-    delete."""
-    if not yes and not confirmed(f"Remove {in_all(packed)} of {name}? Its {what} stays."):
+def removed(question: str, packed: Sequence[PackedFile], yes: bool) -> bool:
+    """Removes packed files, after asking; False where somebody said no."""
+    if not yes and not confirmed(question):
         typer.echo("Nothing was removed.", err=True)
-        return
+        return False
     for one in packed:
         remove(one.path)
-    typer.echo(f"Removed {in_all(packed)} of {name}. Its {what} stays: it is yours to delete.")
+    return True
 
 
 _SHOWN = 60

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import (
@@ -59,25 +59,15 @@ def turns_of(script: str) -> list[str]:
     return spoken
 
 
-class Output(Protocol):
-    def write(self, event: Event) -> None:
-        """Hands one event to the reader at once.
-
-        Raises:
-            BrokenPipeError: nobody reads any more.
-        """
+Output = Callable[[Event], None]
+"""Hands one event to the reader at once; raises BrokenPipeError where nobody reads any more."""
 
 
-class JsonLines:
-    """Every event as one line of JSON."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, event: Event) -> None:
-        line = to_json(event)
-        self._stream.write((_shown(line) if self._stream.isatty() else line) + "\n")
-        self._stream.flush()
+def json_line(event: Event) -> None:
+    """Writes an event to stdout as one line of JSON."""
+    line = to_json(event)
+    sys.stdout.write((_shown(line) if sys.stdout.isatty() else line) + "\n")
+    sys.stdout.flush()
 
 
 class PlainText:
@@ -130,17 +120,6 @@ def _shown(text: str) -> str:
     return safe_text(text)
 
 
-class RecordingOutput:
-    def __init__(self, out: Output, recorder: Recorder) -> None:
-        self._out, self._recorder = out, recorder
-
-    def write(self, event: Event) -> None:
-        note = self._recorder.write(event)
-        self._out.write(event)
-        if note:
-            _tell(note, self._out)
-
-
 @dataclass
 class _RunCounts:
     turns: int = 0
@@ -175,10 +154,16 @@ def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = 
     """
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     text = None if json else PlainText(sys.stdout)
-    out: Output = text or JsonLines(sys.stdout)
+    shown: Output = text.write if text else json_line
     tally = _RunCounts()
-    if recorder:
-        out = RecordingOutput(out, recorder)
+
+    def recorded(event: Event) -> None:
+        note = recorder.write(event) if recorder else None
+        shown(event)
+        if note:
+            _tell(note, shown)
+
+    out = recorded if recorder else shown
 
     def work() -> ExitCode:
         job = prepare()
@@ -190,13 +175,13 @@ def run(prepare: Callable[[], RunTask], json: bool, recorder: Recorder | None = 
         code = ending(work, out)
     except BrokenPipeError:
         discard_stdout()
-        code, out = ExitCode.OK, PlainText(sys.stdout)
+        code, out = ExitCode.OK, PlainText(sys.stdout).write
     try:
         code = _store(tally, code, out)
         end = tally.end()
         if tally.keeper:
             tally.keeper.store.empty_log()
-        out.write(end)
+        out(end)
         if end.conversation:
             sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")
     except BrokenPipeError:
@@ -234,7 +219,7 @@ def _converse(job: RunTask, out: Output, tally: _RunCounts, text: PlainText | No
         text.form = chat.tools.form if chat.tools else ToolForm(thinking=chat.template.thinking)
         note_session(chat.session, job.sampling)
     for event in chat.opening():
-        out.write(event)
+        out(event)
     for note in chat.take_notes():
         _tell(note, out)
     # The chat itself holds tensors, which no thread of ours may be the last to let go of.
@@ -261,7 +246,7 @@ def _turn(events: Iterator[Event], out: Output, tally: _RunCounts) -> ExitCode:
         if isinstance(event, Note):
             _tell(event, out)
             continue
-        out.write(event)
+        out(event)
         if isinstance(event, Error):
             complain(event.message, event.hint)
             code = ExitCode.FAILED
@@ -272,7 +257,7 @@ def _turn(events: Iterator[Event], out: Output, tally: _RunCounts) -> ExitCode:
 
 
 def _tell(note: Note, out: Output) -> None:
-    out.write(note)
+    out(note)
     complain(note.message, note.hint)
 
 
@@ -307,14 +292,14 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
         message = f"{type(error).__name__}: {error}"
         complain(message, hint)
         if out is not None:
-            out.write(Error("bug", message, hint))
+            out(Error("bug", message, hint))
         return ExitCode.BUG
 
 
 def _failed(error: H2OChatError, out: Output | None) -> ExitCode:
     complain(error.message, error.hint)
     if out is not None:
-        out.write(Error(error.code, error.message, error.hint))
+        out(Error(error.code, error.message, error.hint))
     return error.exit_code
 
 

@@ -50,8 +50,9 @@ def _from_folder(folder: Path) -> Any:
 
     AutoTokenizer would load the configuration, which imports the model's class.
     """
-    named = _named_class(folder)
-    about = _read_if_there(folder / "config.json")
+    told, about = (_read_if_there(folder / name) for name in ("tokenizer_config.json", "config.json"))
+    named = told.get("tokenizer_class")  # of no use where its code comes with the model
+    named = named if isinstance(named, str) and "auto_map" not in told else None
     kind = about.get("model_type")
     if named in _AS_IT_STANDS and kind in _BELIEVED and (folder / "tokenizer.json").is_file():
         return transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
@@ -62,13 +63,6 @@ def _from_folder(folder: Path) -> Any:
     return transformers.AutoTokenizer.from_pretrained(
         folder, config=config, local_files_only=True, trust_remote_code=False
     )
-
-
-def _named_class(folder: Path) -> str | None:
-    """The class that tokenizer_config.json names, if it is part of transformers."""
-    about = _read_if_there(folder / "tokenizer_config.json")
-    named = about.get("tokenizer_class")
-    return named if isinstance(named, str) and "auto_map" not in about else None
 
 
 def _read_if_there(path: Path) -> dict[str, Any]:

@@ -40,21 +40,17 @@ class Deadline:
         self._children = psutil.Process().children
         self._last = last
         self._code = 0
-        self._begun = self._now = self._over = False
+        self.begun = self._now = self._over = False
         self._asleep = threading.Lock()
         """Held until `begin`: the threads wait for it."""
         self._asleep.acquire()
         for work in (self._end, self._end_anyway):
             threading.Thread(target=work, name="deadline", daemon=True).start()
 
-    @property
-    def begun(self) -> bool:
-        return self._begun
-
     def begin(self, code: int) -> None:
         """Starts the countdown, if it has not started; at its end the process exits with `code`."""
-        if not self._begun:
-            self._begun, self._code = True, code
+        if not self.begun:
+            self.begun, self._code = True, code
             self._asleep.release()
 
     def hurry(self, code: int) -> None:

@@ -99,23 +99,7 @@ class Writer:
         Returns:
             Its number in the conversation.
         """
-        number, parent, now, ids = self._newest + 1, self._leaf, time.time(), tuple(ids)
-
-        def write(connection: sqlite3.Connection) -> None:
-            insert_message(
-                connection, self.conversation, number, parent, role, text, now, ids=ids, recalled=recalled
-            )
-            _set_leaf(connection, self.conversation, number)
-            _touch(connection, self.conversation, now)
-            if role == "user":
-                connection.execute(
-                    "UPDATE conversations SET title = ? WHERE id = ? AND title = ''",
-                    (title_of(text), self.conversation),
-                )
-
-        self._added(number)
-        self.backlog.add("message", write, text)
-        return number
+        return self._add(role, text, ids=tuple(ids), recalled=recalled)
 
     def answering(self) -> int:
         """Adds an empty answer after `leaf`; it becomes the leaf, and `token` adds to it.
@@ -128,17 +112,8 @@ class Writer:
         """
         if self._open is not None:
             raise RuntimeError(f"message {self._open} is not finished")
-        number, parent, now = self._newest + 1, self._leaf, time.time()
-
-        def write(connection: sqlite3.Connection) -> None:
-            insert_message(connection, self.conversation, number, parent, "assistant", "", now, open=True)
-            _set_leaf(connection, self.conversation, number)
-            _touch(connection, self.conversation, now)
-
-        self._added(number)
-        self._open, self._tokens = number, 0
-        self.backlog.add("message", write)
-        return number
+        self._open, self._tokens = self._add("assistant", "", open=True), 0
+        return self._open
 
     def token(self, token: int, text: str) -> None:
         """Adds a token to the open answer, at the same cost whatever its length.
@@ -231,9 +206,24 @@ class Writer:
             self._open = None
             self.backlog.add("other", lambda connection: _settle(connection, self.conversation))
 
-    def _added(self, number: int) -> None:
-        self._parents[number] = self._leaf
+    def _add(self, role: str, text: str, **more: Any) -> int:
+        """Adds a message after the leaf, see `insert_message`; it becomes the leaf."""
+        number, parent, now = self._newest + 1, self._leaf, time.time()
+
+        def write(connection: sqlite3.Connection) -> None:
+            insert_message(connection, self.conversation, number, parent, role, text, now, **more)
+            _set_leaf(connection, self.conversation, number)
+            _touch(connection, self.conversation, now)
+            if role == "user":
+                connection.execute(
+                    "UPDATE conversations SET title = ? WHERE id = ? AND title = ''",
+                    (title_of(text), self.conversation),
+                )
+
+        self._parents[number] = parent
         self._leaf = self._newest = number
+        self.backlog.add("message", write, text)
+        return number
 
     def _set(self, update: str, value: Any, *more: Any) -> None:
         row = (value, self.conversation, *more)

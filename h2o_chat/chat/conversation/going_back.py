@@ -11,7 +11,7 @@ from h2o_chat.base.progress import ShouldStop, never, unheard
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import mark_branches
 from h2o_chat.chat.conversation.message import numbered
-from h2o_chat.chat.conversation.restore import build_anew
+from h2o_chat.chat.conversation.restore import pin_again, read_again
 from h2o_chat.chat.conversation.thoughts import session_of
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.recall.elsewhere import Elsewhere
@@ -140,7 +140,8 @@ def rebuild(
     engine, notes = chat.engine.remade(settings), list[Note]()
     if chat.begun and chat.keeper and chat.keeper.leaf is not None:
         path = chat.keeper.path(chat.keeper.leaf)
-        if not build_anew(engine, chat.template, notes, path, progress, cancel):
+        pin_again(engine, notes, path)
+        if not read_again(engine, chat.template, path, 0, progress, cancel):
             return False
     _take_engine(chat, engine, settings)
     chat.spell()  # a screen that shows it from its beginning forgets what the tokens were

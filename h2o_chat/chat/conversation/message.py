@@ -104,23 +104,14 @@ class Message:
 def from_stored(path: Sequence[StoredMessage]) -> list[Message]:
     """The messages of a stored branch; `Holds` sets their hold."""
     places: dict[int | None, int] = {stored.id: index for index, stored in enumerate(path)}
-    return [_of_stored(stored, places, path) for stored in path]
-
-
-def _of_stored(
-    stored: StoredMessage, places: Mapping[int | None, int], path: Sequence[StoredMessage]
-) -> Message:
-    found = [(places.get(number, -1), words) for number, words in stored.recalled]
-    return Message(
-        stored.role,
-        stored.text,
-        stored.first,
-        stored.last,
-        stored.finish,
-        id=stored.id,
-        pinned=stored.pinned,
-        recalled=tuple(Recalled(at, words, at < 0 or path[at].role != "assistant") for at, words in found),
-    )
+    messages = []
+    for one in path:
+        found = [(places.get(number, -1), words) for number, words in one.recalled]
+        recalled = tuple(Recalled(at, words, at < 0 or path[at].role != "assistant") for at, words in found)
+        place = one.first, one.last, one.finish
+        message = Message(one.role, one.text, *place, id=one.id, pinned=one.pinned, recalled=recalled)
+        messages.append(message)
+    return messages
 
 
 def to_event(index: int, message: Message) -> Said:
@@ -158,18 +149,13 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
             ids=(),
             created=0.0,
             pinned=one.pinned,
-            recalled=tuple((_named(each.index), each.words) for each in one.recalled),
+            recalled=tuple((None if each.index < 0 else each.index, each.words) for each in one.recalled),
         )
         for number, one in enumerate(messages)
     ]
     now, leaf = time.time(), len(stored) - 1 if stored else None
     asked = next((one.text for one in messages if one.role == "user"), "")
     return Conversation("", title_of(asked), model, {}, now, now, leaf, stored)
-
-
-def _named(index: int) -> int | None:
-    """The number of a message that is not stored: its index."""
-    return None if index < 0 else index
 
 
 def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:
@@ -181,11 +167,8 @@ def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]],
     """
     for message, ids in _spelt(messages, stored):
         answer = message.role == "assistant"
-        spelt, which, system = (
-            texts(tokenizer, ids, special=not answer),
-            own_ids(message, len(ids)),
-            messages[0],
-        )
+        spelt, which = texts(tokenizer, ids, special=not answer), own_ids(message, len(ids))
+        system = messages[0]
         message.texts = spelt[which]
         if not answer and system.role == "system" and system.last == message.first - 1:
             system.texts = spelt[max(0, which.start - len(tokens_of(system))) : which.start]

@@ -156,28 +156,23 @@ def opener(
         suited = settings if named is None else fitted_budget(settings, named)
         engine = open_engine(suited, progress)
         held = _as_held(suited, engine.session)
-        makers = Makers() if named is None else Makers(recommended(find(settings.model)), named)
-        if kept is None:
-            chat = Chat(engine, held)
-            chat.makers = makers
-            return chat
-        try:
-            keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(held))
-        except BusyError:
-            raise
-        except StoreError as error:
-            if kept.conversation is not None:
-                raise
-            chat = Chat(engine, held, Keeper(Store(None), None, engine.session, _lasting(held)))
-            chat.makers = makers
-            chat.unkept = error.message
-            why = f"This conversation is not stored: {error.message}"
-            chat.notes.append(Note(error.code, why, error.hint))
-            return chat
+        keeper, unkept = None, None
+        if kept is not None:
+            try:
+                keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(held))
+            except StoreError as error:
+                if kept.conversation is not None or isinstance(error, BusyError):
+                    raise
+                keeper, unkept = Keeper(Store(None), None, engine.session, _lasting(held)), error
         chat = Chat(engine, held, keeper)
-        chat.makers = makers
-        chat.notes += kept.notes
-        if kept.conversation is not None:
+        chat.makers = Makers() if named is None else Makers(recommended(find(settings.model)), named)
+        if unkept:
+            chat.unkept = unkept.message
+            why = f"This conversation is not stored: {unkept.message}"
+            chat.notes.append(Note(unkept.code, why, unkept.hint))
+        elif kept and keeper:
+            chat.notes += kept.notes
+        if kept and keeper and kept.conversation is not None:
             progress("remember", 0.0)
             chat.resume(lambda so_far: progress(f"remember: {progress_words(so_far)}", so_far.share))
             if any(note.code == "pocket" for note in keeper.notes):

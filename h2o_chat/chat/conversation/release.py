@@ -30,7 +30,10 @@ def release(keeper: Keeper) -> str:
         while not keeper.flush() and keeper.may_pass and not signals:
             if time.monotonic() - said_at > SAY_S:
                 said_at = time.monotonic()
-                sys.stderr.write(f"h2o-chat: {_waiting_for(keeper.waiting)}\n")
+                what = "1 thing is" if keeper.waiting == 1 else f"{keeper.waiting:,} things are"
+                sys.stderr.write(
+                    f"h2o-chat: waiting for the store: {what} not written yet · ctrl+c leaves without\n"
+                )
                 sys.stderr.flush()
             time.sleep(LOOK_S)
     unstored = keeper.unstored
@@ -72,8 +75,3 @@ def stored_as(keeper: Keeper) -> str | None:
     except (StoreError, UsageError):
         return None
     return known_as
-
-
-def _waiting_for(things: int) -> str:
-    what = "1 thing is" if things == 1 else f"{things:,} things are"
-    return f"waiting for the store: {what} not written yet · ctrl+c leaves without"

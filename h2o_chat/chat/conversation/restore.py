@@ -48,7 +48,7 @@ def restore_cache(
     try:
         engine.reset()
         known, wrong = _load_nearest(engine, keeper, path)
-        _pin_again(engine, keeper.notes, path)
+        pin_again(engine, keeper.notes, path)
         whole = read_again(engine, template, path, known, progress, cancel)
     except BaseException:
         engine.restore(before, hand_over=True)
@@ -64,10 +64,13 @@ def restore_cache(
     return whole
 
 
-def _pin_again(engine: "Engine", notes: list[Note], path: Sequence[StoredMessage]) -> None:
+def pin_again(engine: "Engine", notes: list[Note], path: Sequence[StoredMessage]) -> None:
     """Pins the messages that are marked as pinned, whatever was pinned when the cache was saved.
 
     A message that has no room stays marked: a cache with more room will protect it.
+
+    Args:
+        notes: gets what is pinned no longer.
     """
     if path and path[0].role == "system" and was_read(path[0]):
         engine.protect(len(tokens_of(path[0])))
@@ -80,26 +83,6 @@ def _pin_again(engine: "Engine", notes: list[Note], path: Sequence[StoredMessage
             except BudgetError as error:
                 text = f"{numbered(index)} stays pinned, but is not protected now. {error.message}"
                 notes.append(Note(error.code, text, f"{error.hint} Once it has room, it is protected again."))
-
-
-def build_anew(
-    engine: "Engine",
-    template: Template,
-    notes: list[Note],
-    path: Sequence[StoredMessage],
-    progress: ReadProgress,
-    cancel: ShouldStop,
-) -> bool:
-    """Has an engine with an empty cache read all messages of a path, and pins what was pinned.
-
-    Args:
-        notes: gets what is pinned no longer.
-
-    Returns:
-        False if it was cancelled.
-    """
-    _pin_again(engine, notes, path)
-    return read_again(engine, template, path, 0, progress, cancel)
 
 
 def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -> bool:

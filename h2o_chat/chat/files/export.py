@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def to_json(conversation: Conversation) -> str:
 
 def to_markdown(conversation: Conversation) -> str:
     """The active branch. Messages stand unchanged, since they often are Markdown themselves."""
-    parts = [f"# {_escape_markdown(one_line(_title(conversation)))}", f"*{_about(conversation)}*"]
+    title = conversation.title or f"Conversation {conversation.id}"
+    parts = [f"# {_escape_markdown(one_line(title))}", f"*{_about(conversation)}*"]
     branch = conversation.branch()
     recalled = [_recalled(message) for message in from_stored(branch)]
     for index, message in enumerate(branch):
@@ -85,7 +87,7 @@ def write_file(path: Path, text: str, force: bool) -> None:
     new = path.with_name(f"{path.name}.{os.getpid()}") if force else path
     try:
         # "x": never through a link either
-        with open(new, "x", encoding="utf-8", newline="\n", opener=_privately) as file:
+        with open(new, "x", encoding="utf-8", newline="\n", opener=partial(os.open, mode=0o600)) as file:
             try:
                 file.write(text)
                 file.flush()
@@ -102,10 +104,6 @@ def write_file(path: Path, text: str, force: bool) -> None:
     except OSError as error:
         hint = "Nothing was changed there. Look at the folder and its disk."
         raise StoreError(f"{path} cannot be written: {error.strerror}.", hint) from error
-
-
-def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def mark_of(message: StoredMessage) -> str:
@@ -138,10 +136,6 @@ def _recalled(message: Message) -> list[str]:
         f"recalled{f' from {numbered(one.index)}' if one.index >= 0 else ''}: “{one.words}”"
         for one in message.recalled
     ]
-
-
-def _title(conversation: Conversation) -> str:
-    return conversation.title or f"Conversation {conversation.id}"
 
 
 def _about(conversation: Conversation) -> str:

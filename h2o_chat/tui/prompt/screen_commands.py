@@ -10,10 +10,8 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands import bodies, settable
 from h2o_chat.chat.commands.surface import ChatLike, Job
 from h2o_chat.chat.commands.table import Command, commands
-from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.opening import YES
-from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Note
 from h2o_chat.store import models_used
 from h2o_chat.tui.prompt.list_dialogs import Conversations, Models, rows
@@ -25,7 +23,7 @@ from h2o_chat.tui.transcript.markdown import code_blocks
 
 class ScreenSurface:
     def __init__(self, pane: TalkPane) -> None:
-        self._pane = pane
+        self._pane, self.memory, self.idle = pane, pane.memory, pane.idle
 
     @property
     def sampling(self) -> Sampling:
@@ -44,15 +42,8 @@ class ScreenSurface:
         self._pane.pins_next = on
 
     @property
-    def memory(self) -> CacheView:
-        return self._pane.memory
-
-    @property
     def selected(self) -> int | None:
         return self._pane.transcript.selected
-
-    def idle(self) -> Chat:
-        return self._pane.idle()
 
     def say(self, text: str) -> None:
         self._pane.transcript.messages.note(text)

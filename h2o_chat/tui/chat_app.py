@@ -298,7 +298,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def _watch(self) -> None:
         """Collect what only the panel shows while it is visible or recorded, and not otherwise."""
         if isinstance(self.chat, Chat):
-            self.chat.watch(self._side_panels.wanted or self.jobs.recording)
+            self.chat.engine.watch(self._side_panels.wanted or self.jobs.recording)
 
 
 class PartialCompositor(Compositor):

@@ -142,7 +142,7 @@ def test_nothing_is_collected_while_nobody_looks(pocket: Any) -> None:
     chat, memory = talk(pocket), CacheView()
     memory.begin(chat.session, chat.state, chat.messages)
     for number, line in enumerate(TOLD):
-        chat.watch(number != 1)
+        chat.engine.watch(number != 1)
         for event in chat.send(line, SHORT):
             memory.add(event)
             if isinstance(event, CacheState):

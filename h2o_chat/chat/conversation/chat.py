@@ -271,10 +271,6 @@ class Chat:
         self.system = self.tools.system(self.settings.system) if self.tools else self.settings.system
         self.messages = self._blank()
 
-    def watch(self, on: bool) -> None:
-        """Collect what only the memory panel shows, or do not."""
-        self.engine.watch(on)
-
     def _blank(self) -> list[Message]:
         return [Message("system", self.system)] if self.system else []
 

@@ -96,7 +96,7 @@ class Keeper:
         self.leave()
         self.close()
         self.before = self.conversation or self.before
-        self._never = self._lost
+        self._never = self.lost
         self._writer = self.conversation = self._trouble = None
         self.rescue = Rescue(self.store.folder)
 
@@ -170,7 +170,7 @@ class Keeper:
     @property
     def unstored(self) -> str:
         """A sentence about what is not on disk; empty where all is."""
-        if lost := self._lost:
+        if lost := self.lost:
             waits = self._writer.backlog if self._writer else ()
             what = f"Not stored: {waits.words}. " if waits else ""
             return f"{what}{lost.message} {self.rescue.words}".strip()
@@ -181,13 +181,8 @@ class Keeper:
         return f"Not stored: {waiting.words}. {waiting.trouble.message}"
 
     @property
-    def is_lost(self) -> bool:
-        """Whether the store is lost: nothing more can ever be written."""
-        return self._lost is not None
-
-    @property
-    def _lost(self) -> StoreError | None:
-        """Why the store is lost; None: it is not."""
+    def lost(self) -> StoreError | None:
+        """Why the store is lost, so that nothing more can ever be written; None: it is not."""
         if isinstance(self._never, StoreLostError):
             return self._never
         waiting = self._writer.backlog if self._writer else None
@@ -239,7 +234,7 @@ class Keeper:
             StoreError: it still waits.
         """
         if not self.flush():
-            if lost := self._lost:
+            if lost := self.lost:
                 raise lost
             why = self._writer.backlog.trouble if self._writer else self._never
             raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
@@ -299,7 +294,7 @@ def _begun(keeper: Keeper) -> Writer | None:
             )
         except StoreError as error:
             keeper._never = error
-            if keeper._lost:
+            if keeper.lost:
                 keeper.rescue.save(keeper._session.model, keeper._settings)
                 keeper.notes.append(keeper.rescue.note(error))
                 return None
@@ -317,7 +312,7 @@ def _look(keeper: Keeper, *, streaming: bool = False) -> None:
     Args:
         streaming: of a lost store nothing new is saved before the answer ends.
     """
-    if keeper.is_lost and not (streaming and (keeper.rescue.file or keeper.rescue.failed)):
+    if keeper.lost and not (streaming and (keeper.rescue.file or keeper.rescue.failed)):
         keeper.rescue.save(keeper._session.model, keeper._settings)
     if keeper._writer is None:
         return

@@ -67,7 +67,7 @@ def stored_as(keeper: Keeper) -> str | None:
     None where the store is lost: what stands there now is not this conversation.
     """
     known_as = keeper.conversation or keeper.before
-    if keeper.is_lost or keeper.store.folder is None:
+    if keeper.lost or keeper.store.folder is None:
         return None
     try:
         if known_as:

@@ -35,7 +35,7 @@ from h2o_chat.tui.pane import reports
 from h2o_chat.tui.pane.jobs import Crashed, Failed, Jobs, OpenChat, Report, Text
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
-from h2o_chat.tui.prompt.screen_commands import ACTS
+from h2o_chat.tui.prompt.screen_commands import CommandPane
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import SidePanels
 from h2o_chat.tui.widgets.key_bar import KeyBar
@@ -119,7 +119,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.take_signals: Callable[[], None] = lambda: None
         self._memory = CacheView()
         jobs = Jobs(recorder)
-        self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, PromptHistory(folder), opener_of)
+        self.pane = pane or CommandPane(jobs, sampling, self._memory, PromptHistory(folder), opener_of)
         self.jobs, self.transcript, self.divider = self.pane.jobs, self.pane.transcript, self.pane.divider
         self._key_routing = KeyRouting(self, self.pane) if isinstance(self.pane, TalkPane) else None
         self.transcript.heat.memory = self._memory

@@ -15,7 +15,6 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.chat.commands import bodies
 from h2o_chat.store import Store
 from h2o_chat.tui.prompt.list_dialogs import Conversations
-from h2o_chat.tui.prompt.screen_commands import ScreenSurface
 from h2o_chat.tui.transcript import drawing
 
 Drive = Callable[..., Any]
@@ -317,7 +316,7 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
         await screen.ask("/branch")
         assert "nothing else was said" in screen.app.divider.remark
         first, kept = shown(screen), screen.app._memory.hold.copy()
-        bodies.edit(ScreenSurface(screen.app.pane), "3")  # type: ignore[arg-type]
+        bodies.edit(screen.app.pane, "3")  # type: ignore[arg-type]
         await say(screen, INSTEAD)
         assert "/branch" in screen.app.divider.remark
         other, after = shown(screen), screen.app._memory.hold.copy()

@@ -1,15 +1,14 @@
-"""The slash commands on the screen: `ScreenSurface` for those of the table, and those that only the screen
+"""The slash commands on the screen: `CommandPane` for those of the table, and those that only the screen
 has."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands import bodies, settable
 from h2o_chat.chat.commands.surface import ChatLike, Job
-from h2o_chat.chat.commands.table import Command, commands
+from h2o_chat.chat.commands.table import commands
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.events.events import Note
@@ -17,42 +16,25 @@ from h2o_chat.store import models_used
 from h2o_chat.tui.prompt.list_dialogs import Conversations, Models, rows
 from h2o_chat.tui.prompt.outbox import Outgoing, State
 from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
-from h2o_chat.tui.prompt.talk_pane import Act, TalkPane
+from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.transcript.markdown import code_blocks
 
 
-class ScreenSurface:
-    def __init__(self, pane: TalkPane) -> None:
-        self._pane, self.memory, self.idle = pane, pane.memory, pane.idle
-
-    @property
-    def sampling(self) -> Sampling:
-        return self._pane.sampling
-
-    @sampling.setter
-    def sampling(self, sampling: Sampling) -> None:
-        self._pane.sampling = sampling
-
-    @property
-    def pins_next(self) -> bool:
-        return self._pane.pins_next
-
-    @pins_next.setter
-    def pins_next(self, on: bool) -> None:
-        self._pane.pins_next = on
+class CommandPane(TalkPane):
+    """The pane with a prompt box, as commands use it: a `Surface`."""
 
     @property
     def selected(self) -> int | None:
-        return self._pane.transcript.selected
+        return self.transcript.selected
 
     def say(self, text: str) -> None:
-        self._pane.transcript.messages.note(text)
+        self.transcript.messages.note(text)
 
     def remark(self, text: str) -> None:
-        self._pane.divider.say(text)
+        self.divider.say(text)
 
     def note(self, note: Note) -> None:
-        self._pane.noted(note)
+        self.noted(note)
 
     def run(
         self,
@@ -63,23 +45,22 @@ class ScreenSurface:
         fork: int | None = None,
         keeps_messages: bool = False,
     ) -> None:
-        pane = self._pane
-        chosen = pane.transcript.letters  # before editing ends that
+        chosen = self.transcript.letters  # before editing ends that
         if not keeps_messages:
-            pane.editing.give_up()
+            self.editing.give_up()
         state: State = "answering" if keeps_messages else "sent"
-        pane.current = Outgoing("", edits, state, fork=fork, chosen=chosen)
-        pane.begin(job, doing)
+        self.current = Outgoing("", edits, state, fork=fork, chosen=chosen)
+        self.begin(job, doing)
 
     def speak(self, text: str) -> None:
-        self._pane.start_turn(self.idle(), Outgoing(), text)
+        self.start_turn(self.idle(), Outgoing(), text)
 
     def begin_edit(self, index: int) -> None:
-        self._pane.editing.begin(index, self.idle().messages[index].text)
+        self.editing.begin(index, self.idle().messages[index].text)
 
     def pin_next(self, on: bool) -> None:
         self.pins_next = on
-        self._pane.write_hint()
+        self.write_hint()
 
     def open_model(self, name: str, conversation: str | None = None) -> None:
         """The present conversation stays open until the other one is.
@@ -87,11 +68,10 @@ class ScreenSurface:
         Args:
             name: a model's, or that and `YES`.
         """
-        pane = self._pane
-        chat = None if pane.failed else pane.idle()
-        if pane.opener_of is None:
+        chat = None if self.failed else self.idle()
+        if self.opener_of is None:
             raise UsageError("Other models cannot be opened here.")
-        open_chat = pane.opener_of(name, conversation)
+        open_chat = self.opener_of(name, conversation)
         if chat is not None and chat.keeper:
             chat.keeper.leave()
 
@@ -101,12 +81,12 @@ class ScreenSurface:
                 chat.close()
             return other
 
-        pane.editing.give_up()
-        pane.current = Outgoing(state="answering")
-        pane.failed = False
+        self.editing.give_up()
+        self.current = Outgoing(state="answering")
+        self.failed = False
         shown = name.removesuffix(YES)
-        pane.opening(shown)
-        pane.start(lambda: pane.jobs.load_instead(instead), f"opening {shown} · esc stops")
+        self.opening(shown)
+        self.start(lambda: self.jobs.load_instead(instead), f"opening {shown} · esc stops")
 
     def choose_model(self) -> None:
         from psutil import virtual_memory
@@ -115,61 +95,62 @@ class ScreenSurface:
             if name:
                 self._try(partial(self.open_model, name))
 
-        keeper = self._pane.ready.keeper if self._pane.ready else None
+        keeper = self.ready.keeper if self.ready else None
         used = models_used(keeper.store.folder) if keeper and keeper.store.folder else []
-        self._pane.app.push_screen(Models(list(rows(virtual_memory().total, used))), chosen)
+        self.app.push_screen(Models(list(rows(virtual_memory().total, used))), chosen)
 
     def choose_conversation(self) -> None:
         chat = self.idle()
         assert chat.keeper is not None
 
         def chosen(conversation: str | None) -> None:
-            if conversation is not None and self._pane.ready is not None:
+            if conversation is not None and self.ready is not None:
                 self._try(partial(bodies.open_conversation, self, conversation))
 
         keeper = chat.keeper
         screen = Conversations(keeper.store, keeper.conversation, chat.session.model)
-        self._pane.app.push_screen(screen, chosen)
+        self.app.push_screen(screen, chosen)
 
     def choose_setting(self) -> None:
-        app = self._pane.app
-
         def chosen(changed: Changed | None) -> None:
             if changed and changed.theme:
-                app.theme = changed.theme
+                self.app.theme = changed.theme
             if changed and changed.values:
                 self._try(partial(settable.apply, self, changed.values))
 
         screen = SettingsScreen(
             settable.values(self.idle(), self.sampling),
-            sorted(app.available_themes),
-            app.theme,
+            sorted(self.app.available_themes),
+            self.app.theme,
             lambda new: settable.check(self.idle(), new),
         )
-        app.push_screen(screen, chosen)
+        self.app.push_screen(screen, chosen)
 
     def find(self, words: str) -> None:
-        self._pane.find_bar.open(words)
+        self.find_bar.open(words)
 
     def help(self) -> None:
-        self._pane.app.action_help()  # type: ignore[attr-defined]
+        self.app.action_help()  # type: ignore[attr-defined]
 
     def leave(self) -> None:
-        self._pane.app.exit()
+        self.app.exit()
+
+    def act(self, name: str, words: str) -> None:
+        ACTS[name](self, words)
 
     def _try(self, act: partial[None]) -> None:
         """Run the choice of a dialog; its error is shown in the transcript."""
         try:
             act()
         except H2OChatError as error:
-            self._pane.show_error(error)
+            self.show_error(error)
 
 
-def copy(pane: TalkPane, words: str) -> None:
+def copy(pane: CommandPane, words: str) -> None:
     """Copy the last answer, its last code block, or a message by its number."""
     messages = pane.idle().messages
     if any(character.isdecimal() for character in words):
-        index = bodies.message_index(ScreenSurface(pane), words)
+        index = bodies.message_index(pane, words)
     elif words not in ("", "code"):
         raise UsageError(f"{words!r} is nothing to copy.", "/copy, /copy code or /copy NUMBER")
     else:
@@ -186,7 +167,7 @@ def copy(pane: TalkPane, words: str) -> None:
         raise UsageError("The last answer has no code block.")
 
 
-def theme(pane: TalkPane, words: str) -> None:
+def theme(pane: CommandPane, words: str) -> None:
     """Choose other colours."""
     themes = pane.app.available_themes
     if words not in themes:
@@ -195,38 +176,33 @@ def theme(pane: TalkPane, words: str) -> None:
     pane.app.theme = words
 
 
-def edit_chosen(pane: TalkPane, _: str) -> None:
+def edit_chosen(pane: CommandPane, _: str) -> None:
     """Edit the chosen message, or the last one; where the model said it, say so."""
     index = pane.transcript.selected
     view = None if index is None else pane.transcript.messages.by_index.get(index)
     if view is not None and view.kind != "user":
         pane.divider.say("only what you said can be said anew · up and down choose that")
     else:
-        bodies.edit_message(ScreenSurface(pane), index)
+        bodies.edit_message(pane, index)
 
 
-def pin_chosen(pane: TalkPane, _: str) -> None:
+def pin_chosen(pane: CommandPane, _: str) -> None:
     """Protect the chosen message, or let it be forgotten."""
     view = pane.transcript.choice.view
     if view is not None:
-        (bodies.unpin if view.pinned else bodies.pin)(ScreenSurface(pane), "")
+        (bodies.unpin if view.pinned else bodies.pin)(pane, "")
 
 
-def _of_table(command: Command, pane: TalkPane, words: str) -> None:
-    assert command.body is not None
-    command.body(ScreenSurface(pane), words)
-
-
-ACTS: Mapping[str, Act] = {
-    **{command.name: partial(_of_table, command) for command in commands("screen") if command.body},
+ACTS: Mapping[str, Callable[[CommandPane, str], None]] = {
+    **{command.name: command.body for command in commands("screen") if command.body},
     "copy": copy,
     "theme": theme,
     "quiet": lambda pane, _: pane.app.toggle_quiet(),  # type: ignore[attr-defined]
     "editor": lambda pane, _: pane.prompt.action_editor(),
     # keys alone
     "edit chosen": edit_chosen,
-    "edit last": lambda pane, _: bodies.edit_message(ScreenSurface(pane), None),
+    "edit last": lambda pane, _: bodies.edit_message(pane, None),
     "pin chosen": pin_chosen,
-    "more room": lambda pane, _: bodies.budget(ScreenSurface(pane), "more"),
+    "more room": lambda pane, _: bodies.budget(pane, "more"),
 }
-"""The bodies of commands and keys, by name."""
+"""The bodies of commands and keys, by name; they get the text behind it."""

@@ -1,6 +1,6 @@
 """The pane with a prompt box: text is sent, commands are run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from textual.binding import Binding, BindingType
@@ -28,9 +28,6 @@ STORE_S = 0.5
 """Between two tries to write what waits."""
 
 HINT = "enter send · ctrl+j newline · esc stop"
-
-Act = Callable[["TalkPane", str], None]
-"""Runs a command; gets the text behind its name."""
 
 KEYS: list[BindingType] = [
     Binding("escape", "give_up", "give up", tooltip="leave the message that is edited as it was"),
@@ -72,7 +69,6 @@ class TalkPane(Pane):
     Args:
         sampling: for the answers.
         memory: the state of the cache.
-        acts: what commands and keys do, by name (`screen_commands.py`).
         history: of prompts; None begins empty.
         opener_of: returns what opens a model by its name, perhaps for a stored conversation by its id; None
             where there is only one.
@@ -88,7 +84,6 @@ class TalkPane(Pane):
         jobs: Jobs,
         sampling: Sampling,
         memory: CacheView,
-        acts: Mapping[str, Act],
         history: PromptHistory | None = None,
         opener_of: Callable[[str, str | None], OpenChat] | None = None,
     ) -> None:
@@ -98,7 +93,6 @@ class TalkPane(Pane):
         self.sampling = sampling
         self.memory = memory
         self.opener_of = opener_of
-        self._acts = acts
         self.pins_next = False  # the next message is protected as it is sent
         self.transcript.needs_choice = True
         self.editing = Editing(self.prompt, self.transcript, self.divider)
@@ -121,6 +115,9 @@ class TalkPane(Pane):
     @property
     def selected_text(self) -> str:
         return self.prompt.selected_by_hand
+
+    def act(self, name: str, words: str) -> None:
+        """Do what a command or a key does, see `screen_commands.ACTS`."""
 
     def idle(self) -> Chat:
         if (talk := self.ready) is None:
@@ -206,7 +203,7 @@ class TalkPane(Pane):
             said = table.parse(text)
             if not isinstance(said, str):
                 command, words = said
-                self._acts[command.name](self, words)
+                self.act(command.name, words)
                 return True
         except H2OChatError as error:
             self.show_error(error)
@@ -300,7 +297,7 @@ class TalkPane(Pane):
             self.divider.say("not now · esc leaves the message, esc again stops what goes on")
             return
         try:
-            self._acts[name](self, "")
+            self.act(name, "")
         except H2OChatError as error:
             self.show_error(error)
 

@@ -83,7 +83,7 @@ def test_the_list_says_what_fits(here: Call) -> None:
     done = here("models", "list", "--hub")
     assert done.returncode == ExitCode.OK
     assert re.search(r"llama-7b +13\.5 GB +4\.2 GB +2,048 .* huggyllama/llama-7b\n", done.stdout)
-    assert re.search(r"pocket +\d+ MB\n", done.stdout)
+    assert re.search(r"pocket +\d+ MB +comes with the program\n", done.stdout)
     assert "gated" in done.stdout
     assert done.stderr == ""
 

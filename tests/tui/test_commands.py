@@ -20,7 +20,7 @@ from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
 from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
-from h2o_chat.tui.prompt.screen_commands import ACTS, ScreenSurface
+from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import KEYS
 
 Drive = Callable[..., Any]
@@ -218,7 +218,7 @@ async def test_something_is_remembered_for_all_conversations(
         await screen.answered()
         await screen.pilot.press("tab", *["up"] * 8)
         assert screen.app.transcript.selected == 0
-        bodies.remember(ScreenSurface(screen.app.pane), "")  # type: ignore[arg-type]
+        bodies.remember(screen.app.pane, "")
         facts = screen.chat.keeper.store.facts
         assert [(one.text, one.conversation) for one in facts.all()] == [
             ("My cat is called Miso.", None),

@@ -5,9 +5,9 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import platformdirs
 
@@ -40,8 +40,6 @@ CHOSEN = ("h2o", "h2o-paper", "window", "streaming", "full")
 """Policies that a user would choose: menus and help list them. The others are there for comparison."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
-ENGINES: tuple[str, ...] = get_args(EngineName)
-DTYPES: tuple[str, ...] = get_args(Dtype)
 KV_DTYPES: tuple[str, ...] = get_args(KvDtype)
 RECALLS: tuple[str, ...] = get_args(RecallName)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
@@ -162,18 +160,10 @@ class Settings:
     """Generated tokens between two `cache` events; 0 for none."""
 
     def __post_init__(self) -> None:
-        for flag, value, known in (
-            ("--policy", self.policy, POLICY_NAMES),
-            ("--prefill", self.prefill, PREFILLS),
-            ("--kv-dtype", self.kv_dtype, KV_DTYPES),
-            ("--recall", self.recall, RECALLS),
-            ("--engine", self.engine, ENGINES),
-            ("--quantize", self.quantize, QUANTIZE),
-            ("--dtype", self.dtype, DTYPES),
-            ("--template", self.template, TEMPLATES),
-            ("--think", self.think, THINKS),
-        ):
-            if value not in known:
+        for field in fields(self):
+            value, known = getattr(self, field.name), get_args(field.type)
+            if get_origin(field.type) is Literal and value not in known:
+                flag = "--" + field.name.replace("_", "-")
                 raise UsageError(f"{flag} {value!r} is not known.", f"One of: {', '.join(known)}.")
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", self.device):  # what is here, torch says later
             raise UsageError(f"--device {self.device!r} is not known.", "One of: auto, cpu, cuda, cuda:N.")

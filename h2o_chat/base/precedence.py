@@ -174,7 +174,6 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> dict[str, A
 
 
 def variable(name: str) -> str:
-    """Name of the environment variable of a setting."""
     return _PREFIX + name.upper()
 
 

@@ -41,8 +41,6 @@ _SHOWN = ("torch", "transformers", "textual", "bitsandbytes", "safetensors")
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong, and what to do."""
-
     what: str
     do: str
     prevents: bool
@@ -57,11 +55,9 @@ class DoctorReport:
     problems: list[Problem] = field(default_factory=list)
 
     def wrong(self, error: H2OChatError) -> None:
-        """Add an error that prevents chatting."""
         self.problems.append(Problem(error.message, error.hint, prevents=True))
 
     def note(self, what: str, do: str) -> None:
-        """Add a problem that does not prevent chatting."""
         self.problems.append(Problem(what, do, prevents=False))
 
     @property

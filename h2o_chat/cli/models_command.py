@@ -248,11 +248,7 @@ def _window(config: dict[str, Any]) -> str:
 def _template(folder: Path) -> str:
     if folder.is_file():
         return template_of(folder)
-    return "the model's own" if _has_template(folder) else "none: see --template"
-
-
-def _has_template(folder: Path) -> bool:
-    if (folder / "chat_template.jinja").is_file():
-        return True
-    path = folder / "tokenizer_config.json"
-    return path.is_file() and '"chat_template"' in path.read_text(encoding="utf-8")
+    about = folder / "tokenizer_config.json"
+    own = about.is_file() and '"chat_template"' in about.read_text(encoding="utf-8")
+    own = own or (folder / "chat_template.jinja").is_file()
+    return "the model's own" if own else "none: see --template"

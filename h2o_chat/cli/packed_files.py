@@ -122,7 +122,6 @@ def gguf_rows(file: Path) -> list[tuple[str, str]]:
 
 
 def template_of(file: Path) -> str:
-    """The source of a file's chat template."""
     if header_of(file).text("tokenizer.chat_template", ""):
         return "the file's own"
     return "none: see --template" + (" (ollama's own are not Jinja)" if ollama.is_blob(file) else "")

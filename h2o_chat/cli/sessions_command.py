@@ -20,7 +20,7 @@ from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.files.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.cli.commands import confirmed, ends
 from h2o_chat.cli.typer_messages import PlainTyper
-from h2o_chat.store import Conversation, Store, Summary, conversation_ids
+from h2o_chat.store import Conversation, Store, conversation_ids
 
 app = PlainTyper(
     no_args_is_help=True, help="Stored conversations: list, show, search, export, import, rename, remove."
@@ -30,7 +30,6 @@ Format = Literal["md", "json"]
 
 
 def _ids_starting_with(context: typer.Context, incomplete: str) -> list[str]:
-    """Completions for the shell's Tab key."""
     ids = conversation_ids(data_folder(context.params.get("data")), incomplete)
     return ids + [word for word in ("last",) if word.startswith(incomplete)]
 
@@ -64,8 +63,9 @@ def list_(
     else:
         columns = [("id", "left"), ("updated", "left"), ("messages", "right"), ("tokens", "right")]
         rows = [
-            (one.id, when(one.updated), f"{one.messages:,}", _tokens(one), one.model, one.title)
+            (one.id, when(one.updated), f"{one.messages:,}", tokens, one.model, one.title)
             for one in found
+            for tokens in ["-" if one.tokens is None else f"{one.tokens:,}"]
         ]
         _table([*columns, ("model", "left"), ("title", "left")], rows)
 
@@ -92,7 +92,8 @@ def export(
     data: Data = None,
 ) -> None:
     """Write a conversation as Markdown or JSON."""
-    suffix = format or _suffix(output)
+    suffix = format or ("" if output is None else output.suffix.lower().lstrip("."))
+    suffix = suffix if suffix in FORMATS else "md"
     with opened(data) as store:
         conversation = store.whole(store.find(which))
     text = FORMATS[suffix](conversation)
@@ -195,10 +196,6 @@ def _show(conversation: Conversation) -> None:
     _write("\n\n".join(parts) + "\n")
 
 
-def _tokens(about: Summary) -> str:
-    return "-" if about.tokens is None else f"{about.tokens:,}"
-
-
 def _write(text: str) -> None:
     """Writes to stdout; a terminal shows control characters and never obeys them."""
     _speak_utf8()
@@ -223,8 +220,3 @@ def _table(columns: Sequence[tuple[str, Any]], rows: Iterable[tuple[str, ...]]) 
     for row in rows:
         table.add_row(*(Text(one_line(cell)) for cell in row))
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
-
-
-def _suffix(output: Path | None) -> str:
-    suffix = "" if output is None else output.suffix.lower().lstrip(".")
-    return suffix if suffix in FORMATS else "md"

@@ -3,8 +3,7 @@
 Typer passes on what its checks say to programmers: `Value error, 'foo' is not one of 'h2o', ...`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -18,9 +17,12 @@ BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "a
 
 class _Plain:
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with wrong_values_in_words():
+        try:
             found: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
-            return found
+        except typer.BadParameter as error:
+            error.message = in_words(error)
+            raise
+        return found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_help(self, ctx, formatter)
@@ -40,16 +42,6 @@ class PlainTyper(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
         return super().command(name, **{"cls": PlainCommand} | options)
-
-
-@contextmanager
-def wrong_values_in_words() -> Iterator[None]:
-    """Rewrites the error of a wrong value: the value, and what it may be."""
-    try:
-        yield
-    except typer.BadParameter as error:
-        error.message = in_words(error)
-        raise
 
 
 def in_words(error: typer.BadParameter) -> str:

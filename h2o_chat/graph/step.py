@@ -22,8 +22,8 @@ from h2o_chat.graph.captured import captured
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
 from h2o_chat.native.model_frame import Frame
+from h2o_chat.native.slot_kernels import addresses_of, knows
 from h2o_chat.policies import scores
-from h2o_chat.policies.scores import Received
 from h2o_chat.transformers_cache.cache import H2OCache
 
 
@@ -79,9 +79,8 @@ class GraphStep:
         """Whether the kernels compute a decoded token of this cache: its slots are no rows of 4 bits, their
         number is fixed, and the kernels know how the policy's scores grow."""
         plan, arenas = cache.plan, cache.arenas
-        known = type(plan.policy.scores) is Received and not plan.policy.looks_at
         whole = sum(len(arena.layers) for arena in arenas) == self.frame.layers
-        return known and whole and plan.bits in (None, 8) and plan.shares.bounded
+        return knows(plan.policy) and whole and plan.bits in (None, 8) and plan.shares.bounded
 
     @torch.no_grad()
     def feed(self, cache: H2OCache, ids: Sequence[int]) -> Tensor:
@@ -166,8 +165,6 @@ class GraphStep:
         known.replay()
         assert known.ranking is not None
         return known.ranking
-
-    # -- a token ---------------------------------------------------------------------------------------
 
     def _token(self, cache: H2OCache, room: _Room, clamps: bool) -> None:
         """From `room.ids` to `room.out`; in between every layer's slots and scores are brought up to date."""

@@ -14,8 +14,6 @@ NF4_BYTES = 0.5 + 4 / 64
 
 @dataclass(frozen=True)
 class Alias:
-    """A model with a short name."""
-
     name: str
     repository: str
     family: str

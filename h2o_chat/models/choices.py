@@ -24,8 +24,6 @@ _PACKED = {"U8", "I8"}
 
 @dataclass(frozen=True)
 class Choice:
-    """Precision, quantisation and devices of a model that will be loaded."""
-
     quantization: str
     """none | int8 | nf4 | fp4"""
     quantises: bool
@@ -90,11 +88,6 @@ def choose_device(wanted: str) -> torch.device:
         UsageError: this machine has no such device.
     """
     gpus = torch.cuda.device_count()
-    if wanted == "mps":
-        raise UsageError(
-            "--device mps: Apple's GPU is not supported, nothing here has run on one.",
-            "Leave it out: the native step computes on the CPU.",
-        )
     if wanted == "auto":
         return torch.device("cuda:0" if gpus else "cpu")
     known = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{n}" for n in range(gpus))]
@@ -135,7 +128,6 @@ def choose_devices(
 def needs_of(
     settings: Settings, config: Any, weights: StoredWeights, dtype: str, ways: Sequence[str]
 ) -> dict[str, Need]:
-    """The memory that a model needs, by quantisation."""
     from h2o_chat.transformers_cache.layout import kinds_of  # slow: it imports transformers' caches
 
     stored, itemsize = stored_quantization(config) is not None, getattr(torch, dtype).itemsize

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.hub_cache import cache_folder, is_commit
+from h2o_chat.models.hub_cache import cache_folder, is_commit, root_of
 from h2o_chat.models.hub_errors import explained, gated, offline
 from h2o_chat.models.model_files import check_weights, is_inside
 
@@ -75,9 +75,13 @@ def pull(repository: str, report: Fetched, check: Callable[[Path], object], agre
     with _asking_for(repository):
         revision, files = _listing(repository)
         folder, weights = _weights(repository, revision, files, check)
-        root = _root(repository)
+        root = root_of(repository)
         _fetch_all(repository, revision, weights, root, report, agree)
-        _write_reference(root / "refs" / "main", revision)
+        main = root / "refs" / "main"
+        main.parent.mkdir(parents=True, exist_ok=True)
+        new = main.with_name(f"main.{os.getpid()}")
+        new.write_text(revision)
+        new.replace(main)  # once all of it is here
     check_weights(folder)
     return folder
 
@@ -91,18 +95,14 @@ def ask(repository: str, agree: Agree, check: Callable[[Path], object] = agreed)
     with _asking_for(repository):
         revision, files = _listing(repository)
         _, weights = _weights(repository, revision, files, check)
-        _check_room(repository, weights, _root(repository), agree)
-
-
-def _root(repository: str) -> Path:
-    return cache_folder() / f"models--{repository.replace('/', '--')}"
+        _check_room(repository, weights, root_of(repository), agree)
 
 
 def _weights(
     repository: str, revision: str, files: dict[str, "_File"], check: Callable[[Path], object]
 ) -> tuple[Path, list["_File"]]:
     """Fetches the small files of a revision; returns its folder and the list of its weight files."""
-    root = _root(repository)
+    root = root_of(repository)
     small = [files[name] for name in _SMALL if name in files]
     _fetch_all(repository, revision, small, root, lambda *_: None, agreed)
     folder = root / "snapshots" / revision
@@ -112,14 +112,21 @@ def _weights(
 
 @contextmanager
 def _asking_for(repository: str) -> Iterator[None]:
-    """Allows requests to the hub inside, and translates their errors."""
+    """Allows requests to the hub inside, in spite of `stay_offline`, and translates their errors."""
     if is_offline():
         offline(repository, "HF_HUB_OFFLINE is set")
     # Telemetry would first ask the hub for a list of programs, for up to 3 s.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
-    with explained(repository), _asking():
-        yield
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE
+    constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE = False, CHUNK_BYTES
+    try:
+        with explained(repository):
+            yield
+    finally:
+        constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE = before
 
 
 def stay_offline() -> None:
@@ -127,19 +134,6 @@ def stay_offline() -> None:
     from huggingface_hub import constants
 
     constants.HF_HUB_OFFLINE = True
-
-
-@contextmanager
-def _asking() -> Iterator[None]:
-    """Allows requests inside, in spite of `stay_offline`."""
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE
-    constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE = False, CHUNK_BYTES
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE = before
 
 
 def is_offline() -> bool:
@@ -300,14 +294,6 @@ def _link(blob: Path, place: Path) -> None:
     if not place.exists():  # false also for a dangling link
         place.parent.mkdir(parents=True, exist_ok=True)
         _create_symlink(str(blob), str(place), new_blob=True)
-
-
-def _write_reference(path: Path, revision: str) -> None:
-    """Makes `revision` the main one, once all of it is here."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    new.write_text(revision)
-    new.replace(path)
 
 
 class _TooLarge(Exception):

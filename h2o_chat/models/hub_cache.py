@@ -46,8 +46,13 @@ def repositories() -> list[Cached]:
 
 def cached(repository: str) -> Cached | None:
     """One repository; None if no file of it is in the cache."""
-    root = cache_folder() / (_PREFIX + repository.replace("/", "--"))
+    root = root_of(repository)
     return _read(root) if root.is_dir() else None
+
+
+def root_of(repository: str) -> Path:
+    """The folder of a repository, which need not exist."""
+    return cache_folder() / (_PREFIX + repository.replace("/", "--"))
 
 
 def _read(root: Path) -> Cached:

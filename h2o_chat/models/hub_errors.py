@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.hub_cache import cache_folder, cached
 from h2o_chat.models.resolve import all_aliases, nearest
+from h2o_chat.models.tokenizer_calls import one_line
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def explained(repository: str) -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         raise _refused(repository, error) from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.HTTPError) as error:
-        offline(repository, f"the hub cannot be reached ({_one_line(error)})")
+        offline(repository, f"the hub cannot be reached ({one_line(error)})")
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise ModelError(
@@ -35,12 +36,11 @@ def explained(repository: str) -> Iterator[None]:
                 "What was fetched is kept. Make room, then call again: it goes on where it stopped.",
             ) from error
         raise ModelError(
-            f"Fetching {repository} failed: {_one_line(error)}", "Call again: it goes on where it stopped."
+            f"Fetching {repository} failed: {one_line(error)}", "Call again: it goes on where it stopped."
         ) from error
 
 
 def _refused(repository: str, error: Any) -> ModelError:
-    """The error for an HTTP status."""
     status = error.response.status_code
     if status == 429:
         after = error.response.headers.get("Retry-After")
@@ -92,7 +92,3 @@ def _endpoint() -> str:
     from huggingface_hub import constants
 
     return str(constants.ENDPOINT)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -114,8 +114,6 @@ def _check(folder: Path) -> object:
 
 @dataclass
 class _Tally:
-    """Progress of a download, in bytes."""
-
     here: int = 0
     before: int | None = None
     """Bytes that were here at the beginning."""

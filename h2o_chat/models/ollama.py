@@ -65,7 +65,6 @@ class OllamaModel:
 
 
 def models_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """ollama's folder of models."""
     return Path(environment.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser()
 
 

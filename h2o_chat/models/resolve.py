@@ -30,8 +30,6 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 
 @dataclass(frozen=True)
 class LocalModel:
-    """A model on this machine."""
-
     name: str
     """Name for people: a folder's or file's name, or org/name, with control characters escaped."""
     folder: Path
@@ -138,7 +136,6 @@ def all_aliases() -> dict[str, str]:
 
 
 def names_starting_with(text: str) -> list[str]:
-    """Names for shell completion."""
     known = [smollm2.NAME, POCKET, *(one.name for one in gguf_files()), *all_aliases(), *_fetched()]
     known += [one.name for one in ollama.installed()]
     return [name for name in known if name.lower().startswith(text.lower()) and name.isprintable()]

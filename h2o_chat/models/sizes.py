@@ -8,8 +8,6 @@ from h2o_chat.base.errors import ModelError
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a model, whatever engine computes it."""
-
     layers: int
     hidden: int
     heads: int

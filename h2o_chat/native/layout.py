@@ -96,8 +96,6 @@ class Vector:
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor of a packed file."""
-
     name: str
     """Name of a vector; of a matrix followed by `.weights` or `.scales`."""
     offset: int

@@ -124,7 +124,6 @@ _FUNCTIONS = {
 
 
 def int32s(numbers: Sequence[int]) -> Any:
-    """A C array of 32-bit integers."""
     return (c_int32 * len(numbers))(*numbers)
 
 

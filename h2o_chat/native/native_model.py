@@ -221,7 +221,6 @@ def require_asked(name: str, settings: Settings, why: str) -> None:
 
 
 def needs_of(settings: Settings, sizes: Sizes, weights: StoredWeights) -> dict[str, Need]:
-    """Memory that a model needs in packed weights, by quantization."""
     slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
     if weights.held_as:
         return {quantization_of(settings, weights): Need(weights.held_bytes, slots, HEADROOM_BYTES)}

@@ -35,8 +35,6 @@ def home_of(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class PackedFile:
-    """A packed file on the disk, by its name and header."""
-
     path: Path
     bytes: int
     fingerprint: str

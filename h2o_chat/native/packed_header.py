@@ -32,8 +32,6 @@ class PackedError(H2OChatError):
 
 @dataclass(frozen=True)
 class PackedHeader:
-    """The header of a packed file."""
-
     fingerprint: str
     """Fingerprint of the original weights."""
     model: str
@@ -54,21 +52,24 @@ class PackedHeader:
         return raw.ljust(padded(len(raw), ALIGNED), b"\0")
 
 
-def read_header(path: Path, raw: bytes, size: int) -> tuple[PackedHeader, int]:
-    """The header of a file that begins with `raw`, and the offset of its tensors.
-
-    Args:
-        path: for errors.
-        raw: at least the header.
-        size: of the file in bytes.
+def header_in(path: Path, descriptor: int) -> tuple[PackedHeader, int]:
+    """The header of an open file, and the offset of its tensors.
 
     Raises:
         PackedError: it is no packed file, damaged, or of another version.
+        OSError: it cannot be read.
     """
-    length = header_bytes(path, raw)
-    text = raw[_FIXED.size : _FIXED.size + length]
+    size, fixed = os.fstat(descriptor).st_size, read_at(descriptor, _FIXED.size, 0)
+    if len(fixed) < _FIXED.size or not fixed.startswith(MAGIC):
+        raise damaged(path, "it does not begin as a packed file does")
+    _, version, length, check, zero = _FIXED.unpack(fixed)
+    if version != VERSION:
+        raise PackedError(f"{path} has the layout {version}, this version reads {VERSION}.", "Pack it again.")
+    if length > MOST_JSON_BYTES:
+        raise damaged(path, f"its header would have {length:,} bytes")
     start = padded(_FIXED.size + length, ALIGNED)
-    _, _, _, check, zero = _FIXED.unpack_from(raw)
+    raw = read_at(descriptor, start, 0)
+    text = raw[_FIXED.size : _FIXED.size + length]
     if len(raw) < start or zlib.crc32(text) != check:
         raise damaged(path, "its header has another checksum than it says")
     try:
@@ -90,40 +91,10 @@ def read_header(path: Path, raw: bytes, size: int) -> tuple[PackedHeader, int]:
 
 
 def read_whole_header(path: Path) -> PackedHeader:
-    """The header of a file.
-
-    Raises:
-        PackedError: it is no packed file, damaged, or of another version.
-        OSError: it cannot be read.
-    """
+    """The header of a file; see `header_in`."""
     with path.open("rb") as file:
         return header_in(path, file.fileno())[0]
 
 
-def header_in(path: Path, descriptor: int) -> tuple[PackedHeader, int]:
-    """The header of an open file, and the offset of its tensors."""
-    size = os.fstat(descriptor).st_size
-    length = header_bytes(path, read_at(descriptor, _FIXED.size, 0))
-    raw = read_at(descriptor, padded(_FIXED.size + length, ALIGNED), 0)
-    return read_header(path, raw, size)
-
-
-def header_bytes(path: Path, raw: bytes) -> int:
-    """Length of the JSON in a file that begins with `raw`.
-
-    Raises:
-        PackedError: it is no packed file, or of another version.
-    """
-    if len(raw) < _FIXED.size or not raw.startswith(MAGIC):
-        raise damaged(path, "it does not begin as a packed file does")
-    _, version, length, _, _ = _FIXED.unpack_from(raw)
-    if version != VERSION:
-        raise PackedError(f"{path} has the layout {version}, this version reads {VERSION}.", "Pack it again.")
-    if length > MOST_JSON_BYTES:
-        raise damaged(path, f"its header would have {length:,} bytes")
-    return int(length)
-
-
 def damaged(path: Path, what: str) -> PackedError:
-    """The error for a damaged packed file."""
     return PackedError(f"{path} is damaged: {what}.", "It is packed again where the weights are at hand.")

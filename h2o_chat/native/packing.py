@@ -131,7 +131,6 @@ def _write(
     checks = list[int]()
 
     def put(blocks: Iterator[Tensor]) -> None:
-        """Writes a tensor in parts, and notes its checksum."""
         nonlocal done
         check, size = 0, 0
         for block in blocks:
@@ -174,18 +173,15 @@ def _blocks(matrix: Matrix, sources: Sources) -> Iterator[tuple[Tensor, Tensor]]
     if matrix.alternate:
         for first in range(0, matrix.sources[0].rows, at_once):
             each = zip(*(block(which, first) for which in range(len(matrix.sources))), strict=True)
-            q, scale = (_in_turns(list(rows)) for rows in each)
+            # [R / 16, sources, 16, columns]: their tiles alternate.
+            tiles = (torch.stack([one.view(-1, TILE, one.shape[1]) for one in rows], 1) for rows in each)
+            q, scale = (one.flatten(0, 2) for one in tiles)
             yield q, scale
         return
     for which, source in enumerate(matrix.sources):
         for first in range(0, source.rows, at_once):
             q, scale = block(which, first)
             yield q, scale
-
-
-def _in_turns(each: list[Tensor]) -> Tensor:
-    """Rows of several matrices with alternating tiles. [R, C]"""
-    return torch.stack([rows.view(-1, TILE, rows.shape[1]) for rows in each], 1).flatten(0, 2)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import transformers
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.forward_call import Step
-from h2o_chat.cache.rope import Positions, Rope
+from h2o_chat.cache.rope import Positions
 from h2o_chat.models.load import check_family
 from h2o_chat.native.model_frame import FAMILIES, MOST_EXPERTS, Frame, Turning
 from h2o_chat.transformers_cache.cache import H2OCache
@@ -143,21 +143,17 @@ def _ropes(
     narrow: Any, positions: Positions, head_size: int
 ) -> tuple[tuple[Turning, ...], tuple[int | None, ...]] | str:
     scale = float(getattr(narrow.model.rotary_emb, "attention_scaling", 1.0))
-    different: list[Rope] = []
-    rope_of: list[int | None] = []
     for number, rope in enumerate(positions.ropes):
         if rope is None:
-            rope_of.append(None)
             continue
         if rope.interleaved:
             return f"layer {number} turns neighbouring components (interleaved RoPE)"
         if 2 * len(rope.inv_freq) != head_size:
             return f"layer {number} turns only {2 * len(rope.inv_freq)} of {head_size} components"
-        if not any(rope is one for one in different):
-            different.append(rope)
-        rope_of.append(next(index for index, one in enumerate(different) if one is rope))
-    turnings = tuple(Turning(tuple(rope.inv_freq.float().tolist()), scale) for rope in different)
-    return turnings, tuple(rope_of)
+    different = {id(rope): rope for rope in positions.ropes if rope is not None}
+    place = {name: at for at, name in enumerate(different)}
+    turnings = tuple(Turning(tuple(rope.inv_freq.float().tolist()), scale) for rope in different.values())
+    return turnings, tuple(None if rope is None else place[id(rope)] for rope in positions.ropes)
 
 
 @torch.no_grad()

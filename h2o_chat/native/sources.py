@@ -5,7 +5,6 @@ Files are not mapped: mapped pages would count as memory of this process.
 
 import math
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,6 @@ from h2o_chat.native.layout import GROUP, padded
 from h2o_chat.native.rounding import rounded
 
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-
-
-@dataclass(frozen=True)
-class _Stored:
-    file: Path
-    start: int
-    """Offset of its data in the file, in bytes."""
-    dtype: torch.dtype
-    shape: tuple[int, ...]
 
 
 class Sources:
@@ -53,12 +43,12 @@ class Sources:
         Raises:
             ModelError: the tensor is missing, has another shape or type, or contains NaN or infinity.
         """
-        stored = self._find(name, shape)
-        row_bytes = math.prod(shape[1:]) * stored.dtype.itemsize
-        raw = read_range(stored.file, stored.start + first * row_bytes, (end - first) * row_bytes)
-        numbers = torch.frombuffer(raw, dtype=stored.dtype).view(end - first, *shape[1:]).float()
+        file, start, dtype = self._find(name, shape)
+        row_bytes = math.prod(shape[1:]) * dtype.itemsize
+        raw = read_range(file, start + first * row_bytes, (end - first) * row_bytes)
+        numbers = torch.frombuffer(raw, dtype=dtype).view(end - first, *shape[1:]).float()
         if not numbers.isfinite().all():
-            raise ModelError(f"{name} in {stored.file} holds NaN or infinity.", "Fetch the file again.")
+            raise ModelError(f"{name} in {file} holds NaN or infinity.", "Fetch the file again.")
         return numbers
 
     def rounded(
@@ -68,8 +58,11 @@ class Sources:
         numbers = self.rows(name, shape, first, end)
         return rounded(pad(numbers, (0, padded(shape[1], GROUP) - shape[1])), bits)
 
-    def _find(self, name: str, shape: tuple[int, ...]) -> _Stored:
-        """The place of a tensor; models saved without their output layer have names without `model.`."""
+    def _find(self, name: str, shape: tuple[int, ...]) -> tuple[Path, int, torch.dtype]:
+        """A tensor's file, the offset of its data there in bytes, and its type.
+
+        Models saved without their output layer have names without `model.`.
+        """
         known = next((one for one in (name, name.removeprefix("model.")) if one in self._tensors), None)
         if known is None:
             raise ModelError(f"{self._folder} lacks the weights {name}.", "Fetch a complete model.")
@@ -79,15 +72,11 @@ class Sources:
                 f"{known} in {file} has the shape {about['shape']}, config.json says {list(shape)}.",
                 "Fetch both files again.",
             )
+        first, end = about["data_offsets"]
         dtype = _DTYPES.get(about["dtype"])
-        if dtype is None or math.prod(shape) * dtype.itemsize != _length(about):
+        if dtype is None or math.prod(shape) * dtype.itemsize != end - first:
             raise ModelError(
-                f"{known} in {file} holds numbers of the type {about['dtype']} in {_length(about):,} bytes.",
+                f"{known} in {file} holds numbers of the type {about['dtype']} in {end - first:,} bytes.",
                 f"The native step takes {', '.join(_DTYPES)}: --engine transformers may know it.",
             )
-        return _Stored(file, start + about["data_offsets"][0], dtype, shape)
-
-
-def _length(about: dict[str, Any]) -> int:
-    first, end = about["data_offsets"]
-    return int(end - first)
+        return file, start + first, dtype

@@ -20,7 +20,7 @@ from h2o_chat.native import library as c
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.kinds import MatrixAddress
 from h2o_chat.native.packed import Packed
-from h2o_chat.native.slot_kernels import SlotKernels, checked, knows, ropes_of
+from h2o_chat.native.slot_kernels import SlotKernels, addresses_of, checked, knows, ropes_of
 from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.policies import scores
 from h2o_chat.transformers_cache.attention_function import through_slots
@@ -62,8 +62,6 @@ class NativeStep:
         raw = [ctypes.string_at(packed.vector(name), 4 * self.frame.heads) for name in names]
         self._sinks = [torch.frombuffer(bytearray(one), dtype=torch.float32) for one in raw]
 
-    # -- a step ----------------------------------------------------------------------------------------
-
     @torch.inference_mode()
     def feed(self, cache: H2OCache, ids: Tensor, *, all_columns: bool) -> Tensor:
         """Computes the prepared step: tokens [R, N] in, logits [R, 1 or N, V] out.
@@ -86,7 +84,8 @@ class NativeStep:
         with one_torch_thread():
             if not cache.arenas_in_step:
                 self._make_slots(cache, len(ids))
-            if self._at_once(cache, ids):
+            whole = sum(len(arena.layers) for arena in cache.arenas) == self.frame.layers
+            if ids.shape[1] == 1 and whole and knows(cache.plan.policy):
                 return self._decode(cache, ids)
             return self._layer_by_layer(cache, ids, all_columns)
 
@@ -101,16 +100,8 @@ class NativeStep:
         for layers in alike.values():
             make_slots(cache, layers, shape)
 
-    def _at_once(self, cache: H2OCache, ids: Tensor) -> bool:
-        """Whether one call of the library computes the step: one token per row, a policy that it supports."""
-        return bool(
-            ids.shape[1] == 1
-            and sum(len(arena.layers) for arena in cache.arenas) == self.frame.layers
-            and knows(cache.plan.policy)
-        )
-
     def _decode(self, cache: H2OCache, ids: Tensor) -> Tensor:
-        """One token per row [R, 1]; then rows without an empty slot evict."""
+        """One token per row [R, 1] in one call of the library; then rows without an empty slot evict."""
         assert cache.step is not None
         assert cache.plan.distance is not None
         distance = cache.plan.distance
@@ -176,8 +167,6 @@ class NativeStep:
         logits = torch.empty(rows, x.shape[1], frame.vocabulary, dtype=torch.float32)
         checked(run.h2o_head(model, tokens, x.data_ptr(), logits.data_ptr()))
         return logits
-
-    # -- pointers for the library ----------------------------------------------------------------------
 
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Updates the addresses of all slots, whose tensors are replaced when slots are added or restored."""

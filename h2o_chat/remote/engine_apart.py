@@ -122,7 +122,6 @@ class _Process:
             raise self._gone() from None
 
     def next(self, call: int) -> CallReply:
-        """The next reply to a call; one is there."""
         return self._unread[call].popleft()
 
     def _send(self, message: Call | Cancel) -> None:
@@ -141,16 +140,13 @@ class _Process:
         lines = self._words.read().decode(errors="replace").strip().splitlines()
         last = [one for one in lines if not one.startswith("note:")][-1:]  # Rust ends with advice
         said = f" It said: {last[0]}" if last else ""
+        names = {number.value: number.name for number in signal.Signals}
+        how = f"with {code}" if code >= 0 else f"by {names.get(-code, f'signal {-code}')}"
         short = "If memory was short, a smaller --budget or model needs less. " if code == -KILL else ""
         return EngineError(
-            f"The engine's process has ended {_how(code)}.{said}",
+            f"The engine's process has ended {how}.{said}",
             f"{short}/model NAME opens one again; h2o-chat --resume goes on with what was stored.",
         )
-
-
-def _how(code: int) -> str:
-    known = {number.value: number.name for number in signal.Signals}
-    return f"with {code}" if code >= 0 else f"by {known.get(-code, f'signal {-code}')}"
 
 
 def _end(process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", words: IO[bytes]) -> None:
@@ -295,7 +291,6 @@ class EngineApart:
             pass
 
     def _next(self, call: int) -> CallReply:
-        """The next reply to a call, which is there."""
         reply = self._process.next(call)
         self.seen, self.pending = reply.seen, reply.pending
         return reply

@@ -53,7 +53,6 @@ class ApiError(Exception):
 
 
 def wrong(param: str | None, message: str, status: int = 400) -> ApiError:
-    """The error for a wrong value in a request."""
     return ApiError(status, message, param=param)
 
 

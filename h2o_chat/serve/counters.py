@@ -8,8 +8,6 @@ from h2o_chat.events.events import Turn
 
 @dataclass
 class Counts:
-    """Counters since the start of the server."""
-
     answers: Counter[str] = field(default_factory=Counter)
     """Answers by `finish`."""
     statuses: Counter[int] = field(default_factory=Counter)

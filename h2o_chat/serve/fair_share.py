@@ -20,12 +20,10 @@ class FairShare:
         self._keys = keys
 
     def has_room(self, owner: bytes, count: int = 1) -> bool:
-        """Whether a key may take `count` more."""
         own = self.held[owner] if self._keys > 1 else 0
         return own + count <= self.most - self.held.total()
 
     def give_back(self, owner: bytes, count: int = 1) -> None:
-        """Returns `count` of a key's share."""
         self.held[owner] -= count
         if not self.held[owner]:
             del self.held[owner]

@@ -67,10 +67,16 @@ class SlotRoutes:
         began = time.perf_counter()
         match action:
             case "save":
-                name, (kept, size) = await self._save(number, owner, raw)
+                name, saved, kept = object_of(raw).get("filename"), self._folder(), self._own(number, owner)
+                size = await self._on_disk(saved.write_session, owner, name, kept)
                 told: dict[str, Any] = {"filename": name, "n_saved": kept.tokens, "n_written": size}
             case "restore":
-                name, (kept, size) = await self._restore(number, owner, raw)
+                name, saved = object_of(raw).get("filename"), self._folder()
+                if not self._service.prefixes.most:
+                    raise ApiError(501, "This server keeps no snapshots: --snapshots 0.", "no_snapshots")
+                kept, size = await self._on_disk(saved.session, owner, name)
+                self._service.prefixes.add(kept)
+                self._service.slots[number] = owner, kept.chain
                 told = {"filename": name, "n_restored": kept.tokens, "n_read": size}
             case "erase":
                 kept = self._own(number, owner)
@@ -87,22 +93,7 @@ class SlotRoutes:
             told["timings"] = {f"{action}_ms": round(1000 * (time.perf_counter() - began), 3)}
         return Response(to_json({"id_slot": number, **told}), media_type="application/json")
 
-    async def _save(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Memory, int]]:
-        name, saved, kept = object_of(raw).get("filename"), self._folder(), self._own(number, owner)
-        written = await self._on_disk(saved.write_session, owner, name, kept)
-        return str(name), (kept, written)
-
-    async def _restore(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Memory, int]]:
-        name, saved = object_of(raw).get("filename"), self._folder()
-        if not self._service.prefixes.most:
-            raise ApiError(501, "This server keeps no snapshots: --snapshots 0.", "no_snapshots")
-        kept, size = await self._on_disk(saved.session, owner, name)
-        self._service.prefixes.add(kept)
-        self._service.slots[number] = owner, kept.chain
-        return str(name), (kept, size)
-
     async def _on_disk(self, work: Any, *arguments: Any) -> Any:
-        """Runs a function in the disk's thread."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
         except (SavedCacheError, StoreError) as error:
@@ -116,7 +107,6 @@ class SlotRoutes:
         return self._saved
 
     def _number(self, request: Request) -> int:
-        """The number of the row in the path."""
         text, rows = request.path_params["id"], len(self._service.seated)
         if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) < rows):
             raise ApiError(404, f"No slot {ascii(text)[:40]}: 0 to {rows - 1}.", "no_slot")

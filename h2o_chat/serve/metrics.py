@@ -10,7 +10,6 @@ _PROCESS = psutil.Process()
 
 
 def metrics(service: Service) -> str:
-    """All metrics, a line each."""
     return "".join(f"{line}\n" for line in _lines(service))
 
 

@@ -110,7 +110,6 @@ class Prefixes:
         return sum(one.held_bytes for one in self.all())
 
     def all(self) -> list[Memory]:
-        """All memories, the oldest first."""
         with self._lock:
             return list(self._kept.values())
 

@@ -53,7 +53,10 @@ class Bodies:
         except BaseException as error:
             self.free(owner, len(body))
             if isinstance(error, TimeoutError):
-                raise (_too_slow() if limit in self._coming else _no_room()) from error
+                if limit not in self._coming:
+                    raise _no_room() from error
+                slow = f"The body took longer than {BODY_S:g} s."
+                raise ApiError(408, slow, "timeout", headers={"connection": "close"}) from error
             raise
         finally:
             self._coming.pop(limit, None)
@@ -71,17 +74,11 @@ class Bodies:
         return True
 
     def free(self, owner: bytes, count: int) -> None:
-        """Releases `count` bytes of a key."""
         self.bytes.give_back(owner, count)
 
 
 def _too_large(most_bytes: int) -> ApiError:
     return ApiError(413, f"The body is larger than {most_bytes:,} bytes.", "too_large")
-
-
-def _too_slow() -> ApiError:
-    what = f"The body took longer than {BODY_S:g} s."
-    return ApiError(408, what, "timeout", headers={"connection": "close"})
 
 
 def _no_room() -> ApiError:

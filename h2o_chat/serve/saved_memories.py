@@ -72,7 +72,10 @@ class Saved:
         """
         if kept.state is None:
             assert kept.file is not None
-            kept.state = self._read(kept.file)
+            from h2o_chat.engine.row import read_for
+
+            no_link(kept.file)
+            kept.state = read_for(self._batch.reader, self._session, kept.file)
             kept.tokens = kept.state.cache.fed
 
     def write_rows(self, all: Iterable[Memory]) -> None:
@@ -128,12 +131,6 @@ class Saved:
         file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # `write_rows` writes another file
         return kept, file.stat().st_size
 
-    def _read(self, file: Path) -> "RowSnapshot":
-        from h2o_chat.engine.row import read_for
-
-        no_link(file)
-        return read_for(self._batch.reader, self._session, file)
-
     def _write(self, file: Path, state: "RowSnapshot") -> None:
         from h2o_chat.engine.saved_cache import write
 
@@ -161,6 +158,6 @@ def _named(file: Path) -> Memory | None:
         hashed = bytes.fromhex(chain)
     except ValueError:
         return None
-    return (
-        Memory(hashed, marked == "1", 0, None, file, tag="".join(begin[1:2])) if len(hashed) == 32 else None
-    )
+    if len(hashed) != 32:
+        return None
+    return Memory(hashed, marked == "1", 0, None, file, tag="".join(begin[1:2]))

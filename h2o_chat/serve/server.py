@@ -6,7 +6,6 @@ import ctypes
 import gc
 import logging
 import os
-import signal
 import socket
 import sys
 import time
@@ -16,7 +15,7 @@ from functools import partial
 import uvicorn
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.base.system import ENDING
+from h2o_chat.base.system import handling
 from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, CONNECTIONS, Connection, connections_at_most
@@ -39,11 +38,9 @@ def give_back() -> None:
     small blocks, and leave holes. With 64 snapshots of the bundled model that was 9% more than computed. New
     pages take 7% of the processor time of its answers of 45 tokens; less with larger models.
     """
-    if sys.platform != "linux":
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl does not have it, and does not need it
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)
+    # musl does not have it, and does not need it
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)
 
 
 def trim() -> None:
@@ -52,11 +49,8 @@ def trim() -> None:
     Small blocks stay in the heap with holes between them: a server of 26 MB (budget 64, 80 snapshots) took 7
     MB more. The rest is part of the computed bytes (`WORKING_BYTES`).
     """
-    if (
-        sys.platform == "linux"
-        and (malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None
-    ):
-        malloc_trim(0)
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 SEND_BYTES = 64 << 10
@@ -154,10 +148,7 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """The first signal ends the server in order, a second one at once."""
-        before = {number: signal.getsignal(number) for number in ENDING}
-        loop = asyncio.get_running_loop()
-
-        asked_before = False
+        loop, asked_before = asyncio.get_running_loop(), False
 
         def handle(number: int, _: object) -> None:
             nonlocal asked_before
@@ -166,14 +157,8 @@ class Server(uvicorn.Server):
             asked_before = True
             loop.call_soon_threadsafe(self.leave)
 
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:  # ignored by nohup or in a shell script's background job
-                signal.signal(number, handle)
-        try:
+        with handling(handle):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def leave(self) -> None:
         """Refuses new requests, and gives those in progress the grace time."""

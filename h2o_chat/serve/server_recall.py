@@ -24,8 +24,6 @@ Said = Sequence[tuple[str, str]]
 
 @dataclass
 class MessagePositions:
-    """Positions of the messages of a conversation."""
-
     ends: list[int] = field(default_factory=list)
     """Per read message: the position behind its tokens."""
     again: dict[int, tuple[Recalled, ...]] = field(default_factory=dict)
@@ -34,7 +32,6 @@ class MessagePositions:
     """[position of the first token, tokens] of the thoughts that the next message of a user drops."""
 
     def to_json(self) -> Any:
-        """The positions as JSON, to be stored with the memory."""
         return [
             self.ends,
             [[at, one.index, one.words] for at, pieces in self.again.items() for one in pieces],

@@ -84,7 +84,6 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
 
 
 def _tool(one: Any, where: str) -> Any:
-    """A tool as OpenAI's chat API has it."""
     match one:
         case {"type": "function", "function": {"name": str(name), **rest}} if name:
             described, parameters = rest.get("description"), rest.get("parameters")

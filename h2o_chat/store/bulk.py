@@ -7,11 +7,11 @@ import or removal erases it.
 import contextlib
 import json
 import secrets
-import sqlite3
 import time
 from base64 import b32encode
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from h2o_chat.store.data_folder import DataFolder, Held
@@ -55,7 +55,8 @@ def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> 
             creating(conversation, whole.model, whole.settings, whole.title, whole.created, hidden=True)
         )
         steps.extend(_messages(conversation, whole))
-    steps.append(lambda connection: _show(connection, ids))
+    show = "UPDATE conversations SET hidden = 0, updated = ? WHERE id = ?"
+    steps.append(lambda connection: connection.executemany(show, [(time.time(), one) for one in ids]))
     database.write(steps, LONG_WAIT_S)
 
 
@@ -93,16 +94,12 @@ def erase(database: Database, conversation: str) -> None:
     database.write(steps, LONG_WAIT_S)
 
 
-def hidden(database: Database) -> Ids:
-    """Ids of conversations being imported or removed, perhaps by a process that has died."""
-    return [one for (one,) in database.rows("SELECT id FROM conversations WHERE hidden")]
-
-
 def _messages(conversation: str, whole: Conversation) -> list[Step]:
     numbers: dict[int | None, int | None] = {None: None}
     steps: list[Step] = []
     for number, message in enumerate(whole.messages, 1):
-        steps.append(_message(conversation, number, numbers[message.parent], message))
+        row = replace(message, id=number, parent=numbers[message.parent], recalled=())
+        steps.append(_insert(conversation, row))
         numbers[message.id] = number
     leaf = numbers[whole.leaf]
     update = "UPDATE conversations SET leaf = ? WHERE id = ?"
@@ -110,35 +107,16 @@ def _messages(conversation: str, whole: Conversation) -> list[Step]:
     return steps
 
 
-def _message(conversation: str, number: int, parent: int | None, message: StoredMessage) -> Step:
-    return lambda connection: insert_message(
-        connection,
-        conversation,
-        number,
-        parent,
-        message.role,
-        message.text,
-        message.created,
-        finish=message.finish,
-        first=message.first,
-        last=message.last,
-        ids=message.ids,
-        pinned=message.pinned,
-    )
-
-
-def _show(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
-    for conversation in ids:
-        connection.execute(
-            "UPDATE conversations SET hidden = 0, updated = ? WHERE id = ?", (time.time(), conversation)
-        )
+def _insert(conversation: str, message: StoredMessage) -> Step:
+    return lambda connection: insert_message(connection, conversation, message)
 
 
 def sweep(database: Database, data_folder: DataFolder, ours: str = "") -> None:
     """Erases hidden conversations that no process holds, and `ours`, from the tables and the files."""
     with contextlib.ExitStack() as locks:
         erased = []
-        for conversation in hidden(database):
+        # Those being imported or removed, perhaps by a process that has died.
+        for (conversation,) in database.rows("SELECT id FROM conversations WHERE hidden"):
             if conversation != ours:
                 try:
                     locks.callback(data_folder.lock(conversation).release)

@@ -149,7 +149,6 @@ class DataFolder:
         return folder
 
     def remove_caches(self, conversation: str) -> None:
-        """Removes the saved caches of a conversation, with their folder."""
         if (folder := self.cache_folder(conversation)) and folder.exists():
             with explained(folder):
                 shutil.rmtree(folder)

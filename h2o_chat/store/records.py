@@ -140,8 +140,6 @@ class Summary:
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """One message of a conversation."""
-
     id: int
     """Its number in its conversation; later messages have larger ones."""
     parent: int | None
@@ -310,36 +308,19 @@ def streamed(connection: sqlite3.Connection, message: int) -> Streamed:
 
 
 def insert_message(
-    connection: sqlite3.Connection,
-    conversation: str,
-    number: int,
-    parent: int | None,
-    role: str,
-    text: str,
-    created: float,
-    *,
-    finish: str | None = None,
-    first: int = -1,
-    last: int = -1,
-    ids: Sequence[int] = (),
-    open: bool = False,
-    pinned: bool = False,
-    recalled: Pieces = (),
+    connection: sqlite3.Connection, conversation: str, message: StoredMessage, *, open: bool = False
 ) -> None:
-    """Adds a message.
-
-    Args:
-        number: its number in the conversation, larger than all before.
-        parent: number of the message it follows.
-    """
+    """Adds a message, whose number is larger than all before; `open`: its tokens follow."""
+    number, parent, ids = message.id, message.parent, message.ids
     connection.execute(
         "INSERT INTO messages (conversation, number, parent, role, open, finish, first, last, created,"
         " tokens, text, ids, pinned, recalled)"
         " VALUES (?, ?, (SELECT id FROM messages WHERE conversation = ? AND number = ?),"
         " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            *(conversation, number, conversation, parent, role, open, finish, first, last, created),
-            *(len(ids), clean(text), pack(ids), pinned, _written(recalled)),
+            *(conversation, number, conversation, parent, message.role, open, message.finish),
+            *(message.first, message.last, message.created),
+            *(len(ids), clean(message.text), pack(ids), message.pinned, _written(message.recalled)),
         ),
     )
 

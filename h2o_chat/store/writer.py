@@ -9,7 +9,16 @@ from typing import Any
 from h2o_chat.store.backlog import Backlog
 from h2o_chat.store.data_folder import Lock
 from h2o_chat.store.database import Database, Step
-from h2o_chat.store.records import NUMBERED, Pieces, clean, insert_message, pack, streamed, title_of
+from h2o_chat.store.records import (
+    NUMBERED,
+    Pieces,
+    StoredMessage,
+    clean,
+    insert_message,
+    pack,
+    streamed,
+    title_of,
+)
 from h2o_chat.store.store_errors import explained
 
 
@@ -99,7 +108,7 @@ class Writer:
         Returns:
             Its number in the conversation.
         """
-        return self._add(role, text, ids=tuple(ids), recalled=recalled)
+        return self._add(role, text, ids, recalled)
 
     def answering(self) -> int:
         """Adds an empty answer after `leaf`; it becomes the leaf, and `token` adds to it.
@@ -206,12 +215,15 @@ class Writer:
             self._open = None
             self.backlog.add("other", lambda connection: _settle(connection, self.conversation))
 
-    def _add(self, role: str, text: str, **more: Any) -> int:
+    def _add(
+        self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = (), *, open: bool = False
+    ) -> int:
         """Adds a message after the leaf, see `insert_message`; it becomes the leaf."""
         number, parent, now = self._newest + 1, self._leaf, time.time()
+        message = StoredMessage(number, parent, role, text, None, -1, -1, tuple(ids), now, recalled=recalled)
 
         def write(connection: sqlite3.Connection) -> None:
-            insert_message(connection, self.conversation, number, parent, role, text, now, **more)
+            insert_message(connection, self.conversation, message, open=open)
             _set_leaf(connection, self.conversation, number)
             _touch(connection, self.conversation, now)
             if role == "user":

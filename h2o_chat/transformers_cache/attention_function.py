@@ -77,8 +77,12 @@ def h2o_attention(
         )
     if key.layer.cache.trained is None and key.layer.arena is None:
         require_plain(module.config)
-    tokens = key.keys.shape[2]
-    mask = None if attention_mask is None else _columns(attention_mask, tokens)
+    mask = attention_mask
+    if mask is not None:
+        if mask.ndim != 4 or mask.dtype != torch.bool or mask.shape[1:3] != (1, 1):
+            shape = tuple(mask.shape)
+            raise ModelError(f"h2o needs a padding mask [rows, columns], this one has the shape {shape}.")
+        mask = mask[:, 0, 0, -key.keys.shape[2] :]
     return through_slots(query, key, mask, scaling, sliding_window, softcap, s_aux), None
 
 
@@ -120,12 +124,3 @@ def through_slots(
     layer.fed += 0 if new.attended else tokens
     new.attended = True
     return output[..., missing:, :].flatten(1, 2).transpose(1, 2).contiguous()
-
-
-def _columns(mask: Tensor, tokens: int) -> Tensor:
-    """The padding mask of the new tokens. [R, 1, 1, all columns so far] -> [R, N] bool"""
-    if mask.ndim != 4 or mask.dtype != torch.bool or mask.shape[1:3] != (1, 1):
-        raise ModelError(
-            f"h2o needs a padding mask [rows, columns], this one has the shape {tuple(mask.shape)}."
-        )
-    return mask[:, 0, 0, -tokens:]

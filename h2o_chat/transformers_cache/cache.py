@@ -145,8 +145,6 @@ class H2OCache(Cache):
         """The rotation of a layer's keys; None: none, or not known."""
         return self.trained.ropes[layer] if self.trained else None
 
-    # -- what it holds ---------------------------------------------------------------------------------
-
     @property
     def arenas(self) -> list[Arena]:
         """The arenas, none before the first token. Absorbs what waits, which may raise (`absorb_rest`)."""
@@ -197,8 +195,7 @@ class H2OCache(Cache):
         """Protected slots of the fullest row and KV head, tokens yet to be fed included."""
         return self.protected_in(None)
 
-    # -- methods defined in other files ----------------------------------------------------------------
-
+    # Methods defined in other files.
     evict_generated, give_up = giving_up.evict_generated, giving_up.give_up
     protect, pin, unpin = protection.protect, protection.pin, protection.unpin
     protected_in, budget_for = protection.protected_in, protection.budget_for
@@ -222,5 +219,4 @@ class H2OCache(Cache):
         self.fresh = self.plan.clock()
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeats every row `repeats` times."""
         self.select_rows(torch.arange(len(self.clocks)).repeat_interleave(repeats))

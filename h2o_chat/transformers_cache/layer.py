@@ -76,11 +76,7 @@ class H2OLayer(CacheLayerMixin):
         return -1  # there is no limit
 
     def crop(self, tokens_to_remove: int) -> NoReturn:
-        """Not supported.
-
-        Raises:
-            UsageError: always.
-        """
+        """Not supported: raises UsageError."""
         raise UsageError(
             "An H2OCache cannot take tokens back: what was evicted for them is gone.",
             "Assisted generation does not work with it; otherwise use cache.snapshot() and restore().",

@@ -39,7 +39,6 @@ class Snapshot:
         return replace(self, parts=parts, clocks=[clock], fed=clock.seen, states=states)
 
     def copy(self) -> "Snapshot":
-        """A deep copy."""
         parts = [part.changed(part.shape.rows, torch.clone) for part in self.parts]
         return replace(self, parts=parts, states=changed(self.states, torch.clone))
 
@@ -153,7 +152,6 @@ def select_rows(cache: CacheLike, rows: Tensor) -> None:
 
 
 def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
-    """Checks that a snapshot fits this cache."""
     was = snapshot.policy, snapshot.shares, snapshot.bits
     now = cache.plan.policy.name, cache.plan.shares, cache.plan.bits
     if was != now:

@@ -69,7 +69,6 @@ class AttentionAndStateLayer(StateLayer, H2OLayer):
 
 
 def layers_of(cache: Any, kinds: tuple[Kind, ...]) -> list[Any]:
-    """New layers of a cache."""
     layers: list[Any] = []
     number = 0
     for kind in kinds:

@@ -14,23 +14,19 @@ SAMPLE_BYTES = 64 << 10
 def fingerprint(folder: Path) -> str:
     """`weights-` and 12 digits of a hash of the configuration (or GGUF header) and samples of the weights."""
     if folder.is_file():
-        return _of_gguf(folder)
+        header = gguf.header_of(folder)
+        digest = hashlib.sha256(f"gguf {header.size} ".encode())
+        for part in header.parts:
+            with part.open("rb") as file:
+                digest.update(file.read(header.bytes if part == header.path else 0))
+                _sample(digest, file, part.stat().st_size)
+        return f"weights-{digest.hexdigest()[:12]}"
     digest = hashlib.sha256((folder / "config.json").read_bytes())
-    for file in sorted(folder.glob("*.safetensors")):
-        size = file.stat().st_size
-        digest.update(f"{file.name} {size} ".encode("utf-8", "surrogateescape"))
-        with file.open("rb") as weights:
+    for path in sorted(folder.glob("*.safetensors")):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size} ".encode("utf-8", "surrogateescape"))
+        with path.open("rb") as weights:
             _sample(digest, weights, size)
-    return f"weights-{digest.hexdigest()[:12]}"
-
-
-def _of_gguf(path: Path) -> str:
-    header = gguf.header_of(path)
-    digest = hashlib.sha256(f"gguf {header.size} ".encode())
-    for part in header.parts:
-        with part.open("rb") as file:
-            digest.update(file.read(header.bytes if part == header.path else 0))
-            _sample(digest, file, part.stat().st_size)
     return f"weights-{digest.hexdigest()[:12]}"
 
 

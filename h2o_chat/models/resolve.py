@@ -90,7 +90,9 @@ def look_up(name: str | None) -> LocalModel | HubModel:
         )
     if _REPOSITORY.fullmatch(name) and (cached(name) or not _beside(folder)):
         return _place(name)
-    matches = [] if "/" in name else _cached_matches(name)
+    here = [] if "/" in name else _fetched()
+    matches = [one for one in here if one.split("/")[-1].lower() == name.lower()]
+    matches = matches or [one for one in here if name.lower() in one.lower()]
     if len(matches) == 1:
         return _place(matches[0])
     raise _not_found(name, folder, aliases, matches)
@@ -186,13 +188,6 @@ def _place(target: str) -> LocalModel | HubModel:
 
 def _fetched() -> list[str]:
     return [model.repository for model in repositories() if model.folder is not None]
-
-
-def _cached_matches(name: str) -> list[str]:
-    """Fetched repositories of that name in any organisation, or whose name contains it."""
-    here = _fetched()
-    same = [one for one in here if one.split("/")[-1].lower() == name.lower()]
-    return same or [one for one in here if name.lower() in one.lower()]
 
 
 def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[str]) -> ModelError:

@@ -1,4 +1,4 @@
-"""The compiled library through ctypes: `src/h2o.h` in Python. No torch."""
+"""The compiled library through ctypes: `src/h2o.h` in Python, where `h2o_matrix` is `Matrix`. No torch."""
 
 import ctypes
 import sys
@@ -19,26 +19,18 @@ def _fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
 
 
 class Matrix(Structure):
-    """`h2o_matrix`"""
-
     _fields_ = _fields((c_void_p, "weights scales"), (c_int32, "rows columns kind"))
 
 
 class Rope(Structure):
-    """`h2o_rope`"""
-
     _fields_ = _fields((POINTER(c_float), "inv_freq"), (c_int32, "pairs"), (c_float, "scale"))
 
 
 class Mlp(Structure):
-    """`h2o_mlp`"""
-
     _fields_ = _fields((Matrix, "gate_up up down"), (c_void_p, "bias_gate bias_up bias_down"))
 
 
 class Layer(Structure):
-    """`h2o_layer`"""
-
     _fields_ = _fields(
         (Matrix * 3, "qkv"),
         (Matrix, "out"),
@@ -50,8 +42,6 @@ class Layer(Structure):
 
 
 class Frame(Structure):
-    """`h2o_frame`"""
-
     _fields_ = _fields(
         (c_int32, "layer_count rope_count hidden heads kv_heads head_size vocabulary"),
         (c_int32, "experts chosen shares_add_up"),
@@ -64,8 +54,6 @@ class Frame(Structure):
 
 
 class Slots(Structure):
-    """`h2o_slots`"""
-
     _fields_ = _fields(
         (c_void_p, "keys values positions score lately prompt protect clamped order"),
         (c_int32, "slots used"),
@@ -73,8 +61,6 @@ class Slots(Structure):
 
 
 class Step(Structure):
-    """`h2o_step`"""
-
     _fields_ = _fields(
         (c_int32, "rows of_prompt clamps kv_bits farthest nearer nearer_from"),
         (c_float, "forget remember"),
@@ -86,8 +72,6 @@ class Step(Structure):
 
 
 class Pass(Structure):
-    """`h2o_pass`"""
-
     _fields_ = _fields(
         (c_int32, "layer rows tokens slots most_used clamps edge"),
         (c_float, "forget remember"),
@@ -99,8 +83,6 @@ class Pass(Structure):
 
 
 class Lender(Structure):
-    """`h2o_lender`"""
-
     _fields_ = _fields((c_void_p, "run number count"))
 
 

@@ -41,8 +41,7 @@ class PackedFile:
     bits: int
     version: int
     header: PackedHeader | None
-    """None: of another version, or damaged (`wrong`)."""
-    wrong: str = ""
+    """None: of another version, or damaged."""
 
     @property
     def home(self) -> str | None:
@@ -64,15 +63,15 @@ def packed_files() -> list[PackedFile]:
         named = _NAME.fullmatch(path.name)
         if named is None or path.is_symlink():
             continue
-        header, wrong = None, ""
+        header = None
         try:
             size = path.stat().st_size
             header = read_whole_header(path)
         except FileNotFoundError:  # it has just been removed
             continue
-        except (OSError, PackedError) as error:
-            wrong = error.message if isinstance(error, PackedError) else str(error)
-        found.append(PackedFile(path, size, named[1], int(named[2]), int(named[3]), header, wrong))
+        except (OSError, PackedError):
+            pass
+        found.append(PackedFile(path, size, named[1], int(named[2]), int(named[3]), header))
     return found
 
 

@@ -79,14 +79,11 @@ class Memory:
     @property
     def held_bytes(self) -> int:
         """Bytes in memory."""
-        return 0 if self.state is None else state_bytes(self.state)
-
-
-def state_bytes(state: "RowSnapshot") -> int:
-    """Bytes of all tensors of a snapshot."""
-    cache = state.cache
-    slots = sum(tensor.nbytes for part in cache.parts for tensor in (*part.states.values(), part.lost))
-    return slots + sum(tensor.nbytes for held in cache.states for tensor in held.values())
+        if self.state is None:
+            return 0
+        cache = self.state.cache
+        slots = sum(tensor.nbytes for part in cache.parts for tensor in (*part.states.values(), part.lost))
+        return slots + sum(tensor.nbytes for held in cache.states for tensor in held.values())
 
 
 class Prefixes:

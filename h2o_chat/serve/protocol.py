@@ -10,6 +10,7 @@ import h11
 import psutil
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from h2o_chat.base.errors import UsageError
 from h2o_chat.serve.api_errors import ApiError
 
 HEAD_S = 20.0
@@ -27,7 +28,11 @@ SPARE_DESCRIPTORS = 24
 
 
 def connections_at_most() -> int:
-    """CONNECTIONS, or fewer if the process may have too few descriptors."""
+    """CONNECTIONS, or fewer if the process may have too few descriptors, which it says on stderr.
+
+    Raises:
+        UsageError: it may have hardly any.
+    """
     if sys.platform == "win32":
         return CONNECTIONS
     import resource
@@ -36,7 +41,11 @@ def connections_at_most() -> int:
     if most == resource.RLIM_INFINITY:
         return CONNECTIONS
     taken = int(psutil.Process().num_fds()) + SPARE_DESCRIPTORS
-    return min(CONNECTIONS, most - taken)
+    if most - taken < 2:
+        raise UsageError("This process may open too few files to have connections.", "ulimit -n 1024")
+    if (most := most - taken) < CONNECTIONS:
+        sys.stderr.write(f"h2o-chat: {most} connections at once, not {CONNECTIONS} (ulimit -n 1024: all)\n")
+    return min(CONNECTIONS, most)
 
 
 class Connection(H11Protocol):

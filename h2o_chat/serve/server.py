@@ -14,11 +14,10 @@ from functools import partial
 
 import uvicorn
 
-from h2o_chat.base.errors import UsageError
 from h2o_chat.base.system import handling
 from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.guard import Guard, Keys
-from h2o_chat.serve.protocol import ACCEPT_S, CONNECTIONS, Connection, connections_at_most
+from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.routes import Routes
 from h2o_chat.serve.saved_memories import Saved
@@ -93,7 +92,7 @@ class Server(uvicorn.Server):
         scheme: str,
         ready: Callable[[], None],
     ) -> None:
-        most, bodies = _connections(), Bodies(len(keys))
+        most, bodies = connections_at_most(), Bodies(len(keys))
         # The other connections are for /health, for refusals, and for incomplete requests.
         requests = FairShare(most // 2, len(keys))
         app = Routes(service, saved, bodies)
@@ -182,16 +181,6 @@ class Server(uvicorn.Server):
             self._cut = True
             self._service.cut()
         return not self._service.busy or late_s > CUT_S
-
-
-def _connections() -> int:
-    """The most connections; warns on stderr if they are few."""
-    most = connections_at_most()
-    if most < 2:
-        raise UsageError("This process may open too few files to have connections.", "ulimit -n 1024")
-    if most < CONNECTIONS:
-        sys.stderr.write(f"h2o-chat: {most} connections at once, not {CONNECTIONS} (ulimit -n 1024: all)\n")
-    return most
 
 
 async def serve(

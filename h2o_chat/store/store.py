@@ -9,7 +9,7 @@ import difflib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ class Store:
         ids = [str(row[0]) for row in self._database.rows(f"{IDS} {NEWEST_FIRST}")]
         if not ids:
             raise UsageError(f"There is no conversation in {self.folder or 'memory'} yet.")
-        return find(ids, wanted)
+        return _find(ids, wanted)
 
     def list(self, limit: int | None = None) -> Summaries:
         """Summaries of the conversations, newest first."""
@@ -291,7 +291,23 @@ class Store:
         return [Summary(*row) for row in self._database.rows(f"{SUMMARY} {where}", *values)]
 
     def _messages(self, conversation: str, where: str, *values: Any) -> Messages:
-        return read_messages(self._database, lambda: self._data_folder.is_held(conversation), where, *values)
+        """The messages of some rows; an unfinished answer has the tokens streamed so far.
+
+        Args:
+            where: an SQL condition; `values` are those of its parameters.
+        """
+        rows, partial = self._read(where, values)
+        dead = None
+        if partial and not self._data_folder.is_held(conversation):
+            dead = "interrupted"
+            rows, partial = self._read(where, values)  # its writer may have finished and left meanwhile
+        return [message_of(row, *partial[row[0]], dead) if row[-2] else message_of(row) for row in rows]
+
+    def _read(self, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
+        """Rows of `MESSAGE`; and by number the tokens and the text of the open ones."""
+        with self._database.reading() as connection:
+            rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
+            return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}
 
 
 def conversation_ids(folder: Path, start: str = "") -> list[str]:
@@ -324,38 +340,8 @@ def _unknown(conversation: str) -> UsageError:
     return UsageError(f"There is no conversation {conversation!r}.", "See h2o-chat sessions list.")
 
 
-def read_messages(database: Database, held: Callable[[], bool], where: str, *values: Any) -> Messages:
-    """The messages of some rows; an unfinished answer has the tokens streamed so far.
-
-    Args:
-        held: whether a process writes the conversation; if not, an unfinished answer is `interrupted`.
-        where: an SQL condition.
-        values: of the condition's parameters.
-    """
-    rows, partial = _read(database, where, values)
-    dead = None
-    if partial and not held():
-        dead = "interrupted"
-        rows, partial = _read(database, where, values)  # its writer may have finished and left meanwhile
-    return [message_of(row, *partial[row[0]], dead) if row[-2] else message_of(row) for row in rows]
-
-
-def _read(database: Database, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
-    """Rows of `MESSAGE`; and by number the tokens and the text of the open ones."""
-    with database.reading() as connection:
-        rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
-        return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}
-
-
-def find(ids: Sequence[str], wanted: str) -> str:
-    """The id that `wanted` means.
-
-    Args:
-        ids: of all conversations, newest first; at least one.
-
-    Raises:
-        UsageError: it means none or several of them; names similar ones.
-    """
+def _find(ids: Sequence[str], wanted: str) -> str:
+    """See `Store.find`; `ids` of all conversations, newest first, at least one."""
     low = wanted.strip().lower()
     if low in ids:
         return low
@@ -365,7 +351,8 @@ def find(ids: Sequence[str], wanted: str) -> str:
     if len(starting) == 1:
         return starting[0]
     if starting:
-        raise UsageError(f"{wanted!r} begins {len(starting)} ids: {_several(starting)}.", "Give more of it.")
+        several = f"{wanted!r} begins {len(starting)} ids: {_several(starting)}."
+        raise UsageError(several, "Give more of it.")
     near = difflib.get_close_matches(low, ids, n=3, cutoff=0.5)
     raise UsageError(
         f"There is no conversation {wanted!r}." + (f" Near it: {_several(near)}." if near else ""),

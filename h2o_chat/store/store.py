@@ -78,7 +78,6 @@ class Store:
             self._database.empty_log()
 
     def close(self) -> None:
-        """Close writers first."""
         self._database.close()
 
     def begin(self, model: str, settings: dict[str, Any]) -> Writer:
@@ -291,23 +290,22 @@ class Store:
         return [Summary(*row) for row in self._database.rows(f"{SUMMARY} {where}", *values)]
 
     def _messages(self, conversation: str, where: str, *values: Any) -> Messages:
-        """The messages of some rows; an unfinished answer has the tokens streamed so far.
-
-        Args:
-            where: an SQL condition; `values` are those of its parameters.
-        """
-        rows, partial = self._read(where, values)
+        """The messages that an SQL condition names, an unfinished answer with the tokens streamed so far."""
+        rows, partial = _read(self._database, where, values)
         dead = None
         if partial and not self._data_folder.is_held(conversation):
             dead = "interrupted"
-            rows, partial = self._read(where, values)  # its writer may have finished and left meanwhile
+            rows, partial = _read(
+                self._database, where, values
+            )  # its writer may have finished and left meanwhile
         return [message_of(row, *partial[row[0]], dead) if row[-2] else message_of(row) for row in rows]
 
-    def _read(self, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
-        """Rows of `MESSAGE`; and by number the tokens and the text of the open ones."""
-        with self._database.reading() as connection:
-            rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
-            return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}
+
+def _read(database: Database, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
+    """Rows of `MESSAGE`; and by number the tokens and the text of the open ones."""
+    with database.reading() as connection:
+        rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
+        return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}
 
 
 def conversation_ids(folder: Path, start: str = "") -> list[str]:

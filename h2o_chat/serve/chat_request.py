@@ -1,4 +1,4 @@
-"""Checks the body of a chat request."""
+"""Checks the body of a chat request. What is wrong or not supported raises ApiError, which names the key."""
 
 import difflib
 import json
@@ -99,11 +99,7 @@ class Served:
 
 
 def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
-    """Checks the body of a chat request.
-
-    Raises:
-        ApiError: a value is wrong or not supported; names the key.
-    """
+    """Checks the body of a chat request."""
     notes = list[Note]()
     if len(body) > KEYS:
         raise wrong(None, f"The body has {len(body):,} keys: {KEYS} is the most.")
@@ -151,11 +147,7 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
 
 
 def text_asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
-    """Checks the body of a request to go on with a text, without a template.
-
-    Raises:
-        ApiError: a value is wrong or not supported; names the key.
-    """
+    """Checks the body of a request to go on with a text, without a template."""
     prompt = body.get("prompt")
     text = prompt[0] if isinstance(prompt, list) and len(prompt) == 1 else prompt
     if not isinstance(text, str) or not text:

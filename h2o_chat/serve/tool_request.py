@@ -1,4 +1,7 @@
-"""Tools, schemas, penalties and log-probabilities in the body of a request."""
+"""Tools, schemas, penalties and log-probabilities in the body of a request.
+
+What is wrong raises ApiError, which names the key.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,9 +38,6 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
     Args:
         marks: special tokens, which no tool may contain: the template writes tools as they are.
         added: tokens that the tokenizer finds in text before all others, by their text.
-
-    Raises:
-        ApiError: one of them is wrong.
     """
     choice = body.get("tool_choice") or "auto"
     tools = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(_list(body, "tools")))
@@ -161,11 +161,7 @@ def _call_rule(form: ToolForm, tools: Sequence[Any], added: Mapping[str, int]) -
 
 
 def calls_of(message: Body, where: str) -> tuple[Call, ...]:
-    """The calls of an earlier answer.
-
-    Raises:
-        ApiError: one is no call.
-    """
+    """The calls of an earlier answer."""
     made = []
     for at, one in enumerate(_list(message, "tool_calls")):
         here = f"{where}.tool_calls[{at}]"
@@ -186,11 +182,7 @@ def calls_of(message: Body, where: str) -> tuple[Call, ...]:
 
 
 def penalties_of(body: Body) -> dict[str, Any]:
-    """Penalties, `logit_bias`, `logprobs` and `top_logprobs`, as `Wishes` has them.
-
-    Raises:
-        ApiError: one is wrong.
-    """
+    """Penalties, `logit_bias`, `logprobs` and `top_logprobs`, as `Wishes` has them."""
     bias = body.get("logit_bias") or {}
     if not isinstance(bias, dict) or len(bias) > BIASES:
         raise wrong("logit_bias", f"logit_bias is no object of at most {BIASES:,} tokens.")

@@ -1,7 +1,7 @@
 """Imports and removes whole conversations in short transactions, so that others can write meanwhile.
 
 The conversation is hidden and locked until the end. If the process dies before, it stays hidden, and the next
-import or removal erases it.
+import or removal erases it. All functions raise StoreError if the file cannot be written.
 """
 
 import contextlib
@@ -47,7 +47,6 @@ def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> 
 
     Raises:
         KeyError: a parent or a leaf is not one of the messages, or comes later.
-        StoreError: the file cannot be written; a later `sweep` erases the written part.
     """
     steps: deque[Step] = deque()
     for conversation, whole in zip(ids, conversations, strict=True):
@@ -61,11 +60,7 @@ def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> 
 
 
 def hide(database: Database, conversation: str) -> None:
-    """Makes a conversation invisible.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Makes a conversation invisible."""
     with database.writing(LONG_WAIT_S) as connection:
         connection.execute("UPDATE conversations SET hidden = 1 WHERE id = ?", (conversation,))
 
@@ -75,9 +70,6 @@ def erase(database: Database, conversation: str) -> None:
 
     Its row stays, empty, until `sweep` has removed the text from the files: if the process is killed before,
     the next sweep finds it.
-
-    Raises:
-        StoreError: the file cannot be written.
     """
     [[messages]] = database.rows("SELECT count(*) FROM messages WHERE conversation = ?", conversation)
     some = (

@@ -51,7 +51,8 @@ class Database:
 
     Raises:
         StoreError: it cannot be opened, is no database, is damaged, or was written by a newer version. All
-            methods raise `StoreLostError` if the file at the path is no longer the one that is open.
+            methods raise it if the file cannot be read or written, and `StoreLostError` if the file at the
+            path is no longer the one that is open.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -64,11 +65,7 @@ class Database:
             self._open_files = OpenFiles(path) if path else None
 
     def rows(self, sql: str, *values: Any) -> Rows:
-        """All rows of a query.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """All rows of a query."""
         with self._lock, explained(self.path):
             self.require()
             return self._connection.execute(sql, values).fetchall()
@@ -93,11 +90,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A transaction for several queries that see the same state.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """A transaction for several queries that see the same state."""
         self.require()
         with self._transaction("BEGIN") as connection:
             yield connection
@@ -148,9 +141,6 @@ class Database:
 
         The index is merged in short transactions. Then the file is rewritten, one second for each 100 MB,
         during which others wait. If a reader in another process takes too long, the log is emptied later.
-
-        Raises:
-            StoreError: the file cannot be written.
         """
         # FTS5 keeps deleted words until its whole index is merged: -n begins that, n continues it.
         pages, merging = -MERGED_PAGES, True
@@ -192,9 +182,6 @@ class Database:
         """Writes the log into the database; returns whether another process prevented that.
 
         Others can write during most of it.
-
-        Raises:
-            StoreError: the file cannot be written.
         """
         if self._open_files is None:
             return False

@@ -24,7 +24,7 @@ class OpenFiles:
         self._path = os.path.abspath(path)
         self._log = f"{self._path}-wal"
         files = (self._path, self._log, f"{self._path}-shm")
-        self._opened = {file: _which(about) for file in files if (about := _at(file)) is not None}
+        self._opened = {file: about for file in files if (about := _at(file)) is not None}
         self._size_and_time = _size_and_time(os.stat(self._path))
         self.has_log = self._log in self._opened
         """Whether there is a log; if not, each transaction is written into the database at once."""
@@ -52,7 +52,7 @@ class OpenFiles:
         now = self._size_and_time
         for file, opened in self._opened.items():
             about = _at(file)
-            if about is None or _which(about) != opened:
+            if about is None or not os.path.samestat(about, opened):
                 what = "replaced by another file" if about else "removed or moved away"
                 raise lost(f"{file} was {what} while it was open.")
             if file == self._path:
@@ -95,11 +95,6 @@ def _at(file: str) -> os.stat_result | None:
         return os.stat(file)
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _which(about: os.stat_result) -> tuple[int, int]:
-    """Device and inode."""
-    return about.st_dev, about.st_ino
 
 
 def _size_and_time(about: os.stat_result) -> tuple[int, int]:

@@ -30,10 +30,7 @@ def tokens_of(tokenizer: Any, text: str, **how: Any) -> list[int]:
 
 
 def text_of(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
-    """The text of ids.
-
-    Args:
-        how: `skip_special_tokens` and the like, see transformers.
+    """The text of ids; `how`: `skip_special_tokens` and the like, see transformers.
 
     Raises:
         ModelError: the tokenizer fails.

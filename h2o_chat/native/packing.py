@@ -71,14 +71,10 @@ def usual_bits(parameters: int) -> int:
 def pack(
     folder: Path, bits: int, print_: str, path: Path, progress: Progress, head_bits: int = HEAD_BITS
 ) -> None:
-    """Writes a packed file atomically, and removes those of earlier weights of the folder.
+    """Writes a packed file atomically, and removes those of earlier weights; raises as `packed_for`.
 
     Args:
         head_bits: of output layer and embedding, 4 or 8.
-
-    Raises:
-        PackedError: the native step cannot compute the model, or the file cannot be written.
-        ModelError: weight files are missing or damaged.
     """
     progress(STAGE, 0.0)
     frame = frame_of(folder, bits)

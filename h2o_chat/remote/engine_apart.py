@@ -46,7 +46,10 @@ ENDING_S = 5.0
 
 
 class _Process:
-    """The other process, and the pipe to it; it ends with the last engine that uses this object."""
+    """The other process, and the pipe to it; it ends with the last engine that uses this object.
+
+    Methods raise EngineError if it has ended before.
+    """
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -76,11 +79,7 @@ class _Process:
     def begin(
         self, engine: RemoteObject | None, name: str, *args: Any, cancels: bool = False, **keywords: Any
     ) -> int:
-        """Makes a call; returns its number.
-
-        Raises:
-            EngineError: the process has ended.
-        """
+        """Makes a call; returns its number."""
         number = next(self._numbers)
         self._unread[number] = deque()
         with self._sending:
@@ -100,26 +99,20 @@ class _Process:
         """Whether a reply to a call is there, now or in so many seconds.
 
         Raises:
-            EngineError: the process has ended.
             RuntimeError: two threads ask at once, which would take parts of each other's replies.
         """
         if not self._reading.acquire(blocking=False):
             raise RuntimeError("Two threads wait for the same engine.")
         try:
-            while not self._unread[call] and (sent := self._received(longest_s)):
-                reply: CallReply = pickle.loads(sent)
+            while not self._unread[call] and self._pipe.poll(longest_s):
+                reply: CallReply = pickle.loads(self._pipe.recv_bytes())
                 if (unread := self._unread.get(reply.call)) is not None:
                     unread.append(reply)
+        except (EOFError, OSError):  # it may have ended in the middle of a message
+            raise self._gone() from None
         finally:
             self._reading.release()
         return bool(self._unread[call])
-
-    def _received(self, longest_s: float) -> bytes | None:
-        """A whole message, if one comes in time."""
-        try:
-            return self._pipe.recv_bytes() if self._pipe.poll(longest_s) else None
-        except (EOFError, OSError):  # it may have ended in the middle of one
-            raise self._gone() from None
 
     def next(self, call: int) -> CallReply:
         return self._unread[call].popleft()

@@ -55,11 +55,7 @@ def changed(states: list[dict[str, Tensor]], change: Callable[[Tensor], Tensor])
 
 @torch.no_grad()
 def make_ready(cache: CacheLike, step: Step) -> None:
-    """Plans the passes of a step from the clocks, and clamps and rebases keys if that is due.
-
-    Raises:
-        WindowFullError: the `full` policy reached the end of the window.
-    """
+    """Plans the passes of a step, and clamps and rebases keys if that is due; raises as `prepare`."""
     plan, clocks, distance = cache.plan, cache.clocks, cache.plan.distance
     counts = [step.tokens] * len(clocks) if step.real is None else step.real.sum(-1).tolist()
     ends = [clock.seen + count for clock, count in zip(clocks, counts, strict=True)]

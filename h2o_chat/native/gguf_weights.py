@@ -98,11 +98,11 @@ class GgufWeights:
     """Bytes that take memory only when they are read."""
 
     def matrices(self, name: str) -> tuple[MatrixAddress, ...]:
-        """As `Packed.matrices`; several, one below the other, where the file has several types for it."""
+        """See `Packed.matrices`; several, one below the other, where the file has several types for it."""
         return self._matrices[name]
 
     def vector(self, name: str) -> int:
-        """As `Packed.vector`."""
+        """See `Packed.vector`."""
         return self._vectors[name]
 
     def _place(self, start: int) -> int:

@@ -198,8 +198,6 @@ def _gpus(torch: Any, report: DoctorReport) -> dict[str, Any]:
 
 
 def _terminal(report: DoctorReport) -> dict[str, Any]:
-    from rich.console import Console
-
     is_terminal, encoding = sys.stdout.isatty(), sys.stdout.encoding
     rows: dict[str, Any] = {"stdout": "a terminal" if is_terminal else "no terminal", "encoding": encoding}
     if encoding.lower().replace("-", "") != "utf8":
@@ -212,8 +210,7 @@ def _terminal(report: DoctorReport) -> dict[str, Any]:
         report.note(f"The terminal has {columns} x {lines} cells.", f"The screen needs {least}: enlarge it.")
     if os.environ.get("TERM", "") in ("dumb", "unknown"):
         report.note(f"TERM is {os.environ['TERM']}.", "The screen needs a terminal that can draw.")
-    colours = Console().color_system or "none"
-    return rows | {"size": f"{columns} x {lines}", "colours": colours, "TERM": os.environ.get("TERM")}
+    return rows | {"size": f"{columns} x {lines}", "TERM": os.environ.get("TERM")}
 
 
 def _folders(report: DoctorReport) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import os
 import stat
 import warnings
 import zlib
-from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor
 from h2o_chat.base.system import NO_WAITING, SAFELY
 from h2o_chat.native import layout
 from h2o_chat.native.kinds import MatrixAddress
-from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed_folder import is_checked, note_checked
 from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, header_in
 
@@ -22,31 +20,15 @@ from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, he
 class Packed:
     """An open packed file. Addresses are valid while this object exists."""
 
-    def __init__(self, path: Path, header: PackedHeader, data: Tensor, note: str = "") -> None:
-        self.path, self.header = path, header
-        self.note = note
+    def __init__(self, path: Path, header: PackedHeader, data: Tensor) -> None:
+        self.path, self.header, self.frame, self.fingerprint = path, header, header.frame, header.fingerprint
+        self.bytes = self.mapped_bytes = data.nbytes
+        """All of them take memory only when they are read."""
+        self.note = ""
         """Why it was packed again, for the user; usually empty."""
         self._data = data  # [bytes behind the header] uint8, which keeps the map
         self._places = {place.name: place for place in layout.layout(self.frame)}
         self._parts = {part.name: part for part in layout.parts(self.frame)}
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of the original weights."""
-        return self.header.fingerprint
-
-    @property
-    def frame(self) -> Frame:
-        return self.header.frame
-
-    @cached_property
-    def bytes(self) -> int:
-        return self._data.nbytes
-
-    @property
-    def mapped_bytes(self) -> int:
-        """Bytes that take memory only when they are read."""
-        return self.bytes
 
     def matrices(self, name: str) -> tuple[MatrixAddress, ...]:
         """The place of a matrix; here always one.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.conversation.message import Message, Recalled, fed_text, numbered
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
@@ -213,7 +213,11 @@ class Recall:
             best: the best score here.
             again: the messages with which words were recalled.
         """
-        hits = self.elsewhere.find(question, others)[:LOOKED_AT] if self.elsewhere else []
+        try:
+            hits = self.elsewhere.find(question, others)[:LOOKED_AT] if self.elsewhere else []
+        except StoreError:  # whoever writes there says why
+            self._notes.append(Note("elsewhere", "Nothing is recalled from elsewhere: the store has failed."))
+            hits = []
         found = list[Recalled]()
         for hit in hits:
             enough = hit.score >= max(LEAST_SCORE, NEAR_BEST * hits[0].score) and NEAR_BEST * hit.score > best

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -209,13 +209,14 @@ def _tell(model: LocalModel | HubModel) -> None:
     rows: list[tuple[str, ...]] = []
     if isinstance(model, LocalModel):
         config, weights = read_config(model.folder), check_weights(model.folder)
+        window = config.get("max_position_embeddings")
         rows += [
             (_what(model), str(model.folder)),
             ("revision", model.revision or f"none: a {_what(model)}"),
             ("family", str(config["model_type"])),
             ("parameters", f"{weights.parameters:,} ({weights.dtype})"),
             ("16 bit", size(2 * weights.parameters)),
-            ("window", _window(config)),
+            ("window", f"{window:,}" if isinstance(window, int) else "not said"),
             ("template", _template(model.folder)),
             *(gguf_rows(model.folder) if model.folder.is_file() else []),
             *packed_rows(model.folder),
@@ -238,11 +239,6 @@ def _tell(model: LocalModel | HubModel) -> None:
 
 def _what(model: LocalModel) -> str:
     return "file" if model.folder.is_file() else "folder"
-
-
-def _window(config: dict[str, Any]) -> str:
-    window = config.get("max_position_embeddings")
-    return f"{window:,}" if isinstance(window, int) else "not said"
 
 
 def _template(folder: Path) -> str:

@@ -30,7 +30,11 @@ def load_tokenizer(folder: Path, vocabulary: int) -> Any:
         ModelError: it is missing, damaged, or has tokens that the model lacks.
     """
     if folder.is_dir():
-        _check_tokenizer_files(folder)
+        if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+            expected = f"Expected one of: {', '.join(_TOKENIZER_FILES)}."
+            raise ModelError(f"{folder} has no tokenizer.", expected)
+        for name in ("tokenizer_config.json", "special_tokens_map.json"):
+            _check_keys(folder / name)
     # A damaged tokenizer raises exceptions of three libraries, one of which raises bare Exception.
     with blamed_on_the_model(f"The tokenizer in {folder} cannot be loaded", "Fetch its files again."):
         tokenizer = tokenizer_of(header_of(folder)) if folder.is_file() else _from_folder(folder)
@@ -71,13 +75,6 @@ def _read_if_there(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_bytes())
         return found if isinstance(found, dict) else {}
     return {}
-
-
-def _check_tokenizer_files(folder: Path) -> None:
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        raise ModelError(f"{folder} has no tokenizer.", f"Expected one of: {', '.join(_TOKENIZER_FILES)}.")
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        _check_keys(folder / name)
 
 
 def _check_keys(path: Path) -> None:

@@ -300,28 +300,24 @@ def engine_apart(settings: Settings, progress: Progress) -> "Engine":
         process = _Process()
     except OSError as error:
         raise EngineError(f"A process for the engine cannot be started: {error}.") from error
+    stage: tuple[str, float | None] = ("start", None)  # Python and torch, which takes seconds
     try:
-        return _opened(process, settings, progress)
+        call = process.begin(None, "open", settings)
+        progress(*stage)
+        while True:
+            if not process.waits(call, HEARD_S):
+                progress(*stage)
+                continue
+            reply = process.next(call)
+            match reply.kind:
+                case "yielded":
+                    for stage in reply.value:
+                        progress(*stage)
+                case "returned":
+                    process.over(call)
+                    return cast("Engine", EngineApart(process, *reply.value))
+                case "raised":
+                    raise reply.value
     except BaseException:
         process.end()
         raise
-
-
-def _opened(process: _Process, settings: Settings, progress: Progress) -> "Engine":
-    call = process.begin(None, "open", settings)
-    stage: tuple[str, float | None] = ("start", None)  # Python and torch, which takes seconds
-    progress(*stage)
-    while True:
-        if not process.waits(call, HEARD_S):
-            progress(*stage)
-            continue
-        reply = process.next(call)
-        match reply.kind:
-            case "yielded":
-                for stage in reply.value:
-                    progress(*stage)
-            case "returned":
-                process.over(call)
-                return cast("Engine", EngineApart(process, *reply.value))
-            case "raised":
-                raise reply.value

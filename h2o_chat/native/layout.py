@@ -77,10 +77,6 @@ class Matrix:
     def weights_bytes(self) -> int:
         return self.padded_rows * self.padded_columns * self.bits // 8
 
-    @property
-    def scales_bytes(self) -> int:
-        return self.padded_rows * self.padded_columns // GROUP * 2
-
 
 @dataclass(frozen=True)
 class Vector:
@@ -171,7 +167,8 @@ def layout(frame: Frame) -> list[Place]:
     end = 0
     for part in parts(frame):
         if isinstance(part, Matrix):
-            sizes = {f"{part.name}.weights": part.weights_bytes, f"{part.name}.scales": part.scales_bytes}
+            scales_bytes = part.padded_rows * part.padded_columns // GROUP * 2
+            sizes = {f"{part.name}.weights": part.weights_bytes, f"{part.name}.scales": scales_bytes}
         else:
             sizes = {part.name: 4 * part.numbers}
         for name, size in sizes.items():

@@ -98,9 +98,11 @@ class Reader:
                 system = text  # read with the first message
                 continue
             if index + 1 == len(asked.messages) and places is not None and role == "user":
-                holding = HeldTokens(state, newest_from(at, self.session))
+                budget = self.session.budget
+                newest = 0 if budget is None or at <= budget else at - self.session.recent
+                holding = HeldTokens(state, newest)
                 text, notes = with_recalled(
-                    asked.messages, places, holding, self.settings, self.known, self.session.budget
+                    asked.messages, places, holding, self.settings, self.known, budget
                 )
             if role == "assistant":
                 ids = literal(self.tokenizer, text)
@@ -180,8 +182,3 @@ class Reader:
             # The model has closed its answer itself: the template's closing would repeat that.
             return fed.ids[fed.ids.index(waits[-1]) + 1 :]
         return fed.ids
-
-
-def newest_from(tokens: int, session: Session) -> int:
-    """Position from which on everything is certainly held after `tokens` tokens."""
-    return 0 if session.budget is None or tokens <= session.budget else tokens - session.recent

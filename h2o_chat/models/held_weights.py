@@ -27,11 +27,7 @@ def has_experts(config: Any) -> bool:
 
 
 def held_weights(folder: Path, config: Any) -> StoredWeights:
-    """The weights that are held: those of the text part alone, unpacked to 16 bits if they are packed.
-
-    Raises:
-        ModelError: see `check_weights`.
-    """
+    """The weights that are held: those of the text part alone, unpacked to 16 bits if they are packed."""
     weights, unpacked = check_weights(folder), packing(config) in UNPACKED
     if not unpacked and config.get_text_config() is config:
         return weights

@@ -16,11 +16,7 @@ Body = Mapping[str, Any]
 
 
 def chat_body(body: Body) -> dict[str, Any]:
-    """The body of a chat request that asks for the same.
-
-    Raises:
-        ApiError: it cannot be understood.
-    """
+    """The body of a chat request that asks for the same; raises ApiError if it cannot be understood."""
     made = {key: value for key, value in body.items() if key not in _OWN}
     if "max_tokens" not in body:
         raise wrong("max_tokens", "max_tokens is missing.")

@@ -162,16 +162,8 @@ class Store:
     def whole(self, conversation: str) -> Conversation:
         about = self.summary(conversation)
         leaf, messages = self.leaf(conversation), self.messages(conversation)
-        return Conversation(
-            id=about.id,
-            title=about.title,
-            model=about.model,
-            settings=self.settings(conversation),
-            created=about.created,
-            updated=about.updated,
-            leaf=leaf,
-            messages=messages,
-        )
+        named, settings = (about.id, about.title, about.model), self.settings(conversation)
+        return Conversation(*named, settings, about.created, about.updated, leaf, messages)
 
     def search(self, words: str, limit: int = 50) -> Hits:
         """Messages with all the words (the last may be the beginning of one), newest first.

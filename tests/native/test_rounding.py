@@ -69,7 +69,7 @@ def test_weights_that_are_hardly_there_or_huge(bits: int, size: float) -> None:
 
 
 def levels(stored: Tensor, kind: int) -> Tensor:
-    """What lies there as q [48, 96] int8."""
+    """The packed matrix as q [48, 96] int8."""
     where = MatrixAddress(stored.data_ptr(), 0, 48, 96, kind)
     return (levels_of(where) - zero_level(where)).view(48, 96).to(torch.int8)
 

@@ -173,13 +173,15 @@ def remember(surface: Surface, words: str) -> None:
     if keeper is None:
         raise UsageError("Conversations are not stored here, and nothing for all of them.")
     facts = keeper.store.facts
-    if words or surface.selected is not None:
-        chosen = None if words else surface.idle().messages[surface.selected or 0].text
-        fact = facts.add(words if chosen is None else chosen, None if words else keeper.conversation)
-        surface.remark(f"remembered for all conversations · /forget {fact.number} takes it back")
+    if words:
+        fact = facts.add(words)
+    elif surface.selected is not None:
+        fact = facts.add(surface.idle().messages[surface.selected].text, keeper.conversation)
     else:
         told = [f"{one.number}: {one.text}" for one in facts.all()]
         surface.say("\n".join(told) or "Nothing is remembered for all conversations: /remember TEXT")
+        return
+    surface.remark(f"remembered for all conversations · /forget {fact.number} takes it back")
 
 
 def forget(surface: Surface, words: str) -> None:

@@ -46,12 +46,17 @@ class Answer:
         self.wished = Wished(wishes)
         self._text: list[str] = []
         self._looks = 0
+        self.look_due = False
+        """Whether to look before the token chosen last is fed."""
         self._lost_before = row.observer.lost_mark()
         self._choose_ms = self._step_ms = self._decode_ms = 0.0
 
-    def choose(self, logits: Tensor) -> Token:
+    def choose(self, logits: Tensor, ahead: bool = False) -> Token:
         """Chooses the next token from logits [V]: it waits in the row until it is fed. The last one sets
         `finish`.
+
+        Args:
+            ahead: where it does not end the answer it is fed next, and nobody looks before; see `Row.choose`.
 
         Raises:
             GenerationError: the logits cannot be sampled from.
@@ -59,7 +64,9 @@ class Answer:
         """
         clock = time.perf_counter()
         changes = self.wished.changes(self._other_words.refused())
-        token = self.row.sampler.choose(self.wished.allowed(logits), self.sampling, changes)
+        self.look_due = self._look_due()
+        ahead = ahead and not self.look_due and self.new_tokens + 1 != self.sampling.max_tokens
+        token = self.row.choose(self.wished.allowed(logits), self.sampling, changes, ahead)
         self._other_words.hear(token)
         self.wished.took(token, logits)
         self.row.pending = (token,)
@@ -81,6 +88,7 @@ class Answer:
 
     def ended(self, finish: Finish) -> Turn:
         """The event that closes the turn."""
+        self.row.runner.take_back()
         steps, kept = self.new_tokens - 1, self.row.kept
         with suppress(ModelError):  # it has failed before, in the answer
             self._text.append(self._rest())
@@ -99,15 +107,16 @@ class Answer:
             stop=self._stop.found,
         )
 
-    def state_due(self) -> bool:
-        """Whether to look now: every `events_every` tokens, right after an eviction where possible.
+    def _look_due(self) -> bool:
+        """Whether to look after the next token: every `events_every` tokens, right after an eviction where
+        possible.
 
         The policy has just ranked there; ranking is otherwise half the cost of a look.
         """
         every = self.row.settings.events_every
-        if not every or self.new_tokens < every * (self._looks + 1):
+        if not every or self.new_tokens + 1 < every * (self._looks + 1):
             return False
-        stride, left = self.row.cache.plan.stride, self.row.slots_left
+        stride, left = self.row.runner.cache.plan.stride, self.row.slots_left
         if left is not None and left < stride and every % stride == 0:
             return False
         self._looks += 1

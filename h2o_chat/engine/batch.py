@@ -230,7 +230,7 @@ class Batch:
         """Continue after a token of a row, which may be its last."""
         if talk.answer.finish is not None:
             self._end(talk, talk.answer.finish, told)
-        elif talk.answer.state_due():
+        elif talk.answer.look_due:
             try:
                 told.append(BatchReport(talk.request, talk.row.look()))
             except Exception as error:

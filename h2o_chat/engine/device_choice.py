@@ -40,6 +40,7 @@ class DeviceChoice:
         self._logits = torch.zeros(vocabulary, device=device)
         self._places = torch.arange(vocabulary, device=device)
         self._token = torch.zeros(1, dtype=torch.int64, device=device)
+        self._read = torch.zeros(1, dtype=torch.int64, pin_memory=device.type == "cuda")
         self._works: dict[bool, Callable[[], None]] = {}
         """By whether the likeliest token is taken."""
 
@@ -51,6 +52,7 @@ class DeviceChoice:
         changes: Mapping[int, float],
         history: Sequence[int],
         drawn: Tensor,
+        meanwhile: Callable[[Tensor], None] | None = None,
     ) -> int:
         """The next token, or -1 where logits [V] are NaN or +inf, or none of them is above -inf.
 
@@ -58,6 +60,8 @@ class DeviceChoice:
             changes: added to the logits of these tokens.
             history: the tokens that a repetition penalty is for.
             drawn: a random number from 0 to 1, without 1: [] fp64, on the CPU.
+            meanwhile: given the token [1] on the device before it is read: what it asks of the device comes
+                after the choice, and is not waited for.
         """
         self._logits.copy_(logits)
         if len(changes) > MOST_CHANGES:
@@ -65,7 +69,14 @@ class DeviceChoice:
             changes = {}
         self._write(sampling, changes, history, drawn)
         self._work(greedy=sampling.temperature == 0)()
-        return int(self._token)
+        if meanwhile is None:
+            return int(self._token)
+        self._read.copy_(self._token, non_blocking=True)
+        chosen = torch.cuda.current_stream().record_event() if self._token.is_cuda else None
+        meanwhile(self._token)
+        if chosen is not None:
+            chosen.synchronize()
+        return int(self._read)
 
     @torch.no_grad()
     def warm_up(self) -> None:

@@ -124,11 +124,11 @@ class _Turn:
         if self.cancel():
             return "stopped"
         while True:
-            token = made.choose(logits)
+            token = made.choose(logits, ahead=True)
             yield token
             if made.finish is not None:
                 return made.finish
-            if made.state_due():
+            if made.look_due:
                 yield row.look()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"

@@ -4,14 +4,14 @@ import errno
 import os
 import secrets
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import ShouldStop, never
 from h2o_chat.cache.forward_call import Cancelled
 from h2o_chat.engine import thoughts
@@ -22,6 +22,7 @@ from h2o_chat.engine.saved_cache import CacheReader, RowSnapshot, read, write
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.models.load import out_of_memory
 from h2o_chat.native.threads import one_torch_thread
+from h2o_chat.transformers_cache.cache import H2OCache
 
 
 class Row:
@@ -38,11 +39,11 @@ class Row:
 
     def __init__(self, runner: Runner, settings: Settings, number: int = 0) -> None:
         self.runner, self.number, self.settings = runner, number, settings
-        self.model, self.cache, self.eos = runner.model, runner.cache, runner.eos
+        self.model, self.eos = runner.model, runner.eos
         self.tokenizer = runner.loaded.tokenizer
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
         self.sampler = Sampler(self.seed, runner.device)
-        self.observer = Observer(self.cache, self.tokenizer, number)
+        self.observer = Observer(runner.cache, self.tokenizer, number)
         self._watched = True
         self.pending: tuple[int, ...] = ()
         self.grammar = ""
@@ -57,6 +58,12 @@ class Row:
         self.session = session_of(runner, self.seed)
 
     @property
+    def cache(self) -> H2OCache:
+        """The runner's, without a token that was fed ahead."""
+        self.runner.take_back()
+        return self.runner.cache
+
+    @property
     def seen(self) -> int:
         return self.runner.clock(self.number).seen
 
@@ -66,6 +73,18 @@ class Row:
         return self.runner.clock(self.number).in_use
 
     # -- tokens in ----------------------------------------------------------------------------------------
+
+    def choose(
+        self, logits: Tensor, sampling: Sampling, changes: Mapping[int, float], ahead: bool = False
+    ) -> int:
+        """The next token from logits [V], see `Sampler.choose`.
+
+        Args:
+            ahead: the graph step feeds it before it is known here, so that `forward` has little to do.
+        """
+        meanwhile = self.runner.feed_ahead if ahead else None
+        self.runner.chosen = token = self.sampler.choose(logits, sampling, changes, meanwhile)
+        return token
 
     def forward(self, ids: Sequence[int], prompt: bool = False, cancelled: ShouldStop = never) -> Tensor:
         """Feeds tokens in one call, while other rows wait; logits [V] of the last one.
@@ -177,14 +196,14 @@ class Row:
     @property
     def slots_left(self) -> int | None:
         """Tokens until the next eviction; None without a limit."""
-        budget, clocks = self.cache.plan.budget, self.cache.clocks
-        in_use = clocks[self.number].in_use if self.number < len(clocks) else 0
-        return budget + 1 - in_use if self.cache.plan.shares.bounded else None
+        plan = self.runner.cache.plan
+        return plan.budget + 1 - self.kept if plan.shares.bounded else None
 
     # -- what is seen of it ----------------------------------------------------------------------------
 
     def look(self) -> CacheState:
         """The `CacheState` now."""
+        self.runner.take_back()
         with one_torch_thread() if self.runner.native else nullcontext():
             return self.observer.state(self._watched)
 
@@ -211,7 +230,7 @@ class Row:
             UsageError: that cache has another policy, budget, precision or model, or no such row.
         """
         runner.put(number, self.runner.take(self.number, copy=False))
-        self.runner, self.number, self.cache = runner, number, runner.cache
+        self.runner, self.number = runner, number
         self.observer.move_to(runner.cache, number)
 
     def save(self, path: Path) -> None:

@@ -14,7 +14,6 @@ import h2o_chat
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.progress import ShouldStop, never
-from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.quantized import BITS
@@ -23,6 +22,7 @@ from h2o_chat.cache.settle import TORCH
 from h2o_chat.engine.device_choice import device_choice
 from h2o_chat.engine.undo import drop_half_absorbed, undo
 from h2o_chat.events.events import Session
+from h2o_chat.graph.ahead import Ahead, can_go_ahead
 from h2o_chat.graph.loading import LoadedGraph
 from h2o_chat.models.fits import slot_bytes
 from h2o_chat.models.load import Loaded
@@ -32,7 +32,7 @@ from h2o_chat.native.slot_kernels import knows, slot_kernels
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import input_device, probe
-from h2o_chat.transformers_cache.snapshot import Snapshot
+from h2o_chat.transformers_cache.snapshot import Snapshot, together
 
 if TYPE_CHECKING:
     from h2o_chat.graph.step import GraphStep
@@ -71,6 +71,9 @@ class Runner:
         self.eos = end_tokens(loaded)
         self.native = native
         """None: transformers computes."""
+        self._ahead: Ahead | None = None
+        self.chosen = -1
+        """The token that was fed ahead, as soon as the host has read it."""
         self.torn: set[int] = set()
         """Rows that hold part of a step which has raised: they have to be put or emptied."""
         if isinstance(loaded, LoadedNative) and native is None:
@@ -102,10 +105,13 @@ class Runner:
     # -- rows ------------------------------------------------------------------------------------------
 
     def clock(self, row: int) -> Clock:
+        if self._ahead is not None:
+            return self._ahead.clock
         return self.cache.clocks[row] if row < len(self.cache.clocks) else Clock()
 
     def take(self, row: int, *, copy: bool = True) -> Snapshot:
         """The state of a row; without `copy` valid until the next token is fed."""
+        self.take_back()
         return self.cache.take_row(row, copy=copy)
 
     def put(self, row: int, snapshot: Snapshot, *, hand_over: bool = False) -> None:
@@ -141,17 +147,19 @@ class Runner:
 
     def _clear_torn(self, row: int) -> None:
         """Before a row is put or emptied: it is not torn any more."""
+        self._ahead = None
         self.torn |= drop_half_absorbed(self.cache)
         self.torn.discard(row)
 
     def replace_rows(self, rows: Sequence[Snapshot]) -> None:
         """Replaces all rows by copies of these."""
+        self._ahead = None
         self.cache.reset()
         self.torn.clear()
         self.rows = len(rows)
         some = next((one for one in rows if one.parts), None)
         if some is not None:
-            self.cache.restore(_together([one if one.parts else some for one in rows]), hand_over=True)
+            self.cache.restore(together([one if one.parts else some for one in rows]), hand_over=True)
         for row, one in enumerate(rows):
             if not one.parts:
                 self.cache.put_row(row, one)
@@ -183,6 +191,7 @@ class Runner:
         *,
         all_columns: bool = False,
         cancelled: ShouldStop = never,
+        on_device: Tensor | None = None,
     ) -> Tensor:
         """Feeds every row its next tokens, in one call of the model.
 
@@ -195,6 +204,7 @@ class Runner:
             prompt: a person said them, not the model.
             all_columns: logits after every token, not after the last one alone.
             cancelled: asked before each layer of a prompt.
+            on_device: [R] tokens for the graph step instead of `pieces`, one of each row.
 
         Returns:
             Logits [R, 1, V] of each row's last token, valid until the next step; or [R, N, V]: shorter pieces
@@ -206,6 +216,11 @@ class Runner:
             WindowFullError: the `full` policy reached the end of the window.
             Cancelled: it was cancelled.
         """
+        if self._ahead is not None:
+            if not prompt and len(pieces) == 1 and [*pieces[0]] == [self.chosen]:
+                logits, self._ahead = self._ahead.logits, None
+                return logits
+            self.take_back()
         tokens = max(map(len, pieces), default=0)
         if len(pieces) != self.rows or not tokens:
             raise UsageError(
@@ -236,7 +251,8 @@ class Runner:
         try:
             self.cache.prepare(step)
             if self.graph is not None and tokens == 1 and self.graph.computes(self.cache):
-                return self.graph.feed(self.cache, [token for (token,) in pieces])
+                known = [token for (token,) in pieces]
+                return self.graph.feed(self.cache, known if on_device is None else on_device)
             ids = torch.tensor(pieces, device=self.device)
             if self.native is not None:
                 return self.native.feed(self.cache, ids, all_columns=all_columns)
@@ -246,6 +262,22 @@ class Runner:
             self.torn |= undo(self.cache, step, before, fed, fed_rows)
             raise
         return logits if all_columns else logits[:, -1:]
+
+    def feed_ahead(self, token: Tensor) -> None:
+        """Feeds the token [1] that the device is just choosing, where that can be undone.
+
+        `feed` of that token finds it done; whatever else changes or reads the row takes it back first.
+        """
+        if self.graph is not None and self.graph.captured(self.cache) and can_go_ahead(self.cache):
+            ahead = Ahead(self.cache)
+            ahead.logits, self.chosen = self.feed([[-1]], prompt=False, on_device=token), -1
+            self._ahead = ahead
+
+    def take_back(self) -> None:
+        """Undoes what was fed ahead."""
+        if self._ahead is not None:
+            self._ahead.undo()
+            self._ahead = None
 
     @torch.inference_mode()
     def _transformers_step(self, ids: Tensor, real: Tensor | None, all_columns: bool) -> Tensor:
@@ -273,36 +305,6 @@ def _graph_step(loaded: LoadedGraph) -> "GraphStep":
     from h2o_chat.graph.step import GraphStep  # imports Triton
 
     return GraphStep(loaded.weights, loaded.frame)
-
-
-def _together(rows: list[Snapshot]) -> Snapshot:
-    """Rows of one cache, or of equal caches, as one snapshot.
-
-    Raises:
-        UsageError: they have other numbers of slots, or their layers lie in other arenas.
-    """
-    first = rows[0]
-    alike = {tuple((part.layers, part.states["positions"].shape[3]) for part in row.parts) for row in rows}
-    if len(alike) > 1:
-        raise UsageError(
-            f"Rows of {len(alike)} kinds cannot be held together: {ascii(sorted(alike))[:200]}.",
-            "Rows of the full policy fit together while they have as many slots.",
-        )
-    parts = [
-        Part(
-            part.layers,
-            replace(part.shape, rows=len(rows)),
-            {name: torch.cat([row.parts[n].states[name] for row in rows], 1) for name in part.states},
-            torch.cat([row.parts[n].lost for row in rows]),
-        )
-        for n, part in enumerate(first.parts)
-    ]
-    clocks = [replace(row.clocks[0]) for row in rows]
-    states = [
-        {name: torch.cat([row.states[n][name] for row in rows]) for name in held}
-        for n, held in enumerate(first.states)
-    ]
-    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows), states=states)
 
 
 def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:

@@ -7,7 +7,7 @@ exactly only where that is not certain. The kept tokens and their probabilities 
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,18 @@ class Sampler:
         self.random = torch.Generator().manual_seed(seed)
         self.history: deque[int] = deque(maxlen=HISTORY_TOKENS)
 
-    def choose(self, logits: Tensor, sampling: Sampling, changes: Mapping[int, float] | None = None) -> int:
+    def choose(
+        self,
+        logits: Tensor,
+        sampling: Sampling,
+        changes: Mapping[int, float] | None = None,
+        meanwhile: Callable[[Tensor], None] | None = None,
+    ) -> int:
         """The next token from logits [V].
 
         Args:
             changes: added to the logits of these tokens; -inf for those that must not come.
+            meanwhile: on a GPU given the token [1] there, before it is read.
 
         Raises:
             GenerationError: the logits hold NaN or +inf, or are all -inf (overflow in half precision, damaged
@@ -55,7 +62,8 @@ class Sampler:
                 scores = changed(logits, changes) if changes else logits.float()
                 return self._choose_on_cpu(scores[None], sampling)
         choice = device_choice(logits.device, len(logits))
-        return _checked(choice.choose(logits, sampling, changes or {}, self.history, self._random_number()))
+        drawn = self._random_number()
+        return _checked(choice.choose(logits, sampling, changes or {}, self.history, drawn, meanwhile))
 
     def _choose_on_cpu(self, scores: Tensor, sampling: Sampling) -> int:
         if not abs(scores.numpy().max()) < np.inf:  # NaN is the largest, and not below anything

@@ -82,9 +82,18 @@ class GraphStep:
         whole = sum(len(arena.layers) for arena in arenas) == self.frame.layers
         return knows(plan.policy) and whole and plan.bits in (None, 8) and plan.shares.bounded
 
+    def captured(self, cache: H2OCache) -> bool:
+        """Whether a token of this cache takes one launch: the first one is captured, which takes .1 s."""
+        clamps = any(arena.clamps for arena in cache.arenas)
+        return clamps in self._tokens and addresses_of(cache.arenas) == self._addresses
+
     @torch.no_grad()
-    def feed(self, cache: H2OCache, ids: Sequence[int]) -> Tensor:
-        """The prepared step, one token of each row. -> logits [R, 1, V] fp32, good until the next step"""
+    def feed(self, cache: H2OCache, ids: Sequence[int] | Tensor) -> Tensor:
+        """The prepared step, one token of each row. -> logits [R, 1, V] fp32, good until the next step
+
+        Args:
+            ids: where they are a tensor [R] on the device, the host need not know them.
+        """
         assert cache.step is not None
         step, now = cache.step, cache.step.passes[0]
         step.begun = True
@@ -93,7 +102,8 @@ class GraphStep:
         position = [at if count else -1 for at, count in zip(now.first, now.count, strict=True)]
         protected = [int(bool(which)) for which in now.protected]
         prompt = [int(step.of_prompt)] * len(ids)
-        numbers = [position, index, now.in_use, prompt, protected, now.seen, ids]
+        known = [0] * len(ids) if isinstance(ids, Tensor) else ids
+        numbers = [position, index, now.in_use, prompt, protected, now.seen, known]
         clamps = any(arena.clamps for arena in cache.arenas)
         if clamps not in self._tokens:
             room.now[:6] = -1  # padding, which changes no slot
@@ -102,6 +112,8 @@ class GraphStep:
         # From pinned memory nothing waits: the device may still be at the token before.
         given = torch.tensor(numbers, dtype=torch.int32, pin_memory=self.device.type == "cuda")
         room.now.copy_(given, non_blocking=True)
+        if isinstance(ids, Tensor):
+            room.now[6].copy_(ids.clamp_min(0))  # -1: there was none to choose
         self._tokens[clamps]()
         step.lasting = True
         for arena in cache.arenas:

@@ -14,12 +14,14 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed: it has no wheel for this system")
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cache.arena import Arena, in_use_first
 from h2o_chat.cache.quantized import dequantise, quantise
 from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.settle import TORCH
+from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.events.events import CacheState, Token
 from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.int4 import Int4, packed
 from h2o_chat.graph.loading import LoadedGraph
@@ -179,6 +181,70 @@ def test_going_back_to_a_snapshot() -> None:
     again = [both.feed([[token]], False) for token in words(6, seed=3)][-1]
     torch.testing.assert_close(first, again)
     assert not torch.equal(first, logits)
+
+
+def test_a_token_that_is_fed_ahead() -> None:
+    """It gives the logits and slots of one that is fed; taken back it leaves no trace, bit for bit."""
+    model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1, max_position_embeddings=160)
+    one = loaded(model)
+    usual, ahead = (Runner(one, cache_for(one, Settings(budget=128)), 1) for _ in range(2))
+    logits = [runner.feed([words(135)], prompt=True)[0, -1].clone() for runner in (usual, ahead)]
+    went = 0
+    for number in range(30):  # evictions, clamped and rebased keys
+        token = int(logits[0].argmax())
+        before, seen = ahead.take(0), ahead.clock(0).seen
+        ahead.feed_ahead(torch.tensor([token], device=DEVICE))
+        went += ahead._ahead is not None
+        assert ahead.clock(0).seen == seen, "nobody sees it yet"
+        if number % 5 == 0:  # it was another one, none, or somebody looks
+            ahead.chosen = -1 if number % 2 else token + 1
+            assert_same(ahead.take(0), before)
+        ahead.chosen = token
+        logits = [runner.feed([[token]], prompt=False)[0, -1].clone() for runner in (usual, ahead)]
+        assert torch.equal(*logits)
+        assert ahead.clock(0).seen == seen + 1
+    assert_same(ahead.take(0), usual.take(0))
+    assert usual.cache.clocks[0].near_from
+    assert usual.cache.clocks[0].base
+    assert 14 < went < 20, "what settles or turns keys is not fed ahead"
+
+
+def assert_same(one: Any, other: Any) -> None:
+    """Two snapshots are equal, but for keys and values of empty slots."""
+    assert (one.clocks, one.fed) == (other.clocks, other.fed)
+    for mine, theirs in zip(one.parts, other.parts, strict=True):
+        held = mine.states["positions"] >= 0
+        for name, state in mine.states.items():
+            some = held if name in ("keys", "values") else ...
+            assert torch.equal(state[some], theirs.states[name][some]), name
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_answers_are_the_same_where_tokens_are_fed_ahead(temperature: float) -> None:
+    """Answers that end by length, at a stop token and by a reader who leaves; then the next one."""
+    model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1, max_position_embeddings=256)
+    told = []
+    for goes_ahead in (True, False):
+        engine = Engine(loaded(model), Settings(budget=96, events_every=5, seed=3))
+        engine.sampler.on_cpu = False
+        if not goes_ahead:
+            engine.runner.feed_ahead = lambda token: None  # type: ignore[method-assign]
+        sampling, tokens = Sampling(temperature=temperature, max_tokens=9), list[Any]()
+        for turn in range(3):
+            events = engine.generate(words(24, seed=turn), sampling)
+            for event in events:
+                if isinstance(event, Token):
+                    tokens.append((event.id, event.position))
+                    if turn == 1 and len(tokens) % 9 == 7:
+                        events.close()  # type: ignore[attr-defined]
+                        break
+                elif isinstance(event, CacheState):
+                    tokens.append((event.seen, event.kept, event.lost))
+            if turn == 1:
+                engine.eos = frozenset([tokens[-2][0]])
+        told.append((tokens, engine.snapshot()))
+    assert told[0][0] == told[1][0]
+    assert_same(told[0][1].cache, told[1][1].cache)
 
 
 # -- slots in bytes --------------------------------------------------------------------------------------

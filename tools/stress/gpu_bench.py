@@ -9,7 +9,7 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen2Confi
 from h2o_chat.base.config import Prefill, Sampling, Settings
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.graph.captured import captured
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
 from h2o_chat.lab.bench.speed import TURN_TOKENS, bandwidth_gb_s
@@ -167,10 +168,11 @@ def decode(
     warm, timed = (WARM, TIMED) if device == "cuda" else (1, 2)
     for number in range(warm + timed):
         began = time.perf_counter()
-        token = row.sampler.choose(logits[0, -1], sampling, changes)
+        token = row.choose(logits[0, -1], sampling, changes, ahead=True)
         logits = runner.feed([[token]], prompt=False)
         if number >= warm:
             times.append(time.perf_counter() - began)
+    runner.take_back()
     if device == "cuda":
         torch.cuda.synchronize()
     floor = floor_bytes(runner) / bandwidth if runner.graph is not None else 0.0
@@ -184,6 +186,28 @@ def decode(
     name = f"{policy} {budget}, {loaded.quantization if loaded.quantization != 'none' else loaded.dtype}"
     found = _row(name, loaded.name, seen, times, floor)
     return replace(found, device_ms=device_ms, choose_ms=choose_ms)
+
+
+def in_turns(loaded: Loaded, budget: int, lengths: Sequence[int], tokens: int = 20) -> dict[int, list[float]]:
+    """Milliseconds of tokens after prompts of these lengths, some of each in turns: the speed of the host's
+    processor changes by a factor of two from one second to the next."""
+    rows, times = list[tuple[int, Row, torch.Tensor]](), dict[int, list[float]]()
+    for seen in lengths:
+        runner, prompt = runner_of(loaded, budget, chunk=budget), random_ids(seen)
+        for start in range(0, seen, runner.call_tokens):
+            logits = runner.feed([prompt[start : start + runner.call_tokens]], prompt=True)
+        rows.append((seen, Row(runner, Settings(seed=0, events_every=0)), logits))
+    for _ in range(12 if loaded.device == "cuda" else 2):
+        for at, (seen, row, logits) in enumerate(rows):
+            for number in range(tokens):
+                began = time.perf_counter()
+                token = row.choose(logits[0, -1], GREEDY, {}, ahead=True)
+                logits = row.runner.feed([[token]], prompt=False)
+                if number >= tokens // 4:
+                    times.setdefault(seen, []).append(1e3 * (time.perf_counter() - began))
+            row.runner.take_back()
+            rows[at] = seen, row, logits
+    return times
 
 
 def stock(loaded: LoadedGraph, seen: int, turns: int = 2, *, compiled: bool = False) -> GpuRow:
@@ -335,23 +359,23 @@ def _best(device: str, work: Callable[[], Any], times: int = 3) -> float:
     return statistics.median(_timed(device, work) for _ in range(times))
 
 
+def matrices_of(shape: str) -> list[tuple[str, int, int]]:
+    """Name, rows and columns of each matrix of a layer, as they are joined, and of the head."""
+    config = GPU_SHAPES[shape]
+    wide, heads, deep = config.hidden_size, config.num_attention_heads, config.intermediate_size
+    qkv = (heads + 2 * config.num_key_value_heads) * wide // heads
+    mlp = [("gate_up", 2 * deep, wide), ("down", wide, deep)]
+    return [("qkv", qkv, wide), ("out", wide, wide), *mlp, ("head", config.vocab_size, wide)]
+
+
 def product_times(device: str, shape: str, int4: bool) -> dict[str, tuple[float, float]]:
     """Microseconds of each product of a token, alone, over matrices that no cache of the device holds; and
     the bytes that it reads."""
     from h2o_chat.graph import launches
-    from h2o_chat.graph.captured import captured
     from h2o_chat.graph.int4 import packed
 
-    config, found = GPU_SHAPES[shape], {}
-    wide, heads, deep = config.hidden_size, config.num_attention_heads, config.intermediate_size
-    qkv = (heads + 2 * config.num_key_value_heads) * wide // heads
-    for name, rows, columns in (
-        ("qkv", qkv, wide),
-        ("out", wide, wide),
-        ("gate_up", 2 * deep, wide),
-        ("down", wide, deep),
-        ("head", config.vocab_size, wide),
-    ):
+    found = {}
+    for name, rows, columns in matrices_of(shape):
         gated, normed = name == "gate_up", name in ("qkv", "gate_up", "head")
         bytes_ = rows * columns * 9 // 16 if int4 else 2 * rows * columns
         copies = max(2, (256 << 20) // bytes_) if device == "cuda" else 1
@@ -374,4 +398,24 @@ def product_times(device: str, shape: str, int4: bool) -> dict[str, tuple[float,
         work()
         replay = captured(work, torch.device(device))
         found[name] = _best(device, replay, 5) / copies * 1e6, float(bytes_)
+    return found
+
+
+def tinygemm_times(shape: str) -> dict[str, float]:
+    """Microseconds of torch's own product of bf16 with 4 bits in groups of 32, on the matrices that
+    `product_times` takes, but for what stands before and after them."""
+    found = {}
+    for name, rows, columns in matrices_of(shape):
+        copies = max(2, (256 << 20) // (rows * columns * 5 // 8))
+        levels = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8, device="cuda")
+        x = torch.randn(1, columns, dtype=torch.bfloat16, device="cuda")
+        held = [torch.ops.aten._convert_weight_to_int4pack(levels, 8) for _ in range(copies)]
+        scales = torch.randn(columns // 32, rows, 2, dtype=torch.bfloat16, device="cuda")
+
+        def work(held: list[Any] = held, x: Any = x, scales: Any = scales) -> None:
+            for one in held:
+                torch.ops.aten._weight_int4pack_mm(x, one, 32, scales)
+
+        work()
+        found[name] = _best("cuda", captured(work, torch.device("cuda")), 5) / copies * 1e6
     return found

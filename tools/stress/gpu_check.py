@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -165,18 +166,23 @@ class Check:
             self.found[f"products {name}"] = found
             told = (f"{n} {us:.1f} us, {b / self.bandwidth * 1e6 / us:.0%}" for n, (us, b) in found.items())
             lines.append(f"\n  {name}: {'; '.join(told)}")
+        if not self.small:
+            from gpu_bench import tinygemm_times
+
+            self.found["products tinygemm"] = times = tinygemm_times(self.shape)
+            lines.append("\n  torch's own int4: " + "; ".join(f"{n} {us:.1f} us" for n, us in times.items()))
         return "".join(lines)
 
     def decode(self) -> str:
-        """One row at 512 slots, in bf16, at 512 and at many tokens seen."""
-        return self._decode(
-            [
-                ({}, {"seen": 512}),
-                ({}, {"seen": 512, "policy": "window"}),
-                ({}, {"seen": 100_000, "chunk": 512}),
-            ],
-            "decode",
-        )
+        """One row at 512 slots, in bf16; then at 512 and at many tokens seen, in turns."""
+        from gpu_bench import in_turns
+
+        said = self._decode([({}, {"seen": 512}), ({}, {"seen": 512, "policy": "window"})], "decode")
+        budget, lengths = (24, (24, 60)) if self.small else (512, (512, 100_000))
+        times = in_turns(self.model(self.shape), budget, lengths, *((4,) if self.small else ()))
+        few, many = (statistics.median(times[seen]) for seen in lengths)
+        self.found["flat"] = [few, many]
+        return f"{said}\n  in turns, {lengths} seen: {few:.3f} and {many:.3f} ms, {many / few:.4f} times"
 
     def four_bits(self) -> str:
         """One row in 4 bits."""

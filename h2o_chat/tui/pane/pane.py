@@ -98,8 +98,6 @@ class Pane(Vertical):
 
     STOP: ClassVar[str] = ""
     """How a job is stopped, appended to its description."""
-    READING: ClassVar[str] = "reading"
-    ANSWERING: ClassVar[str] = "answering"
     UNENDED: ClassVar[str] = "error"
     """Finish of an answer that ended without a `turn` event."""
     STOPS: ClassVar[bool] = True
@@ -210,7 +208,9 @@ class Pane(Vertical):
             self.divider.say(f"copied {what} · {len(text):,} characters")
 
     def show_error(self, error: H2OChatError) -> None:
+        """Show why something that a person asked for just now is refused."""
         self.transcript.messages.error(error.code, error.message, error.hint)
+        self.transcript.window.follow()
 
     # Reports of a job
 
@@ -263,7 +263,7 @@ class Pane(Vertical):
         if said.role in ASKS:
             self.transcript.messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
-            self.divider.doing(self.READING)
+            self.divider.doing(f"reading{self.STOP}")
 
     def noted(self, note: Note) -> None:
         self.transcript.messages.note(note.message, note.hint)
@@ -274,7 +274,7 @@ class Pane(Vertical):
 
     def read(self, prompt: Prompt) -> None:
         self.transcript.messages.read(prompt)
-        self.divider.doing(self.ANSWERING)
+        self.divider.doing(f"answering{self.STOP}")
 
     def remembered(self) -> None:
         """Show a new state of the cache."""

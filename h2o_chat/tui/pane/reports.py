@@ -29,7 +29,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             messages.stream(report.text)
         case Token():
             memory.add(report)
-            messages.token(report)
+            messages.token()
         case CacheState():
             memory.add(report)
             pane.remembered()

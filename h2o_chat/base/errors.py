@@ -6,6 +6,7 @@ Anything else that escapes is our own bug and ends with `ExitCode.BUG` and a tra
 Errors quote names and files of strangers and are printed on terminals: control characters are escaped.
 """
 
+import json
 import os
 from enum import IntEnum
 
@@ -168,3 +169,15 @@ class SavedCacheError(H2OChatError):
     """A saved cache is missing, damaged, or of another model or settings; it can be rebuilt."""
 
     code = "saved-cache"
+
+
+def why_no_json(error: ValueError | RecursionError) -> str:
+    """The words behind `FILE` that say why it, or a line of it, is no JSON."""
+    match error:
+        case UnicodeDecodeError():
+            return f"is not UTF-8 text ({error.reason} at byte {error.start})"
+        case json.JSONDecodeError():
+            return f"is not JSON: {error.msg} at column {error.colno}"
+        case RecursionError():
+            return "is nested too deeply"
+    return "has a number that is too long"

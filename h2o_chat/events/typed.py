@@ -50,6 +50,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         ValueError: it is of another type.
     """
     kind, parts = hint
+    if kind is Any:
+        return value
     wanted = _PLAIN.get(kind, "")
     if kind is int:
         if type(value) is int and -(2**63) <= value < 2**63:

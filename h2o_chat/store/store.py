@@ -88,9 +88,11 @@ class Store:
         """
         conversation = bulk.new_id(self._database)
         lock = self._data_folder.lock(conversation)
-        created = bulk.creating(conversation, model, settings, "", time.time())
+        described = (conversation, model, settings, "", time.time())
         try:
-            return Writer(self._database, conversation, lock, created)
+            return Writer(
+                self._database, conversation, lock, lambda connection: bulk.create(connection, *described)
+            )
         except BaseException:
             lock.release()
             raise
@@ -98,22 +100,13 @@ class Store:
     def put(self, conversations: Iterable[Conversation]) -> Ids:
         """Imports whole conversations, all or none, and returns their new ids.
 
-        They count as updated now, and their messages get new numbers. Others can write meanwhile; the
-        conversations become visible together at the end.
+        They count as updated now, and their messages get new numbers.
 
         Raises:
             KeyError: a parent or a leaf is not one of the messages, or comes later.
         """
-        whole = list(conversations)
         bulk.sweep(self._database, self._data_folder)
-        ids = [bulk.new_id(self._database) for _ in whole]
-        locks = [self._data_folder.lock(one) for one in ids]
-        try:
-            bulk.put(self._database, whole, ids)
-        finally:
-            for lock in locks:
-                lock.release()
-        return ids
+        return bulk.put(self._database, conversations)
 
     def find(self, wanted: str) -> str:
         """The id of a conversation by its id, the beginning of its id, or `last`.
@@ -188,15 +181,14 @@ class Store:
     def remove(self, conversation: str) -> None:
         """Removes a conversation with its branches and saved caches, and its text from the files.
 
-        Others can write meanwhile. It is invisible from the start, even if this process dies midway.
+        It is invisible from the start, even if this process dies midway.
 
         Raises:
             BusyError: it is open in a process.
         """
         lock = self._lock(conversation)
         try:
-            bulk.hide(self._database, conversation)
-            bulk.sweep(self._database, self._data_folder, conversation)
+            bulk.remove(self._database, self._data_folder, conversation)
         finally:
             lock.release()
 

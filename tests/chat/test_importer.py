@@ -143,7 +143,7 @@ def message(**changed: Any) -> dict[str, Any]:
             "[2].role is 'system', which only the first message can be",
         ),
         ([{"role": {}, "content": ""}], "[0].role is an object"),
-        ([{"role": "user"}], "[0] has no content"),
+        ([{"role": "user"}], "[0].content is null"),
         ([{"role": "user", "content": None}], "[0].content is null and not a text"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], "[0].content[0].type is 'image_url'"),
         (

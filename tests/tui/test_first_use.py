@@ -17,12 +17,12 @@ from textual.widgets._footer import FooterKey
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.panel import details
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.prompt.list_dialogs import Conversations
-from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
 

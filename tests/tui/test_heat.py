@@ -60,7 +60,8 @@ async def test_the_heat_is_what_the_cache_keeps(drive: Drive) -> None:
             assert view.tokens is not None
             assert message.text.strip() in view.content.plain
             drawn = styles(screen, view)
-            start, end = view.tokens.own(view.source)
+            own = view.tokens.own(view.source)
+            start, end = own.start, own.stop
             assert view.tokens.text[start:end] == view.source
             for first, last, positions in view.tokens.groups(start, end):
                 share = max(hold.get(p, 0.0) for p in positions)

@@ -1,6 +1,8 @@
 """What is sent meanwhile waits its turn; rows 1, 3 and 9 of what a new user met."""
 
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,19 +69,26 @@ async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
             app.prompt.clear()
 
 
-@pytest.mark.parametrize("size", ONE_SIZE)
-async def test_what_is_sent_while_a_model_loads_waits(
-    pocket: Any, tmp_path: Path, size: tuple[int, int]
-) -> None:
+@asynccontextmanager
+async def opening_late(pocket: Any, folder: Path, size: tuple[int, int]) -> AsyncIterator[Any]:
+    """The app, and an event until which neither the first model nor another one is open."""
     given = Settings(model=str(POCKET), budget=64, threads=1, seed=7)
     opens = threading.Event()
 
     def late() -> Any:
         opens.wait(100)
-        return chat_with(pocket, given, tmp_path)
+        return chat_with(pocket, given, folder)
 
     options = {"opener_of": lambda *_: lambda _: late()}
-    async with talking(pocket, tmp_path, size, (), opened=late, **options) as screen:
+    async with talking(pocket, folder, size, (), opened=late, **options) as screen:
+        yield screen, opens
+
+
+@pytest.mark.parametrize("size", ONE_SIZE)
+async def test_what_is_sent_while_a_model_loads_waits(
+    pocket: Any, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with opening_late(pocket, tmp_path, size) as (screen, opens):
         app, press = screen.app, screen.pilot.press
         for count in (1, 2):
             await press(*"one", "enter", *"two", "enter")
@@ -91,6 +100,58 @@ async def test_what_is_sent_while_a_model_loads_waits(
                 opens.clear()
                 await screen.ask("/model another")
                 await screen.until(lambda: app.busy, "another model is opened")
+
+
+async def test_commands_typed_while_a_model_loads_wait_in_order(pocket: Any, tmp_path: Path) -> None:
+    async with opening_late(pocket, tmp_path, (80, 36)) as (screen, opens):
+        app = screen.app
+        for count in (1, 2):
+            for text in ("/system Be brief.", "one", "/budget 48", "two", "/pin 2"):
+                await screen.ask(text)
+                assert app.prompt.text == "", "nothing is refused"
+            assert "waits 3: “/budget 48”" in page(screen)
+            await screen.ask("/quiet")
+            assert page(screen).count("waits") == 3, "what needs no model is done at once"
+            await screen.ask("/budgte 48")
+            assert app.prompt.selected_text == "/budgte 48", "no command: refused at once"
+            app.prompt.clear()
+            opens.set()
+            await screen.opened()
+            await screen.until(
+                lambda: len(own(screen)) == 2 and not app.busy and not app.pane.outbox,
+                "all is said and done",
+            )
+            bodies = screen.bodies()
+            assert bodies.index("one") < bodies.index("budget = 48; the conversation was read again")
+            assert bodies.index("budget = 48; the conversation was read again") < bodies.index("two")
+            assert screen.chat.session.budget == 48
+            assert screen.chat.system == "Be brief."
+            assert [n for n, one in enumerate(screen.chat.messages) if one.pinned] == [1]
+            opens.clear()
+            if count == 1:
+                await screen.ask("/model another")
+                await screen.until(lambda: app.busy, "another model is opened")
+
+
+async def test_what_waits_behind_a_command_that_fails_comes_back(pocket: Any, tmp_path: Path) -> None:
+    async with opening_late(pocket, tmp_path, (80, 24)) as (screen, opens):
+        for text in ("/budget none", "one"):
+            await screen.ask(text)
+        opens.set()
+        await screen.until(lambda: screen.app.prompt.text == "one", "it is back")
+        assert "not sent" in screen.app.divider.remark
+        assert "budget" in screen.bodies()[-1]
+        await screen.ask("/set")  # it asks something
+        opens.clear()
+        await screen.pilot.press("escape")
+        await screen.ask("/model another")
+        for text in ("/set", "two"):
+            await screen.ask(text)
+        opens.set()
+        await screen.until(lambda: len(screen.app.screen_stack) == 2, "it asks")
+        assert "waits: “two”" in str(screen.app.pane.outbox.render())
+        await screen.pilot.press("escape")
+        await screen.until(lambda: own(screen) == ["two"], "then it is sent")
 
 
 async def test_what_is_sent_while_files_are_read_or_it_goes_back_waits(

@@ -11,9 +11,9 @@ from test_transcript import TranscriptApp
 from h2o_chat.base.config import Sampling
 from h2o_chat.chat.conversation.spans import Span
 from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.tui.transcript.message_body import fold_at
-from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import THINKING
 
@@ -77,7 +77,8 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
         memory.spans.append(Span(0, "user", 10, 69))
         held = [(at, 0.5, 1.0) for at in range(40, 70)]
         memory.add(CacheState(80, 64, 1, 1, 0, {}, [], held, []))
-        transcript.messages.message("user", "you", LONG, 0, tokens=tokens)
+        memory.words.tokens[0] = tokens
+        transcript.messages.message("user", "you", LONG, 0)
         transcript.messages.message("assistant", "model", LONG, 1)
         transcript.messages.unfold_last()
         await pilot.pause()

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.errors import UsageError, name_of
+from h2o_chat.base.errors import UsageError, name_of, why_no_json
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.engine.request import Request, RequestPiece
@@ -135,12 +135,8 @@ def _job(raw: bytes, number: int, where: str) -> BatchLine:
     """
     try:
         line = json.loads(raw.decode())
-    except UnicodeDecodeError as error:
-        _wrong(where, f"is not UTF-8 text ({error.reason} at byte {error.start})")
-    except json.JSONDecodeError as error:
-        _wrong(where, f"is not JSON: {error.msg} at column {error.colno}")
-    except (ValueError, RecursionError):
-        _wrong(where, "has a number that is too long, or is nested too deeply")
+    except (ValueError, RecursionError) as error:
+        _wrong(where, why_no_json(error))
     if not isinstance(line, dict):
         _wrong(where, "is no object")
     for key in line:

@@ -7,16 +7,17 @@ imported conversation is read anew when it is resumed.
 
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from h2o_chat.base import precedence
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import UsageError, why_no_json
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.files.export import FORMAT, SCHEMA
-from h2o_chat.events.events import Finish
+from h2o_chat.events import typed
+from h2o_chat.events.events import Finish, Role
 from h2o_chat.events.typed import seen
 from h2o_chat.store import Conversation, StoredMessage, clean, title_of
 
@@ -26,10 +27,47 @@ MAX_MESSAGES = 100_000
 MAX_CHARACTERS = LONGEST_CHARACTERS
 MAX_NAME_CHARACTERS = 1_000
 
-_FINISHES = get_args(Finish)
-_ROLES = ("system", "user", "assistant", "tool")
 _YEAR_9999 = 253_402_300_799.0
-_KINDS: dict[type[Any], str] = {str: "a text", dict: "an object", list: "a list", bool: "true or false"}
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class _Ours:
+    """A conversation written by `export.to_json`."""
+
+    title: str
+    model: str
+    settings: dict[str, Any]
+    created: float
+    leaf: int | None
+    messages: list[Any]
+
+
+@dataclass(frozen=True)
+class _OurMessage:
+    id: int
+    parent: int | None
+    role: Role
+    text: str
+    created: float
+    finish: Finish | None = None
+    pinned: bool | None = None
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A message in OpenAI's format."""
+
+    role: str
+    content: Any = None
+    tool_calls: Any = None
+    function_call: Any = None
+
+
+@dataclass(frozen=True)
+class _TextPart:
+    type: Literal["text", "input_text", "output_text"]
+    text: str
 
 
 def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
@@ -64,10 +102,10 @@ def parse(raw: bytes, name: str, notes: list[str] | None = None) -> list[Convers
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+        raise UsageError(f"{name} {why_no_json(error)}.") from error
     if not text.strip():
         raise UsageError(f"{name} is empty.", _HINT)
-    left_out: list[_Part] = []
+    left_out: list[str] = []
     found = list(_conversations(text, name, left_out))
     if left_out and notes is not None:
         notes.append(f"Messages left out, of tools or without a text: {len(left_out):,}.")
@@ -81,115 +119,27 @@ _HINT = (
     ' {"messages": [{"role": "user", "content": "..."}, ...]}, also as JSON lines.'
 )
 
-
-@dataclass(frozen=True)
-class _Part:
-    """A value in a file, and the place where it stands."""
-
-    value: Any
-    file: str
-    """Name of the file, and the line where it has several."""
-    path: str = ""
-
-    @property
-    def where(self) -> str:
-        return f"{self.file}: {self.path}" if self.path else self.file
-
-    def wrong(self, what: str, hint: str = "") -> NoReturn:
-        """Raises:
-        UsageError: always; it names the place.
-        """
-        raise UsageError(f"{self.where} {what}.", hint)
-
-    def has(self, key: str) -> bool:
-        """Whether it is an object with this key, and not null there."""
-        return isinstance(self.value, dict) and self.value.get(key) is not None
-
-    def at(self, key: str) -> "_Part":
-        """A value of an object.
-
-        Raises:
-            UsageError: it is none, or has no such key.
-        """
-        if key not in self.of(dict):
-            self.wrong(f"has no {key}", _HINT)
-        return _Part(self.value[key], self.file, f"{self.path}.{key}" if self.path else key)
-
-    def each(self) -> "Iterator[_Part]":
-        """The parts of a list.
-
-        Raises:
-            UsageError: it is none.
-        """
-        for index, value in enumerate(self.of(list)):
-            yield _Part(value, self.file, f"{self.path}[{index}]")
-
-    def of(self, kind: type[Any]) -> Any:
-        """The value.
-
-        Raises:
-            UsageError: it is not of this kind.
-        """
-        if not isinstance(self.value, kind):
-            self.wrong(f"is {seen(self.value)} and not {_KINDS[kind]}", _HINT)
-        return self.value
-
-    def text(self, limit: int) -> str:
-        """A text, with what cannot be stored replaced.
-
-        Raises:
-            UsageError: it is none, or too long.
-        """
-        text: str = self.of(str)
-        if len(text) > limit:
-            self.wrong(f"has {len(text):,} characters: more than {limit:,}")
-        return clean(text)
-
-    def number(self, low: float, high: float) -> float:
-        """A finite number.
-
-        Raises:
-            UsageError: it is none, or outside of `low` to `high`.
-        """
-        number = self.value
-        if type(number) not in (int, float) or not low <= number <= high:  # nor is NaN
-            self.wrong(f"is {seen(number)} and not a number from {low:.0f} to {high:.0f}")
-        return float(number)
-
-    def one_of(self, known: tuple[str, ...]) -> str:
-        """One of these words.
-
-        Raises:
-            UsageError: it is another.
-        """
-        if self.value not in known:
-            self.wrong(f"is {seen(self.value)}", f"One of: {', '.join(known)}.")
-        return str(self.value)
+Part = tuple[Any, str]
+"""A value in a file, and where it stands."""
 
 
-def _conversations(text: str, name: str, left_out: list[_Part]) -> Iterator[Conversation]:
+def _conversations(text: str, name: str, left_out: list[str]) -> Iterator[Conversation]:
     try:
-        whole = _Part(json.loads(text), name)
-    except json.JSONDecodeError as error:
-        if error.msg != "Extra data" or error.lineno == 1:
-            raise _no_json(name, error.lineno, error) from error
+        values = [(json.loads(text), name)]
     except (ValueError, RecursionError) as error:
-        raise _no_json(name, None, error) from error
-    else:
-        if whole.has("role"):
-            yield _of_openai([whole], "", whole, left_out)
-        else:
-            yield _conversation(whole, left_out)
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        if not isinstance(error, json.JSONDecodeError) or error.msg != "Extra data" or line == 1:
+            where = name if line is None else f"{name} line {line}"
+            raise UsageError(f"{where} {why_no_json(error)}.", _HINT) from error
+        values = list(_lines(text, name))
+    if _has(values[0][0], "role"):
+        yield _of_openai(values, "", name, left_out)
         return
-    lines = list(_lines(text, name))
-    if lines[0].has("role"):
-        yield _of_openai(lines, "", lines[0], left_out)
-        return
-    for line in lines:
-        yield _conversation(line, left_out)
+    for value, where in values:
+        yield _conversation(value, where, left_out)
 
 
-def _lines(text: str, name: str) -> Iterator[_Part]:
+def _lines(text: str, name: str) -> Iterator[Part]:
     """The values of JSON lines; empty lines do not count."""
     count = 0
     for number, line in enumerate(text.split("\n"), 1):  # splitlines() would also cut inside of texts
@@ -199,151 +149,163 @@ def _lines(text: str, name: str) -> Iterator[_Part]:
         if count > MAX_MESSAGES:
             raise UsageError(f"{name} has more than {MAX_MESSAGES:,} lines.", "Import it in parts.")
         try:
-            yield _Part(json.loads(line), f"{name} line {number}")
+            yield json.loads(line), f"{name} line {number}"
         except (ValueError, RecursionError) as error:
-            raise _no_json(name, number, error) from error
+            raise UsageError(f"{name} line {number} {why_no_json(error)}.", _HINT) from error
 
 
-def _no_json(name: str, line: int | None, error: Exception) -> UsageError:
-    if isinstance(error, RecursionError):
-        what = "is nested too deeply"
-    elif isinstance(error, json.JSONDecodeError):
-        what = f"is not JSON: {error.msg} at column {error.colno}"
-    else:
-        what = "has a number that is too long"
-    return UsageError(f"{name}{'' if line is None else f' line {line}'} {what}.", _HINT)
+def _has(value: Any, key: str) -> bool:
+    """Whether it is an object with this key, and not null there."""
+    return isinstance(value, dict) and value.get(key) is not None
 
 
-def _conversation(part: _Part, left_out: list[_Part]) -> Conversation:
-    if isinstance(part.value, list):
-        return _of_openai(list(part.each()), "", part, left_out)
-    if part.has("format") or part.has("schema"):
-        return _ours(part)
-    model = part.at("model").text(MAX_NAME_CHARACTERS) if part.has("model") else ""
-    return _of_openai(list(part.at("messages").each()), model, part.at("messages"), left_out)
+def _conversation(value: Any, where: str, left_out: list[str]) -> Conversation:
+    if isinstance(value, list):
+        return _of_openai(_each(value, f"{where}: "), "", where, left_out)
+    if _has(value, "format") or _has(value, "schema"):
+        return _ours(value, where)
+    if not isinstance(value, dict):
+        raise UsageError(f"{where} is {seen(value)} and not an object.", _HINT)
+    if "messages" not in value:
+        raise UsageError(f"{where} has no messages.", _HINT)
+    model, messages = value.get("model"), value["messages"]
+    if not isinstance(messages, list):
+        raise UsageError(f"{where}: messages is {seen(messages)} and not a list.", _HINT)
+    name = "" if model is None else _text(model, f"{where}: model", MAX_NAME_CHARACTERS)
+    return _of_openai(_each(messages, f"{where}: messages"), name, f"{where}: messages", left_out)
 
 
-def _of_openai(parts: list[_Part], model: str, whole: _Part, left_out: list[_Part]) -> Conversation:
-    """Messages in a row; `whole` is where they stand. Messages that nobody said go to `left_out`."""
-    said: list[_Part] = []
-    for part in _limited(parts, whole):
-        (left_out if _is_of_a_tool(part) else said).append(part)
+def _each(values: Sequence[Any], where: str) -> list[Part]:
+    return [(value, f"{where}[{index}]") for index, value in enumerate(values)]
+
+
+def _of_openai(parts: Sequence[Part], model: str, where: str, left_out: list[str]) -> Conversation:
+    """Messages in a row. The places of those that nobody said go to `left_out`."""
+    said = []
+    for value, place in _limited(parts, where):
+        one = _typed(_Said, value, place)
+        if _is_of_a_tool(one):
+            left_out.append(place)
+        else:
+            said.append((one, place))
     now = time.time()
-    messages = [
-        StoredMessage(
-            id=index,
-            parent=index - 1 if index else None,
-            role=_role(part.at("role"), first=index == 0),
-            text=_content(part.at("content")),
-            finish=None,
-            first=-1,
-            last=-1,
-            ids=(),
-            created=now,
-        )
-        for index, part in enumerate(_limited(said, whole))
-    ]
+    messages = list[StoredMessage]()
+    for index, (one, place) in enumerate(_limited(said, where)):
+        role, text = _role(one.role, index == 0, f"{place}.role"), _content(one.content, f"{place}.content")
+        messages.append(_stored(index, index - 1 if index else None, role, text, now))
     title = next((title_of(one.text) for one in messages if one.role == "user"), "")
     return Conversation("", title, model, {}, now, now, messages[-1].id, messages)
 
 
-def _is_of_a_tool(part: _Part) -> bool:
+def _stored(id: int, parent: int | None, role: str, text: str, created: float) -> StoredMessage:
+    """A message without tokens and positions."""
+    return StoredMessage(id, parent, role, text, None, -1, -1, (), created)
+
+
+def _is_of_a_tool(said: _Said) -> bool:
     """Whether a message is the result of a tool, or an answer without a word: the call of one."""
-    role = part.value.get("role") if isinstance(part.value, dict) else None
-    if role in ("tool", "function"):
-        return True
-    wordless = role == "assistant" and not part.value.get("content")
-    calls = part.has("tool_calls") or part.has("function_call")
-    return wordless and (calls or part.value.get("content", "") is None)
+    calls = said.tool_calls is not None or said.function_call is not None
+    wordless = said.role == "assistant" and (said.content is None or (not said.content and calls))
+    return said.role in ("tool", "function") or wordless
 
 
-def _limited(parts: list[_Part], whole: _Part) -> list[_Part]:
+def _limited(parts: Sequence[tuple[Kind, str]], where: str) -> Sequence[tuple[Kind, str]]:
     if not parts:
-        whole.wrong("has no messages", _HINT)
+        raise UsageError(f"{where} has no messages.", _HINT)
     if len(parts) > MAX_MESSAGES:
-        parts[MAX_MESSAGES].wrong(f"is one message more than {MAX_MESSAGES:,}", "Import it in parts.")
+        more = f"{parts[MAX_MESSAGES][1]} is one message more than {MAX_MESSAGES:,}."
+        raise UsageError(more, "Import it in parts.")
     return parts
 
 
-def _role(part: _Part, first: bool) -> str:
-    role = "system" if part.value == "developer" else part.one_of(_ROLES)
+def _role(role: str, first: bool, where: str) -> str:
+    role = "system" if role == "developer" else role
+    if role not in get_args(Role):
+        raise UsageError(f"{where} is {seen(role)}.", f"One of: {', '.join(get_args(Role))}.")
     if role == "system" and not first:
-        part.wrong(f"is {seen(part.value)}, which only the first message can be")
+        raise UsageError(f"{where} is {seen(role)}, which only the first message can be.")
     return role
 
 
-def _content(part: _Part) -> str:
-    if isinstance(part.value, str):
-        return part.text(MAX_CHARACTERS)
-    if not isinstance(part.value, list):
-        part.wrong(f"is {seen(part.value)} and not a text", "Only text can be imported.")
-    texts = []
-    for piece in part.each():
-        if piece.at("type").value not in ("text", "input_text", "output_text"):
-            piece.at("type").wrong(f"is {seen(piece.value['type'])}", "Only text can be imported.")
-        texts.append(piece.at("text").text(MAX_CHARACTERS))
-    if sum(map(len, texts)) > MAX_CHARACTERS:
-        part.wrong(f"has more than {MAX_CHARACTERS:,} characters")
-    return "".join(texts)
+def _content(value: Any, where: str) -> str:
+    if isinstance(value, list):
+        value = "".join(_typed(_TextPart, *part).text for part in _each(value, where))
+    return _text(value, where, MAX_CHARACTERS)
 
 
-def _ours(part: _Part) -> Conversation:
+def _ours(data: dict[str, Any], where: str) -> Conversation:
     """A conversation written by `export.to_json`. Unknown keys are ignored."""
-    if part.at("format").value != FORMAT:
-        part.at("format").wrong(f"is {seen(part.value['format'])} and not {FORMAT!r}", _HINT)
-    if part.at("schema").value != SCHEMA:
-        part.at("schema").wrong(
-            f"is {seen(part.value['schema'])}; this h2o-chat reads {SCHEMA}", "Update h2o-chat."
-        )
+    if data.get("format") != FORMAT:
+        raise UsageError(f"{where}: format is {seen(data.get('format'))} and not {FORMAT!r}.", _HINT)
+    if data.get("schema") != SCHEMA:
+        schema = f"schema is {seen(data.get('schema'))}; this h2o-chat reads {SCHEMA}"
+        raise UsageError(f"{where}: {schema}.", "Update h2o-chat.")
+    ours = _typed(_Ours, data, where)
     messages: dict[int | None, StoredMessage | None] = {None: None}
-    for one in _limited(list(part.at("messages").each()), part):
-        message = _message(one, messages)
+    for value, place in _limited(_each(ours.messages, f"{where}: messages"), where):
+        message = _our_message(_typed(_OurMessage, value, place), messages, place)
         messages[message.id] = message
-    kept = [message for message in messages.values() if message is not None]
-    leaf = part.at("leaf")
-    if leaf.value is not None and (type(leaf.value) is not int or leaf.value not in messages):
-        leaf.wrong(f"is {seen(leaf.value)}, which is none of the messages")
-    created = part.at("created").number(0, _YEAR_9999)
+    if ours.leaf not in messages:
+        raise UsageError(f"{where}: leaf is {ours.leaf}, which is none of the messages.")
+    created = _time(ours.created, f"{where}: created")
     return Conversation(
         id="",
-        title=part.at("title").text(MAX_NAME_CHARACTERS),
-        model=part.at("model").text(MAX_NAME_CHARACTERS),
-        settings=_settings(part.at("settings")),
+        title=_text(ours.title, f"{where}: title", MAX_NAME_CHARACTERS),
+        model=_text(ours.model, f"{where}: model", MAX_NAME_CHARACTERS),
+        settings={
+            name: _cleaned(precedence.check(name, value, f"{where}: settings.{name}"))
+            for name, value in ours.settings.items()
+            if name in precedence.NAMES and value is not None  # others are of another version
+        },
         created=created,
         updated=created,
-        leaf=leaf.value,
-        messages=kept,
+        leaf=ours.leaf,
+        messages=[message for message in messages.values() if message is not None],
     )
 
 
-def _message(part: _Part, before: dict[int | None, StoredMessage | None]) -> StoredMessage:
-    number, parent = part.at("id"), part.at("parent")
-    if type(number.value) is not int or number.value in before:
-        number.wrong(f"is {seen(number.value)}, which is no number or was there before")
-    if parent.value is not None and (type(parent.value) is not int or parent.value not in before):
-        parent.wrong(f"is {seen(parent.value)}, which is none of the messages before it")
-    role = _role(part.at("role"), first=parent.value is None)
-    return StoredMessage(
-        id=number.value,
-        parent=parent.value,
-        role=role,
-        text=part.at("text").text(MAX_CHARACTERS),
-        finish=part.at("finish").one_of(_FINISHES) if part.has("finish") and role == "assistant" else None,
-        first=-1,
-        last=-1,
-        ids=(),
-        created=part.at("created").number(0, _YEAR_9999),
-        pinned=part.has("pinned") and part.at("pinned").of(bool),
-    )
+def _our_message(
+    one: _OurMessage, before: dict[int | None, StoredMessage | None], where: str
+) -> StoredMessage:
+    if one.id in before:
+        raise UsageError(f"{where}.id is {one.id}, which is no number or was there before.")
+    if one.parent not in before:
+        parent = f"{where}.parent is {one.parent}, which is none of the messages before it."
+        raise UsageError(parent)
+    role = _role(one.role, one.parent is None, f"{where}.role")
+    text, created = _text(one.text, f"{where}.text", MAX_CHARACTERS), _time(one.created, f"{where}.created")
+    finish = one.finish if role == "assistant" else None
+    return replace(_stored(one.id, one.parent, role, text, created), finish=finish, pinned=bool(one.pinned))
 
 
-def _settings(part: _Part) -> dict[str, Any]:
-    """The settings that this version knows."""
-    return {
-        name: _cleaned(precedence.check(name, value, f"{part.where}.{name}"))
-        for name, value in part.of(dict).items()
-        if name in precedence.NAMES and value is not None
-    }
+def _typed(kind: type[Kind], value: Any, where: str) -> Kind:
+    """An object of a file.
+
+    Raises:
+        UsageError: it is none, or has a value of another kind; says which.
+    """
+    if not isinstance(value, dict):
+        raise UsageError(f"{where} is {seen(value)} and not an object.", _HINT)
+    try:
+        found: Kind = typed.read(kind, value, where)
+    except ValueError as error:
+        raise UsageError(f"{error}.", _HINT) from error
+    return found
+
+
+def _text(value: Any, where: str, limit: int) -> str:
+    """A text, with what cannot be stored replaced."""
+    if not isinstance(value, str):
+        raise UsageError(f"{where} is {seen(value)} and not a text.", "Only text can be imported.")
+    if len(value) > limit:
+        raise UsageError(f"{where} has {len(value):,} characters: more than {limit:,}.")
+    return clean(value)
+
+
+def _time(seconds: float, where: str) -> float:
+    if not 0 <= seconds <= _YEAR_9999:
+        raise UsageError(f"{where} is {seen(seconds)} and no time from 1970 to 9999.")
+    return float(seconds)
 
 
 def _cleaned(value: Any) -> Any:

@@ -4,15 +4,13 @@ A word is held by as many heads as the least held of its tokens: without one of 
 """
 
 import re
-import sys
 import unicodedata
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
 
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import Span, Spans, texts_of
+from h2o_chat.chat.memory.tokens import Tokens, looks_special
 from h2o_chat.events.events import Event, Prompt, Said, Token
 
 LOOKS = (8, 64)
@@ -24,8 +22,6 @@ _CHUNK = re.compile(r"(?:(?!--)[^\s—–…/()\[\]{}<>\"“”„«»!?;|*=+`#~
 """Letters between blanks and these marks; other marks stand inside words: `don't`, `3.5`."""
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 """Scripts without blanks between words: there every token stands for itself."""
-_SPECIAL = re.compile(r"<[|｜]?[^\s<>]*[|｜]?>|\[/?[A-Z_]+\]")
-"""Tokens that look like a template's, where nothing better is known."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +36,6 @@ class Word:
         return range(self.first, self.last + 1)
 
 
-@dataclass
-class _Texts:
-    first: int
-    texts: list[str] = field(default_factory=list)
-    own: range | None = None
-    """Range of the tokens that are not the template's; None: not looked at yet."""
-
-
 class Words:
     """The texts of the tokens, and the words that they make.
 
@@ -58,40 +46,35 @@ class Words:
     def __init__(self, places: Spans, messages: Sequence[Message] = ()) -> None:
         self._places = places
         self._said = {index: message.text for index, message in enumerate(messages)}
-        self._texts = {
-            index: _Texts(message.first, message.texts)
+        self.tokens = {
+            index: Tokens(message.first, message.texts)
             for index, message in enumerate(messages)
             if message.texts
         }
+        """The tokens of each message of which they are known."""
         self._alone: dict[tuple[int, str], bool] = {}
 
     def add(self, event: Event) -> None:
         """Take in one event; those without text change nothing."""
         match event:
             case Said():
-                for known in (self._said, self._texts):
+                for known in (self._said, self.tokens):
                     for index in [index for index in reversed(known) if index >= event.index]:
                         del known[index]
                 self._alone.clear()
                 self._said[event.index] = event.text
                 if event.texts:
-                    self._texts[event.index] = _Texts(event.first, event.texts)
+                    self.tokens[event.index] = Tokens(event.first, event.texts)
             case Prompt():
                 for span in self._places.all[-2:]:
                     if texts := texts_of(event, span.tokens):
-                        self._texts[span.index] = _Texts(span.first, [sys.intern(text) for text in texts])
+                        self.tokens[span.index] = Tokens(span.first, texts)
             case Token():
-                self._answered(event)
-
-    def _answered(self, token: Token) -> None:
-        span = self._places.at(token.position)
-        if span is None:
-            return
-        known = self._texts.get(span.index)
-        if known is None or known.first != span.first:
-            known = self._texts[span.index] = _Texts(span.first)
-        if len(known.texts) == token.position - span.first:
-            known.texts.append(sys.intern(token.text))  # the vocabulary bounds how many there are
+                if (answer := self._places.at(event.position)) is not None:
+                    tokens = self._of(answer) or Tokens(answer.first)
+                    self.tokens[answer.index] = tokens
+                    if len(tokens) == event.position - answer.first:
+                        tokens.add(event.text)
 
     # Questions
 
@@ -104,47 +87,39 @@ class Words:
         span = self._places.at(position)
         if span is None:
             return None
-        known, own = self._own(span)
-        if known is None:
+        if (tokens := self._of(span)) is None:
             alone = self._is_alone(span.index, text)
             return Word(_stripped(text), position, position, span.index) if alone else None
-        at = position - known.first
-        if at not in own:
+        added, own = tokens.added(position), self._own(span, tokens)
+        if added is None or added.stop <= own.start or added.start >= own.stop:
             return None
         for look in LOOKS:
-            low, high = max(own.start, at - look), min(own.stop, at + look + 1)
-            pieces = known.texts[low:high]
-            ends = list(accumulate(map(len, pieces)))
-            joined, end = "".join(pieces), ends[at - low]
-            start = end - len(pieces[at - low])
-            found = word_in(joined, start, max(end, start + 1))
+            before, behind = tokens.added(position - look), tokens.added(position + look)
+            low = max(own.start, before.start if before else 0)
+            high = min(own.stop, behind.stop if behind else own.stop)
+            found = _word_in(tokens.text, added, range(low, high))
             if found is None:
                 return None
-            first, last = bisect_right(ends, found[0]), bisect_left(ends, found[1])
-            base = known.first + low
-            word = Word(joined[slice(*found)], base + first, base + last, span.index)
-            if (found[0] or low == own.start) and (found[1] < len(joined) or high == own.stop):
+            word = _word(tokens, found, span.index)
+            if (found.start > low or low == own.start) and (found.stop < high or high == own.stop):
                 break
         return word
 
     def text(self, position: int) -> str | None:
         """The text of a single token, where that is known."""
         span = self._places.at(position)
-        known = self._texts.get(span.index) if span else None
-        if known is None or span is None or known.first != span.first:
-            return None
-        at = position - known.first
-        return known.texts[at] if 0 <= at < len(known.texts) else None
+        tokens = self._of(span) if span else None
+        return tokens.own_text(position) if tokens and tokens.added(position) is not None else None
 
     def between(self, first: int, last: int) -> str:
         """The text from one token to another of the same message, on one line; empty: not known."""
         start, end = self.at(first), self.at(last)
         span = self._places.at(first)
-        if span is None or start is None or end is None or (known := self._texts.get(span.index)) is None:
+        if span is None or start is None or end is None or (tokens := self._of(span)) is None:
             return ""
-        whole = "".join(known.texts[start.first - known.first : end.last - known.first + 1])
-        begin, stop = whole.find(start.text), whole.rfind(end.text)
-        return " ".join(whole[begin : stop + len(end.text)].split())
+        begin, stop = tokens.added(start.first), tokens.added(end.last)
+        whole = tokens.text[begin.start : stop.stop] if begin and stop else ""
+        return " ".join(whole[whole.find(start.text) : whole.rfind(end.text) + len(end.text)].split())
 
     def find(self, wanted: str) -> Iterator[Word | int]:
         """Every place where one word or several in a row stand, the oldest first; case is ignored.
@@ -153,32 +128,29 @@ class Words:
         """
         pattern = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)", re.IGNORECASE)
         for span in self._places.all:
-            known, own = self._own(span)
-            if known is None:
+            if (tokens := self._of(span)) is None:
                 if pattern.search(self._said.get(span.index, "")):
                     yield span.index
                 continue
-            ends = list(accumulate(map(len, known.texts[own.start : own.stop])))
-            for match in pattern.finditer("".join(known.texts[own.start : own.stop])):
-                first, last = bisect_right(ends, match.start()), bisect_left(ends, match.end())
-                start = known.first + own.start
-                yield Word(match[0], start + first, start + last, span.index)
+            own = self._own(span, tokens)
+            for match in pattern.finditer(tokens.text, own.start, own.stop):
+                yield _word(tokens, range(*match.span()), span.index)
 
-    def _own(self, span: Span) -> tuple[_Texts | None, range]:
-        """The texts of a message, and the range of tokens that are its own."""
-        known = self._texts.get(span.index)
-        if known is None or known.first != span.first:
-            return None, range(0)
+    def _of(self, span: Span) -> Tokens | None:
+        """The tokens of a message, where they are known."""
+        tokens = self.tokens.get(span.index)
+        return tokens if tokens is not None and tokens.first == span.first else None
+
+    def _own(self, span: Span, tokens: Tokens) -> range:
+        """The characters that were said; the others are the template's."""
         if span.role == "assistant":
-            return known, range(len(known.texts))
-        if known.own is None:
-            known.own = _own(known.texts, self._said.get(span.index, ""))
-        return known, known.own
+            return range(len(tokens.text))
+        return tokens.own(self._said.get(span.index, ""))
 
     def _is_alone(self, index: int, text: str) -> bool:
         """Whether a token is a whole word, in a message of which only the text is known."""
         word = _stripped(text)
-        if not word or _SPECIAL.fullmatch(text.strip()):
+        if not word or looks_special(text):
             return False
         key = index, word
         if key not in self._alone:
@@ -189,9 +161,18 @@ class Words:
         return self._alone[key]
 
 
-def word_in(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """(first, behind the last) character of the word that overlaps `start` to `end`."""
-    for match in _CHUNK.finditer(text):
+def _word(tokens: Tokens, found: range, index: int) -> Word:
+    """The word of some characters, with all tokens that have any of them."""
+    first, last = tokens.at(found.start), tokens.at(found.stop - 1)
+    assert first is not None
+    assert last is not None
+    return Word(tokens.text[found.start : found.stop], first, last, index)
+
+
+def _word_in(text: str, token: range, window: range) -> range | None:
+    """The characters of the word that overlaps those of a token; it is looked for in a window of the text."""
+    start, end = token.start, max(token.stop, token.start + 1)
+    for match in _CHUNK.finditer(text, window.start, window.stop):
         if match.end() <= start:
             continue
         if match.start() >= end:
@@ -200,7 +181,7 @@ def word_in(text: str, start: int, end: int) -> tuple[int, int] | None:
         if _UNSPACED.search(text, first, last):
             first, last = _trimmed(text, max(first, start), min(last, end))
         if first < min(last, end) and last > start:
-            return first, last
+            return range(first, last)
     return None
 
 
@@ -215,16 +196,3 @@ def _trimmed(text: str, first: int, last: int) -> tuple[int, int]:
 
 def _stripped(text: str) -> str:
     return text[slice(*_trimmed(text, 0, len(text)))]
-
-
-def _own(texts: Sequence[str], said: str) -> range:
-    """The range of tokens that were said; the others are the template's."""
-    whole = "".join(texts)
-    for words in (said, said.strip()):
-        at = whole.find(words) if words else -1
-        if at >= 0:
-            ends = list(accumulate(map(len, texts)))
-            return range(bisect_right(ends, at), bisect_left(ends, at + len(words)) + 1)
-    # Some tokenizers change what they read: then all but what looks like a template's.
-    inner = [at for at, text in enumerate(texts) if text.strip() and not _SPECIAL.fullmatch(text.strip())]
-    return range(inner[0], inner[-1] + 1) if inner else range(0)

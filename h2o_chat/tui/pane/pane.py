@@ -25,7 +25,6 @@ from h2o_chat.tui.transcript.choice import facts
 from h2o_chat.tui.transcript.drawing import recalled_from
 from h2o_chat.tui.transcript.find_bar import FindBar
 from h2o_chat.tui.transcript.messages import Messages
-from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.widgets.divider import Divider
@@ -98,8 +97,6 @@ class Pane(Vertical):
 
     STOP: ClassVar[str] = ""
     """How a job is stopped, appended to its description."""
-    READING: ClassVar[str] = "reading"
-    ANSWERING: ClassVar[str] = "answering"
     UNENDED: ClassVar[str] = "error"
     """Finish of an answer that ended without a `turn` event."""
     STOPS: ClassVar[bool] = True
@@ -210,7 +207,9 @@ class Pane(Vertical):
             self.divider.say(f"copied {what} · {len(text):,} characters")
 
     def show_error(self, error: H2OChatError) -> None:
+        """Show why something that a person asked for just now is refused."""
         self.transcript.messages.error(error.code, error.message, error.hint)
+        self.transcript.window.follow()
 
     # Reports of a job
 
@@ -255,15 +254,12 @@ class Pane(Vertical):
         self.transcript.messages.close_answer("interrupted")
         self.transcript.messages.cut(said.index)
         name = self.speaker(said.role)
-        tokens = Tokens(said.first, said.texts) if said.texts else None
-        self.transcript.messages.message(
-            said.role, name, said.text, said.index, said.finish, said.hold, tokens
-        )
+        self.transcript.messages.message(said.role, name, said.text, said.index, said.finish, said.hold)
         self.transcript.messages.show_pin(said.index, said.pinned)
         if said.role in ASKS:
             self.transcript.messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
-            self.divider.doing(self.READING)
+            self.divider.doing(f"reading{self.STOP}")
 
     def noted(self, note: Note) -> None:
         self.transcript.messages.note(note.message, note.hint)
@@ -274,7 +270,7 @@ class Pane(Vertical):
 
     def read(self, prompt: Prompt) -> None:
         self.transcript.messages.read(prompt)
-        self.divider.doing(self.ANSWERING)
+        self.divider.doing(f"answering{self.STOP}")
 
     def remembered(self) -> None:
         """Show a new state of the cache."""
@@ -319,9 +315,7 @@ def fill_transcript(messages: Messages, chat: ChatLike, speaker: Callable[[str],
         messages.note(f"{earlier} earlier messages are not shown here (h2o-chat sessions show)")
     for index, message in enumerate(chat.messages[earlier:], earlier):
         hold = message.hold if was_read(message) else None
-        tokens = Tokens(message.first, message.texts) if message.texts else None
-        who, said = message.role, message.text
-        messages.message(who, speaker(who), said, index, message.finish, hold, tokens)
+        messages.message(message.role, speaker(message.role), message.text, index, message.finish, hold)
         if message.recalled:
             messages.by_index[index].remark = recalled_from(one.index for one in message.recalled)
     show_marks(messages, chat)

@@ -29,7 +29,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             messages.stream(report.text)
         case Token():
             memory.add(report)
-            messages.token(report)
+            messages.token()
         case CacheState():
             memory.add(report)
             pane.remembered()
@@ -62,7 +62,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
         case jobs.Stopped():
             pane.not_opened()
         case jobs.Failed(error):
-            pane.show_error(error)
+            messages.error(error.code, error.message, error.hint)
             pane.not_opened()
         case jobs.Crashed(error, trace):
             hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(trace)}"

@@ -1,4 +1,7 @@
-"""Messages on their way: edited in the box, waiting their turn behind an answer or for files, coming back."""
+"""Messages on their way: edited in the box, waiting for an answer, files or a model, coming back.
+
+Commands that are typed while a model opens wait among them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ model had read it."""
 
 @dataclass(eq=False)
 class Outgoing:
-    """A message, or what a command or a key has begun."""
+    """A message, a command that waits, or what a command or a key has begun."""
 
     typed: str = ""
     """The text in the box; empty where nothing was typed."""
@@ -118,7 +121,7 @@ BACK_FROM = 40
 
 
 class Outbox(Widget):
-    """One line above the prompt for each message that waits, in the order in which they will be sent.
+    """One line above the prompt for each text that waits, in the order in which they will be sent.
 
     Args:
         editing: puts a text that comes back into the box.
@@ -141,8 +144,10 @@ class Outbox(Widget):
         self._waiting.append(Outgoing(typed, edits))
         self._changed()
 
-    def due(self, read: Callable[[AttachedFiles], None]) -> tuple[Outgoing, str] | None:
-        """The message whose turn it is, taken from the queue, and its text; None where none is ready.
+    def due(
+        self, read: Callable[[AttachedFiles], None]
+    ) -> tuple[Outgoing, str | tuple[table.Command, str]] | None:
+        """The next one, taken from the queue, and its text, or its command; None where nothing is ready.
 
         Args:
             read: reads the files that it names; it waits for them, and for nothing else.
@@ -151,8 +156,7 @@ class Outbox(Widget):
             return None
         first = self._waiting[0]
         said = table.parse(first.typed)
-        assert isinstance(said, str), "commands do not wait"
-        if not names_files(said):
+        if not isinstance(said, str) or not names_files(said):
             return self.take(), said
         first.files = AttachedFiles(said)
         self._changed()

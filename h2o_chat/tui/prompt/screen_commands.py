@@ -3,6 +3,9 @@ has."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
+
+from textual.screen import ModalScreen
 
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.base.progress import Progress
@@ -18,6 +21,8 @@ from h2o_chat.tui.prompt.outbox import Outgoing, State
 from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.transcript.markdown import code_blocks
+
+Chosen = TypeVar("Chosen")
 
 
 class CommandPane(TalkPane):
@@ -91,32 +96,23 @@ class CommandPane(TalkPane):
     def choose_model(self) -> None:
         from psutil import virtual_memory
 
-        def chosen(name: str | None) -> None:
-            if name:
-                self._try(partial(self.open_model, name))
-
         keeper = self.ready.keeper if self.ready else None
         used = models_used(keeper.store.folder) if keeper and keeper.store.folder else []
-        self.app.push_screen(Models(list(rows(virtual_memory().total, used))), chosen)
+        self._ask(Models(list(rows(virtual_memory().total, used))), self.open_model)
 
     def choose_conversation(self) -> None:
         chat = self.idle()
         assert chat.keeper is not None
-
-        def chosen(conversation: str | None) -> None:
-            if conversation is not None and self.ready is not None:
-                self._try(partial(bodies.open_conversation, self, conversation))
-
         keeper = chat.keeper
         screen = Conversations(keeper.store, keeper.conversation, chat.session.model)
-        self.app.push_screen(screen, chosen)
+        self._ask(screen, partial(bodies.open_conversation, self))
 
     def choose_setting(self) -> None:
-        def chosen(changed: Changed | None) -> None:
-            if changed and changed.theme:
+        def chosen(changed: Changed) -> None:
+            if changed.theme:
                 self.app.theme = changed.theme
-            if changed and changed.values:
-                self._try(partial(settable.apply, self, changed.values))
+            if changed.values:
+                settable.apply(self, changed.values)
 
         screen = SettingsScreen(
             settable.values(self.idle(), self.sampling),
@@ -124,7 +120,7 @@ class CommandPane(TalkPane):
             self.app.theme,
             lambda new: settable.check(self.idle(), new),
         )
-        self.app.push_screen(screen, chosen)
+        self._ask(screen, chosen)
 
     def find(self, words: str) -> None:
         self.find_bar.open(words)
@@ -138,12 +134,18 @@ class CommandPane(TalkPane):
     def act(self, name: str, words: str) -> None:
         ACTS[name](self, words)
 
-    def _try(self, act: partial[None]) -> None:
-        """Run the choice of a dialog; its error is shown in the transcript."""
-        try:
-            act()
-        except H2OChatError as error:
-            self.show_error(error)
+    def _ask(self, dialog: ModalScreen[Chosen | None], act: Callable[[Chosen], None]) -> None:
+        """Show a dialog and act on what is chosen; then what waits goes on."""
+
+        def closed(chosen: Chosen | None) -> None:
+            if chosen is not None:
+                try:
+                    act(chosen)
+                except H2OChatError as error:
+                    self.show_error(error)
+            self.send_next()
+
+        self.app.push_screen(dialog, closed)
 
 
 def copy(pane: CommandPane, words: str) -> None:

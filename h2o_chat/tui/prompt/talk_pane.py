@@ -27,6 +27,9 @@ from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 STORE_S = 0.5
 """Between two tries to write what waits."""
 
+NOT_SENT = "what waited was not sent · it is back"
+AT_ONCE = ("help", "theme", "quiet", "editor", "quit")
+"""Commands that need no model: they do not wait until one is open."""
 HINT = "enter send · ctrl+j newline · esc stop"
 
 KEYS: list[BindingType] = [
@@ -75,8 +78,6 @@ class TalkPane(Pane):
     """
 
     STOP = " · esc stops"
-    READING = "reading · esc stops"
-    ANSWERING = "answering · esc stops"
     BINDINGS = KEYS
 
     def __init__(
@@ -143,7 +144,7 @@ class TalkPane(Pane):
         if self.outbox.files is not None:
             self._give_back("")  # it was meant for what was open before
         if not self.busy:
-            self.call_after_refresh(self._send_next)
+            self.call_after_refresh(self.send_next)
 
     def broke(self) -> None:
         super().broke()
@@ -187,9 +188,9 @@ class TalkPane(Pane):
         else:
             self.divider.say(self.editing.take_back(sent))
         if sent.failed and self.outbox:
-            self._give_back("what waited was not sent · it is back")
+            self._give_back(NOT_SENT)
         else:
-            self._send_next()
+            self.send_next()
 
     def heard(self, report: Report | Text) -> None:
         self.offers.heard(report)
@@ -197,35 +198,51 @@ class TalkPane(Pane):
     # Keys and texts
 
     def submit(self, text: str) -> bool:
-        """Send the text, or run its command; False leaves it in the box, and the reason is shown."""
-        shown = len(self.transcript.messages.views)
+        """Send the text, or run its command; False leaves it in the box, and the reason is shown.
+
+        While a model opens both wait for it.
+        """
         try:
             said = table.parse(text)
-            if not isinstance(said, str):
-                command, words = said
-                self.act(command.name, words)
-                return True
-        except H2OChatError as error:
+        except UsageError as error:
             self.show_error(error)
             return False
-        finally:
-            if len(self.transcript.messages.views) > shown:  # an answer stands at the end: to be seen
-                self.transcript.window.follow()
+        if not isinstance(said, str) and (self.stages is None or said[0].name in AT_ONCE):
+            return self._run(said[0].name, said[1])
         if self.failed:
             self.divider.say("no model is open · your text stays here")
             return False
-        if self.chat is None:
-            self.divider.say("sent as soon as the model is open", 1.5)
+        if self.stages is not None:
+            how = "sent" if isinstance(said, str) else "done"
+            self.divider.say(f"{how} as soon as the model is open", 1.5)
         self.outbox.add(text, self.editing.end())
-        self._send_next()
+        self.send_next()
         return True
 
-    def _send_next(self) -> None:
-        if (talk := self.ready) is None:
-            return
-        if due := self.outbox.due(self.jobs.read):
-            self._send_or_edit(talk, *due)
-        elif self.outbox.files is not None:
+    def _run(self, name: str, words: str) -> bool:
+        """Run a command, or what a key does; False where it is refused, and the reason is shown."""
+        shown = len(self.transcript.messages.views)
+        try:
+            self.act(name, words)
+        except H2OChatError as error:
+            self.show_error(error)
+            return False
+        if len(self.transcript.messages.views) > shown:  # an answer stands at the end: to be seen
+            self.transcript.window.follow()
+        return True
+
+    def send_next(self) -> None:
+        """Send or run what waits, up to the first that takes time or asks something."""
+        screens = len(self.app.screen_stack)
+        while (talk := self.ready) is not None and len(self.app.screen_stack) == screens:
+            if (due := self.outbox.due(self.jobs.read)) is None:
+                break
+            message, said = due
+            if isinstance(said, str):
+                self._send_or_edit(talk, message, said)
+            elif not self._run(said[0].name, said[1]) and self.outbox:
+                self._give_back(NOT_SENT)
+        if self.outbox.files is not None:
             self.divider.doing("reading files · esc gives up")
             self.app.refresh_bindings()
 
@@ -245,7 +262,6 @@ class TalkPane(Pane):
             return  # nobody waits for them any more
         if files.error:
             self.show_error(files.error)
-            self.transcript.window.follow()
             self._give_back("")
         elif (talk := self.ready) is None:
             self.outbox.read_later()
@@ -279,7 +295,9 @@ class TalkPane(Pane):
             super().said(Said(index, "user", text))
             message.drawn = index
         self.write_hint()
-        self.begin(lambda cancel, _: send_and_call(talk, text, self.sampling, cancel, pin=pin), self.READING)
+        self.begin(
+            lambda cancel, _: send_and_call(talk, text, self.sampling, cancel, pin=pin), f"reading{self.STOP}"
+        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "give_up":
@@ -296,10 +314,7 @@ class TalkPane(Pane):
         if self.ready is None:  # letters are no text while a message is chosen, whatever goes on
             self.divider.say("not now · esc leaves the message, esc again stops what goes on")
             return
-        try:
-            self.act(name, "")
-        except H2OChatError as error:
-            self.show_error(error)
+        self._run(name, "")
 
 
 def _look_at_the_store(pane: TalkPane) -> None:

@@ -10,8 +10,8 @@ from textual.style import Style
 from h2o_chat.base.glyphs import heads
 from h2o_chat.chat.conversation.spans import tokens_read
 from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.tui.transcript.message_body import BodyPiece
-from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 
@@ -114,9 +114,9 @@ def fold_line(view: TurnView, heat: Heat) -> str:
     lines = view.source[view.folds :].count("\n") + 1
     what, held = f"{lines:,} line{'s' if lines > 1 else ''}", ""
     if view.tokens is not None:
-        start, end = view.tokens.own(view.source)
-        first = view.tokens.at(min(start + view.folds + 1, end - 1))  # behind the end of the last line
-        last = view.tokens.at(end - 1)
+        own = view.tokens.own(view.source)
+        first = view.tokens.at(min(own.start + view.folds + 1, own.stop - 1))  # behind the last line's end
+        last = view.tokens.at(own.stop - 1)
         if first is not None and last is not None:
             what = f"{last + 1 - first:,} tokens"
             held = f" · {heads(heat.held(first, last), heat.memory.caches)}"

@@ -7,11 +7,9 @@ from dataclasses import replace
 from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.conversation.spans import texts_of
 from h2o_chat.chat.templates.thinking import Thinking
-from h2o_chat.events.events import Prompt, Token, Turn
+from h2o_chat.events.events import Prompt, Turn
 from h2o_chat.tui.transcript.heat import Heat
-from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.turn import THINKING, TurnView
 from h2o_chat.tui.transcript.window import Window
@@ -105,7 +103,6 @@ class Messages:
         index: int,
         finish: str | None = None,
         hold: float | None = None,
-        tokens: Tokens | None = None,
     ) -> None:
         """Add a finished message.
 
@@ -113,11 +110,11 @@ class Messages:
             index: in the conversation.
             finish: how an answer ended.
             hold: share that is held, where it is known.
-            tokens: of its text, where they are known.
         """
         view = TurnView(role, name, text, index, finish)
         view.thinking = self._thinking
-        view.hold, view.tokens, view.raw = hold, tokens, self.heat.on
+        view.hold, view.raw = hold, self.heat.on
+        view.tokens = self.heat.memory.words.tokens.get(index)
         view.folded = view.is_long
         self.by_index[index] = self.add(view)
 
@@ -196,19 +193,18 @@ class Messages:
     def read(self, prompt: Prompt) -> None:
         """Give the messages of a prompt their tokens. `CacheView` must have the event already."""
         for span in self.heat.memory.spans[-2:]:
-            view, texts = self.by_index.get(span.index), texts_of(prompt, span.tokens)
-            if view is not None and view.kind == span.role != "assistant" and texts:
-                view.tokens = Tokens(span.first, texts)
+            view = self.by_index.get(span.index)
+            if view is not None and view.kind == span.role != "assistant":
+                view.tokens = self.heat.memory.words.tokens.get(span.index)
                 self._window.changed(view)
         if self.answer is not None:
             opened = "".join(prompt.texts[-8:]).rstrip().endswith(self.answer.thinking.marks[0])
             self.answer.thinking = replace(self.answer.thinking, opened_tokens=int(opened))
 
-    def token(self, token: Token) -> None:
+    def token(self) -> None:
+        """Give the open answer its tokens. `CacheView` must have the event already."""
         if self.answer is not None:
-            if self.answer.tokens is None:
-                self.answer.tokens = Tokens(token.position)
-            self.answer.tokens.add(token.text)
+            self.answer.tokens = self.heat.memory.words.tokens.get(self._index)
 
     def remembered(self) -> None:
         """Show the gauges of a new state. `CacheView` must have the event already."""

@@ -6,6 +6,7 @@ from textual.content import Content
 from textual.strip import Strip
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.tui.transcript.message_body import (
     CARET,
@@ -17,7 +18,6 @@ from h2o_chat.tui.transcript.message_body import (
     plain,
     whole,
 )
-from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.widgets.theme import MUTED
 
 THINKING = Thinking(("<think>", "</think>"))
@@ -147,9 +147,9 @@ class TurnView:
 
     def _raw_pieces(self, end: int) -> list[BodyPiece]:
         assert self.tokens is not None
-        start, stop = self.tokens.own(self.source)
+        own = self.tokens.own(self.source)
         last = Content(CARET) if self.growing else finish_line(self.finish)
-        pieces = plain(self.tokens.text[start : min(start + end, stop)], start)
+        pieces = plain(self.tokens.text[own.start : min(own.start + end, own.stop)], own.start)
         if self.growing:  # behind the last word: a piece of its own would have a row of its own
             pieces[-1].content += last
         elif last and end == len(self.source):

@@ -1,9 +1,13 @@
 """The texts of a message's tokens, and the token of each character."""
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+
+_SPECIAL = re.compile(r"<[|｜]?[^\s<>]*[|｜]?>|\[/?[A-Z_]+\]")
+"""Tokens that look like a template's, where nothing better is known."""
 
 
 class Tokens:
@@ -20,6 +24,8 @@ class Tokens:
         self.first = first
         self.text = "".join(texts)
         self._ends = array("Q", accumulate(map(len, texts)))
+        self._own: tuple[str, int, range] | None = None
+        """(message, length of the text, range) of the last question for the message's own words."""
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -28,22 +34,24 @@ class Tokens:
         self.text += text
         self._ends.append(len(self.text))
 
-    def span(self, position: int) -> tuple[int, int] | None:
-        """(first, behind the last) character of a token; None where it has none."""
+    def added(self, position: int) -> range | None:
+        """The characters that a token adds by itself, perhaps none; None where it is no token of these."""
         at = position - self.first
         if not 0 <= at < len(self._ends):
             return None
-        start = self._ends[at - 1] if at else 0
-        if start == len(self.text):
+        return range(self._ends[at - 1] if at else 0, self._ends[at])
+
+    def span(self, position: int) -> tuple[int, int] | None:
+        """(first, behind the last) character with which a token is shown; None where it has none."""
+        added = self.added(position)
+        if added is None or added.start == len(self.text):
             return None
-        return start, self._ends[bisect_right(self._ends, start)]
+        return added.start, self._ends[bisect_right(self._ends, added.start)]
 
     def own_text(self, position: int) -> str:
-        """The characters that a token adds by itself."""
-        at = position - self.first
-        if not 0 <= at < len(self._ends):
-            return ""
-        return self.text[self._ends[at - 1] if at else 0 : self._ends[at]]
+        """The text that a token adds by itself."""
+        added = self.added(position)
+        return self.text[added.start : added.stop] if added is not None else ""
 
     def at(self, character: int) -> int | None:
         """Position of the token that completes a character."""
@@ -65,13 +73,27 @@ class Tokens:
             )
             at = self._ends[last]
 
-    def own(self, source: str) -> tuple[int, int]:
-        """Range of the message's own words, without the template around them.
+    def own(self, source: str) -> range:
+        """The characters of the message's own words, without the template around them.
 
-        All of it where they are not found: some tokenizers change what they read.
+        Some tokenizers change what they read: then all but what looks like a template's.
         """
+        if self._own is None or self._own[:2] != (source, len(self.text)):
+            self._own = source, len(self.text), self._found(source)
+        return self._own[2]
+
+    def _found(self, source: str) -> range:
         for words in (source, source.strip()):
             at = self.text.find(words)
             if at >= 0 and words:
-                return at, at + len(words)
-        return 0, len(self.text)
+                return range(at, at + len(words))
+        texts = [self.own_text(position) for position in range(self.first, self.first + len(self))]
+        inner = [at for at, text in enumerate(texts) if text.strip() and not looks_special(text)]
+        if not inner:
+            return range(0)
+        return range(self._ends[inner[0] - 1] if inner[0] else 0, self._ends[inner[-1]])
+
+
+def looks_special(text: str) -> bool:
+    """Whether a token looks like one of a template."""
+    return _SPECIAL.fullmatch(text.strip()) is not None

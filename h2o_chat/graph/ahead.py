@@ -24,7 +24,7 @@ def can_go_ahead(cache: H2OCache) -> bool:
 
 
 class Ahead:
-    """What undoes the next token; made before it is fed.
+    """Undoes the next token; made before it is fed.
 
     Args:
         cache: one for which `can_go_ahead`.

@@ -326,8 +326,11 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
     Path("picture.png").write_bytes(b"\x89PNG\xff")
     Path("large.txt").write_text("x" * (LIMIT_BYTES + 1))
     Path("nul.txt").write_text("a\0b")
+    Path("empty").mkdir()
+    Path("damaged.pdf").write_bytes(pdf("x")[:90])
+    Path("blank.pdf").write_bytes(pdf(""))
     assert with_files("sum up @notes.md please") == (
-        "sum up notes.md please\n\nnotes.md:\n`````\na\n````\nb\n`````"
+        "notes.md:\n`````\na\n````\nb\n`````\n\nsum up notes.md please"
     )
     assert with_files('@"with space.txt" @notes.md').count("\n\n") == 2
     assert with_files("mail a@b.org, @anna, @@notes.md @") == "mail a@b.org, @anna, @notes.md @"
@@ -336,10 +339,49 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
         ("@large.txt", "too large"),
         ("@nul.txt", "NUL"),
         ("@missing.txt", "There is no file"),
-        ("@./", "is no file"),
+        ("@/dev/null", "is no file"),
+        ("@empty/", "no text"),
+        ("@damaged.pdf", "cannot be read as PDF"),
+        ("@blank.pdf", "holds no text"),
+        ("see @https://example.org/a.html", "opens no network"),
     ):
         with pytest.raises(UsageError, match=words):
             with_files(text)
+
+
+def test_a_folder_and_a_pdf_are_sent_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("book/.git", "book/part two"):
+        Path(name).mkdir(parents=True)
+    Path("book/one.txt").write_text("é" * 3000)  # a letter is cut where its beginning ends
+    Path("book/part two/paper.pdf").write_bytes(pdf("The key lies below the third flowerpot."))
+    Path("book/cover.png").write_bytes(b"\x89PNG\xff")
+    Path("book/.git/config").write_text("hidden")
+    Path("book/again.txt").symlink_to("one.txt")
+    said = with_files("Where is the key? @book")
+    assert said.startswith("book/one.txt:\n```\néé")
+    assert "book/part two/paper.pdf:\n```\nThe key lies below the third flowerpot.\n```" in said
+    assert said.endswith("\n\nWhere is the key? book")
+    assert said.count(":\n```\n") == 2
+
+
+def pdf(text: str) -> bytes:
+    """A PDF file of one page."""
+    shown = b"BT /F1 12 Tf 72 720 Td (" + text.encode() + b") Tj ET"
+    parts = (
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(shown), shown),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    )
+    raw, at = b"%PDF-1.4\n", list[int]()
+    for number, part in enumerate(parts, 1):
+        at.append(len(raw))
+        raw += b"%d 0 obj\n%s\nendobj\n" % (number, part)
+    table = b"".join(b"%010d 00000 n \n" % one for one in at)
+    end = b"xref\n0 6\n0000000000 65535 f \n" + table + b"trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n"
+    return raw + end % len(raw) + b"%%EOF\n"
 
 
 def test_the_editor_of_the_person(tmp_path: Path) -> None:

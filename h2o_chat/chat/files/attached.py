@@ -1,5 +1,8 @@
-"""`@file` in a prompt: the text of the file is sent along, with its path."""
+"""`@file` in a prompt: the text of the file, or of a folder's files, is sent along, with its path."""
 
+import codecs
+import io
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -8,8 +11,12 @@ from pathlib import Path
 
 from h2o_chat.base.errors import H2OChatError, UsageError
 
-LIMIT_BYTES = 256 * 1024
-"""For all files of one message together."""
+LIMIT_BYTES = 2 << 20
+"""Most text, of all files of one message together: four books."""
+MOST_FILES = 1000
+"""In a folder that is sent along."""
+PDF, PDF_LIMIT_BYTES = b"%PDF-", 64 << 20
+"""A PDF file begins with this, and may be so large."""
 
 _NAMED = re.compile(r'(?:(?<=\s)|^)@(@|"[^"\n]+"|[^\s@"][^\s]*)')
 _TYPED = re.compile(r"(?:^|\s)@([^\s@\"]*)$")
@@ -49,9 +56,10 @@ def path_being_typed(before: str) -> str | None:
 
 
 def with_files(text: str) -> str:
-    """The text, and below it every file that it names with an `@`: `@@` stands for an `@`.
+    """The text, and above it every file that it names with an `@`: `@@` stands for an `@`.
 
-    A word like `@anna` that is no file and does not look like a path stays as it is.
+    A folder stands for the texts in it and below it. A word like `@anna` that is no file and does not look
+    like a path stays as it is. The question stands last: models that forget answer what they read last.
 
     Raises:
         UsageError: a file is not there, cannot be read, is too large or is no text; says which.
@@ -64,19 +72,25 @@ def with_files(text: str) -> str:
         name = found[1].strip('"')
         if name == "@":
             return "@"
-        if (content := _read(name, left)) is None:
+        if (path := _path(name)) is None:
             return found[0]
-        if name not in files:
-            files[name] = content
-            left -= len(content.encode())
+        for one in _files_below(path) if path.is_dir() else [path]:
+            if str(one) not in files:
+                files[str(one)] = _read(one, left)
+                left -= len(files[str(one)].encode())
         return name
 
     said = _NAMED.sub(plain, text)
-    return said + "".join(f"\n\n{name}:\n{_fenced(content)}" for name, content in files.items())
+    return "".join(f"{name}:\n{_fenced(content)}\n\n" for name, content in files.items()) + said
 
 
-def _read(name: str, left: int) -> str | None:
-    """The text of a file; None if the name does not look like one."""
+def _path(name: str) -> Path | None:
+    """The file or folder of a name; None if the name does not look like one."""
+    if re.match(r"https?://", name):
+        raise UsageError(
+            f"{name!r} is an address, and h2o-chat opens no network.",
+            "Save the page as a file, and name that.",
+        )
     try:
         path = Path(name).expanduser()
         there = path.exists()
@@ -86,16 +100,50 @@ def _read(name: str, left: int) -> str | None:
         if "/" not in name and not re.search(r"\.\w{1,5}$", name):
             return None
         raise UsageError(f"There is no file {name!r}.", "@@ sends an @ that names no file.")
+    return path
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """The texts and PDFs of a folder, by name; hidden ones and links are left out."""
+    found = []
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        paths = [Path(at, name) for name in sorted(names) if not name.startswith(".")]
+        found += [one for one in paths if one.is_file() and not one.is_symlink() and _is_text(one)]
+        if len(found) > MOST_FILES:
+            raise UsageError(f"{str(folder)!r} has more than {MOST_FILES} texts.", "Name a smaller folder.")
+    if not found:
+        raise UsageError(f"{str(folder)!r} has no text that could be sent along.")
+    return found
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file begins like a PDF or a text."""
+    with path.open("rb") as file:
+        start = file.read(4096)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)  # its last letter may be cut
+    except UnicodeDecodeError:
+        return start.startswith(PDF)
+    return b"\0" not in start
+
+
+def _read(path: Path, left: int) -> str:
+    """The text of a file, of at most so many bytes."""
+    name = str(path)
     if not path.is_file():
-        raise UsageError(f"{name!r} is no file.", "Name one file with each @: no folder, pipe or device.")
+        raise UsageError(f"{name!r} is no file.", "Name a file or a folder: no pipe or device.")
     try:
         with path.open("rb") as file:
-            raw = file.read(left + 1)
+            raw = file.read(max(left, PDF_LIMIT_BYTES) + 1)
     except OSError as error:
         raise UsageError(f"{name!r} cannot be read: {error.strerror}.") from error
+    if raw.startswith(PDF) and len(raw) <= PDF_LIMIT_BYTES:
+        raw = pdf_text(raw, name).encode()
     if len(raw) > left:
+        limit = LIMIT_BYTES >> 20
         raise UsageError(
-            f"{name!r} is too large: the files of a message may have {LIMIT_BYTES // 1024} KiB together."
+            f"{name!r} is too large: the files of a message may have {limit} MiB of text together."
         )
     try:
         content = raw.decode("utf-8-sig")
@@ -104,6 +152,25 @@ def _read(name: str, left: int) -> str | None:
     if "\0" in content:
         raise UsageError(f"{name!r} is no text: it has NUL bytes.", "Only texts can be sent along.")
     return content.replace("\r\n", "\n")
+
+
+def pdf_text(raw: bytes, name: str) -> str:
+    """The text of a PDF file, page by page.
+
+    Raises:
+        UsageError: it is damaged, encrypted, or holds no text; or pypdf is not installed.
+    """
+    try:
+        import pypdf
+    except ModuleNotFoundError as error:
+        raise UsageError("PDF files are read by pypdf.", "pip install 'h2o-chat[pdf]'") from error
+    try:
+        text = "\n\n".join(page.extract_text() for page in pypdf.PdfReader(io.BytesIO(raw)).pages)
+    except Exception as error:  # whatever a damaged file makes of a parser
+        raise UsageError(f"{name!r} cannot be read as PDF: {type(error).__name__}: {error}") from error
+    if not text.strip():
+        raise UsageError(f"{name!r} holds no text: its pages are pictures.")
+    return text
 
 
 def _fenced(content: str) -> str:

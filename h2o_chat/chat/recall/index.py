@@ -16,13 +16,16 @@ from math import log
 PIECE_CHARACTERS = 200
 """Longest piece: a longer message is cut where a sentence ends, else at a space."""
 PAGE_CHARACTERS = 1000
-"""A longer message is a page: only its last sentence may be a question."""
+"""A longer message is a page: only its last paragraph, shorter than this, or its last sentence may ask."""
 BEGINNING_LETTERS = 5
 """Letters of a word that are compared."""
 NEAR_WORDS = 2
 """Words at most this far apart are a pair."""
 RARE_PIECES, RARE_SHARE = 5, 0.002
 """A word is rare if it stands in at most so many pieces, or in at most this share of them."""
+PAGE_SHARE, PAGE_SCORE = 0.01, 0.45
+"""In a book few words are rare: pieces of pages are also found by a word in at most this share of all pieces,
+if the best of them scores as much."""
 ANSWERS = 0.5
 """A piece of an answer counts this much of a piece that the user said."""
 LEAST_WORDS = 3
@@ -55,6 +58,8 @@ class Piece:
     text: str
     user: bool
     """Said by the user, not by the model."""
+    page: bool = False
+    """Part of a message of more than PAGE_CHARACTERS."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +85,13 @@ class Index:
 
     def add(self, message: int, text: str, user: bool) -> None:
         """Takes in what a message tells; `message` is larger than all before."""
+        page = len(text) > PAGE_CHARACTERS
         for piece in pieces_of(text):
             if not user and piece in self._answered:
                 continue
             for feature in features(piece):
                 self._where.setdefault(feature, []).append(len(self.pieces))
-            self.pieces.append(Piece(message, piece, user))
+            self.pieces.append(Piece(message, piece, user, page))
             if not user:
                 self._answered.add(piece)
 
@@ -93,8 +99,10 @@ class Index:
         """The pieces that share a rare word with a question, best first; newer ones win ties."""
         asked = features(question)
         most = max(RARE_PIECES, int(RARE_SHARE * len(self.pieces)))
-        rare = [where for one in asked if isinstance(one, str) and len(where := self._of(one)) <= most]
-        score = dict.fromkeys(sorted({number for where in rare for number in where}), 0.0)
+        words = [where for one in asked if isinstance(one, str) and (where := self._of(one))]
+        sure = {number for where in words if len(where) <= most for number in where}
+        few = (where for where in words if len(where) <= PAGE_SHARE * len(self.pieces))
+        score = dict.fromkeys(sorted(sure.union(*few)), 0.0)
         for kind in (str, tuple):
             weights = {one: self._weight(len(self._of(one))) for one in asked if isinstance(one, kind)}
             total = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
@@ -103,6 +111,8 @@ class Index:
                     score[number] += weight / total
         hits = [Hit(number, self.pieces[number], share) for number, share in score.items()]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
+        pages = max((one.score for one in hits if one.piece.page), default=0.0) >= PAGE_SCORE
+        hits = [one for one in hits if one.number in sure or (one.piece.page and pages)]
         return sorted(hits, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
 
     def _of(self, feature: Feature) -> list[int]:
@@ -137,12 +147,16 @@ def question_of(text: str) -> str:
 
 
 def asked_from(text: str) -> int:
-    """Where the question of a message begins: at 0, or, in a page, with its last sentence.
+    """Where the question of a message begins: at 0, or, in a page, with its last paragraph, or with its last
+    sentence where that paragraph is long.
 
     It begins at 0, too, where the last sentence has more than SENTENCE_CHARACTERS.
     """
     if len(text) <= PAGE_CHARACTERS:
         return 0
+    paragraph = text.rfind("\n\n", -PAGE_CHARACTERS) + 2
+    if paragraph > 1 and text[paragraph:].strip():
+        return paragraph
     skipped = max(0, len(text) - SENTENCE_CHARACTERS)
     starts = [start for start, _ in sentences(text[skipped:])]
     return skipped + starts[-1] if len(starts) > 1 or (starts and not skipped) else 0

@@ -65,8 +65,8 @@ HELD = 0.9
 """A piece counts as held if at least this share of its tokens is, averaged over KV heads. Below that, half a
 name may be missing."""
 LEAST_SCORE = 0.33
-"""Score from which on a piece is recalled: one word that nobody said elsewhere is enough."""
-NEAR_BEST = 0.5
+"""Score that the best piece needs: one word that nobody said elsewhere is enough."""
+NEAR_BEST = 0.4
 """Share of the best score that the other pieces need."""
 LOOKED_AT = 16
 """At most this many pieces are checked for being held."""
@@ -177,9 +177,9 @@ class Recall:
         question = question_of(text)
         if len(features(question)) < 2:
             return ()  # "Hello?"
-        hits = [hit for hit in self._index.find(question)[:LOOKED_AT] if hit.score >= LEAST_SCORE]
-        best = hits[0].score if hits else 0.0
-        hits = [hit for hit in hits if hit.score >= NEAR_BEST * hits[0].score]
+        hits = self._index.find(question)[:LOOKED_AT]
+        best = hits[0].score if hits and hits[0].score >= LEAST_SCORE else 0.0
+        hits = [hit for hit in hits if best and hit.score >= NEAR_BEST * best]
         again: dict[str, list[Message]] = {}  # where words were recalled
         for message in messages:
             for one in message.recalled:

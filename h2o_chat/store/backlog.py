@@ -1,7 +1,9 @@
 """Changes of a conversation that are not on disk yet, in order: another process writes, or the disk is
 full."""
 
+import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import RLock
@@ -26,6 +28,9 @@ class Change:
     text: str
     """Text of a message; empty for other changes."""
 
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        self.step(connection)
+
 
 class Backlog:
     """Changes to be written in order; writing is tried whenever one is added. Any thread may call it.
@@ -40,7 +45,7 @@ class Backlog:
         self.trouble_since_s = 0.0
         """When the trouble began, by `time.monotonic`."""
         self._database, self._held = database, held
-        self._changes: list[Change] = []
+        self._changes: deque[Change] = deque()
         self._threads = RLock()
         self._retry_at_s = 0.0
         self._closed = False
@@ -68,11 +73,7 @@ class Backlog:
                 return not self._changes and self.trouble is None
             try:
                 if self._changes:
-                    with self._database.writing(patience_s) as connection:
-                        self._held()
-                        for change in self._changes:
-                            change.step(connection)
-                    self._changes.clear()
+                    self._database.write(self._changes, patience_s, self._held)
                 else:
                     self._database.require(whole=True)
                     self._held()

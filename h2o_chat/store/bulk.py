@@ -1,21 +1,25 @@
-"""Imports and removes whole conversations, in one transaction each: all of it, or nothing.
+"""Imports and removes whole conversations in short transactions, so that others can write meanwhile.
 
-Others wait meanwhile, a second for 30,000 messages: what is said there waits in memory (`backlog.py`). All
-functions raise StoreError if the file cannot be written.
+The conversation is hidden and locked until the end. If the process dies before, it stays hidden, and the next
+import or removal erases it. All functions raise StoreError if the file cannot be written.
 """
 
+import contextlib
 import json
 import secrets
-import sqlite3
 import time
 from base64 import b32encode
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from h2o_chat.store.data_folder import DataFolder
-from h2o_chat.store.database import LONG_WAIT_S, Database
-from h2o_chat.store.records import Conversation, Ids, clean, insert_message
+from h2o_chat.store.data_folder import DataFolder, Held
+from h2o_chat.store.database import LONG_WAIT_S, Database, Step
+from h2o_chat.store.records import Conversation, Ids, StoredMessage, clean, insert_message
+
+DELETED_AT_ONCE = 20
+"""Messages deleted in one step: some milliseconds."""
 
 
 def new_id(database: Database) -> str:
@@ -26,67 +30,94 @@ def new_id(database: Database) -> str:
             return conversation
 
 
-def create(
-    connection: sqlite3.Connection,
-    conversation: str,
-    model: str,
-    settings: dict[str, Any],
-    title: str,
-    created: float,
-) -> None:
-    """Creates an empty conversation."""
-    connection.execute(
-        "INSERT INTO conversations (id, title, model, settings, created, updated) VALUES (?, ?, ?, ?, ?, ?)",
-        (conversation, clean(title), clean(model), json.dumps(settings), created, time.time()),
+def creating(
+    conversation: str, model: str, settings: dict[str, Any], title: str, created: float, hidden: bool = False
+) -> Step:
+    """A step that creates an empty conversation."""
+    row = (conversation, clean(title), clean(model), json.dumps(settings), created, time.time(), hidden)
+    insert = (
+        "INSERT INTO conversations (id, title, model, settings, created, updated, hidden)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
     )
+    return lambda connection: connection.execute(insert, row)
 
 
-def put(database: Database, conversations: Iterable[Conversation]) -> Ids:
-    """Writes whole conversations under new ids.
+def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> None:
+    """Writes whole conversations under new ids, whose locks are held; they become visible together.
 
     Raises:
         KeyError: a parent or a leaf is not one of the messages, or comes later.
     """
-    ids = []
-    with database.writing(LONG_WAIT_S) as connection:
-        for whole in conversations:
-            ids.append(conversation := new_id(database))
-            create(connection, conversation, whole.model, whole.settings, whole.title, whole.created)
-            numbers: dict[int | None, int | None] = {None: None}
-            for number, message in enumerate(whole.messages, 1):
-                row = replace(message, id=number, parent=numbers[message.parent], recalled=())
-                insert_message(connection, conversation, row)
-                numbers[message.id] = number
-            update = "UPDATE conversations SET leaf = ? WHERE id = ?"
-            connection.execute(update, (numbers[whole.leaf], conversation))
-    return ids
+    steps: deque[Step] = deque()
+    for conversation, whole in zip(ids, conversations, strict=True):
+        steps.append(
+            creating(conversation, whole.model, whole.settings, whole.title, whole.created, hidden=True)
+        )
+        steps.extend(_messages(conversation, whole))
+    show = "UPDATE conversations SET hidden = 0, updated = ? WHERE id = ?"
+    steps.append(lambda connection: connection.executemany(show, [(time.time(), one) for one in ids]))
+    database.write(steps, LONG_WAIT_S)
 
 
-def remove(database: Database, data_folder: DataFolder, conversation: str) -> None:
-    """Removes a conversation from the tables, and its text and saved caches from the files.
-
-    An empty row that nobody sees stays until its text is out of the files: if the process is killed before,
-    the next removal or import ends it. Earlier versions left such rows with messages.
-    """
+def hide(database: Database, conversation: str) -> None:
+    """Makes a conversation invisible."""
     with database.writing(LONG_WAIT_S) as connection:
         connection.execute("UPDATE conversations SET hidden = 1 WHERE id = ?", (conversation,))
-    sweep(database, data_folder)
 
 
-def sweep(database: Database, data_folder: DataFolder) -> None:
-    """Takes hidden conversations out of the tables and the files."""
-    hidden = database.rows("SELECT id FROM conversations WHERE hidden")
-    if not hidden:
-        return
-    with database.writing(LONG_WAIT_S) as connection:
-        for sql in (
-            "DELETE FROM messages WHERE conversation = ?",
-            "DELETE FROM runs WHERE conversation = ?",  # with the system prompt
-            "UPDATE conversations SET title = '', settings = '{}' WHERE id = ?",
-        ):
-            connection.executemany(sql, hidden)
-    for (conversation,) in hidden:
-        data_folder.remove_caches(conversation)
-    database.forget_removed()
-    with database.writing(LONG_WAIT_S) as connection:
-        connection.executemany("DELETE FROM conversations WHERE id = ?", hidden)
+def erase(database: Database, conversation: str) -> None:
+    """Deletes the messages of a hidden conversation, newest first, since children reference their parents.
+
+    Its row stays, empty, until `sweep` has removed the text from the files: if the process is killed before,
+    the next sweep finds it.
+    """
+    [[messages]] = database.rows("SELECT count(*) FROM messages WHERE conversation = ?", conversation)
+    some = (
+        "DELETE FROM messages WHERE id IN"
+        " (SELECT id FROM messages WHERE conversation = ? ORDER BY number DESC LIMIT ?)"
+    )
+    steps: deque[Step] = deque()
+    for _ in range(0, messages, DELETED_AT_ONCE):
+        steps.append(lambda connection: connection.execute(some, (conversation, DELETED_AT_ONCE)))
+    runs = "DELETE FROM runs WHERE conversation = ?"  # with the system prompt
+    steps.append(lambda connection: connection.execute(runs, (conversation,)))
+    empty = "UPDATE conversations SET title = '', settings = '{}' WHERE id = ?"
+    steps.append(lambda connection: connection.execute(empty, (conversation,)))
+    database.write(steps, LONG_WAIT_S)
+
+
+def _messages(conversation: str, whole: Conversation) -> list[Step]:
+    numbers: dict[int | None, int | None] = {None: None}
+    steps: list[Step] = []
+    for number, message in enumerate(whole.messages, 1):
+        row = replace(message, id=number, parent=numbers[message.parent], recalled=())
+        steps.append(_insert(conversation, row))
+        numbers[message.id] = number
+    leaf = numbers[whole.leaf]
+    update = "UPDATE conversations SET leaf = ? WHERE id = ?"
+    steps.append(lambda connection: connection.execute(update, (leaf, conversation)))
+    return steps
+
+
+def _insert(conversation: str, message: StoredMessage) -> Step:
+    return lambda connection: insert_message(connection, conversation, message)
+
+
+def sweep(database: Database, data_folder: DataFolder, ours: str = "") -> None:
+    """Erases hidden conversations that no process holds, and `ours`, from the tables and the files."""
+    with contextlib.ExitStack() as locks:
+        erased = []
+        # Those being imported or removed, perhaps by a process that has died.
+        for (conversation,) in database.rows("SELECT id FROM conversations WHERE hidden"):
+            if conversation != ours:
+                try:
+                    locks.callback(data_folder.lock(conversation).release)
+                except Held:
+                    continue
+            erase(database, conversation)
+            data_folder.remove_caches(conversation)
+            erased.append((conversation,))
+        if erased:
+            database.forget_removed()
+            with database.writing(LONG_WAIT_S) as connection:
+                connection.executemany("DELETE FROM conversations WHERE id = ?", erased)

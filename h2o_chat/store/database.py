@@ -9,6 +9,7 @@ import contextlib
 import os
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import RLock
@@ -30,8 +31,14 @@ WAIT_S = 5.0
 """Longest wait for another process's transaction; ours take milliseconds."""
 LONG_WAIT_S = 180.0
 """Longest wait of work that is not simply repeated: an import, a removal."""
+SHORT_S = 0.03
+"""A transaction takes no further step after this time, so that others can write."""
+PAUSE_S = 0.02
+"""Pause between two transactions of one job, so that others can write."""
 LOG_BYTES = 4 << 20
 """Size from which on the log is written into the database, which takes some milliseconds."""
+MERGED_PAGES = 64
+"""Pages of the index of words merged at a time: some milliseconds."""
 POLL_S = 0.002
 """Pause between two looks whether another process is still writing."""
 
@@ -104,14 +111,48 @@ class Database:
             yield connection
         self._empty_long_log()
 
+    def write(self, steps: deque[Any], wait_s: float, held: Callable[[], None] = lambda: None) -> None:
+        """Runs steps (each a `Step`) in order, in short transactions; committed ones leave the deque.
+
+        Args:
+            wait_s: longest wait of each transaction for another process.
+            held: called in each transaction; raises if the steps may no longer be run.
+
+        Raises:
+            StoreError: see `writing`; the steps that are left were not run.
+        """
+        while steps:
+            done = 0
+            with self.writing(wait_s) as connection:
+                held()
+                end = time.monotonic() + SHORT_S
+                for step in steps:
+                    step(connection)
+                    done += 1
+                    if time.monotonic() > end:
+                        break
+            for _ in range(done):
+                steps.popleft()
+            if steps:
+                time.sleep(PAUSE_S)
+
     def forget_removed(self) -> None:
         """Removes deleted text from the files: from the index of words, unused parts of pages, and the log.
 
-        The file is rewritten, one second for each 100 MB, during which others wait. If a reader in another
-        process takes too long, the log is emptied later.
+        The index is merged in short transactions. Then the file is rewritten, one second for each 100 MB,
+        during which others wait. If a reader in another process takes too long, the log is emptied later.
         """
-        with self.writing(LONG_WAIT_S) as connection:  # FTS5 keeps deleted words until its index is merged
-            connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+        # FTS5 keeps deleted words until its whole index is merged: -n begins that, n continues it.
+        pages, merging = -MERGED_PAGES, True
+        while merging:
+            with self.writing(LONG_WAIT_S) as connection:
+                end = time.monotonic() + SHORT_S
+                while merging and time.monotonic() < end:
+                    before = connection.total_changes
+                    connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
+                    merging = connection.total_changes - before >= 2  # see the manual of FTS5
+                    pages = MERGED_PAGES
+            time.sleep(PAUSE_S)
         if self._open_files is None:
             return
         # Deleted rows are overwritten, but a row that was once moved to another page left a copy behind.
@@ -121,7 +162,7 @@ class Database:
             alone.execute("VACUUM")
         give_up = time.monotonic() + WAIT_S
         while self.empty_log() and time.monotonic() < give_up:
-            time.sleep(POLL_S)
+            time.sleep(PAUSE_S)
 
     def _empty_long_log(self) -> None:
         """Empties a long log. SQLite's own `wal_autocheckpoint` would look like a write of another process.
@@ -184,7 +225,7 @@ class Database:
 
     def _begin(self, begin: str, last: bool) -> bool:
         """Tries to begin a transaction; returns False if another process is writing."""
-        # SQLite itself would wait with our lock, on which the other threads wait.
+        # SQLite itself tries every 0.1 s, and would miss the pauses of a long job.
         self._connection.execute("PRAGMA busy_timeout = 0")
         try:
             self._connection.execute(begin)

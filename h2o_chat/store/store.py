@@ -88,11 +88,9 @@ class Store:
         """
         conversation = bulk.new_id(self._database)
         lock = self._data_folder.lock(conversation)
-        described = (conversation, model, settings, "", time.time())
+        created = bulk.creating(conversation, model, settings, "", time.time())
         try:
-            return Writer(
-                self._database, conversation, lock, lambda connection: bulk.create(connection, *described)
-            )
+            return Writer(self._database, conversation, lock, created)
         except BaseException:
             lock.release()
             raise
@@ -100,13 +98,22 @@ class Store:
     def put(self, conversations: Iterable[Conversation]) -> Ids:
         """Imports whole conversations, all or none, and returns their new ids.
 
-        They count as updated now, and their messages get new numbers.
+        They count as updated now, and their messages get new numbers. Others can write meanwhile; the
+        conversations become visible together at the end.
 
         Raises:
             KeyError: a parent or a leaf is not one of the messages, or comes later.
         """
+        whole = list(conversations)
         bulk.sweep(self._database, self._data_folder)
-        return bulk.put(self._database, conversations)
+        ids = [bulk.new_id(self._database) for _ in whole]
+        locks = [self._data_folder.lock(one) for one in ids]
+        try:
+            bulk.put(self._database, whole, ids)
+        finally:
+            for lock in locks:
+                lock.release()
+        return ids
 
     def find(self, wanted: str) -> str:
         """The id of a conversation by its id, the beginning of its id, or `last`.
@@ -181,14 +188,15 @@ class Store:
     def remove(self, conversation: str) -> None:
         """Removes a conversation with its branches and saved caches, and its text from the files.
 
-        It is invisible from the start, even if this process dies midway.
+        Others can write meanwhile. It is invisible from the start, even if this process dies midway.
 
         Raises:
             BusyError: it is open in a process.
         """
         lock = self._lock(conversation)
         try:
-            bulk.remove(self._database, self._data_folder, conversation)
+            bulk.hide(self._database, conversation)
+            bulk.sweep(self._database, self._data_folder, conversation)
         finally:
             lock.release()
 

@@ -5,7 +5,6 @@ A cache can be built again from the words, so words come first.
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +25,6 @@ FULL_BYTES = 4 << 20
 def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
     """Saves the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
 
-    On a full disk the others are removed first.
-
     Args:
         most_bytes: of all saved caches together. Those of the conversation that was used longest ago are
             removed first, the one just saved last; what is open in another process stays.
@@ -37,7 +34,7 @@ def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
         EngineError: whatever the engine raises.
         StoreError: the other files cannot be found.
     """
-    _save(store, engine, path)
+    engine.save(path)
     older = [file for file in saved_caches(path.parent) if file != path]
     for file in older[: max(0, len(older) + 1 - SAVED_TURNS)]:
         file.unlink(missing_ok=True)
@@ -59,12 +56,12 @@ def make_room(store: Store, conversation: str, write: Callable[[], bool]) -> boo
     Returns:
         Whether all of them were removed.
     """
-    if store.folder is None or not _full(store.folder, FULL_BYTES):
+    if store.folder is None or not _full(store.folder):
         return False
     try:
         for file in store.removable_caches(conversation):
             file.unlink(missing_ok=True)
-            if not _full(store.folder, FULL_BYTES) and write():
+            if not _full(store.folder) and write():
                 return False
         write()
     except (StoreError, OSError):  # the disk has another fault: `write` has told of it
@@ -91,21 +88,6 @@ def drop_earlier_pocket(store: Store, conversation: str, session: Session) -> It
     yield Note("pocket", text, f"Every word is kept: the {POCKET} of now reads them again.")
 
 
-def _save(store: Store, engine: "Row", path: Path) -> None:
-    try:
-        engine.save(path)
-    except OSError:
-        older = [file for file in store.removable_caches(path.parent.name) if file != path]
-        needed = max((file.stat().st_size for file in older), default=0)
-        if not _full(path.parent, needed + FULL_BYTES):
-            raise  # the disk has another fault
-        for file in older:
-            file.unlink(missing_ok=True)
-            with suppress(OSError):
-                return engine.save(path)
-        raise
-
-
 def _removed_bytes(file: Path) -> int:
     """Removes a file; returns its size, 0 where somebody else has removed it."""
     try:
@@ -116,5 +98,5 @@ def _removed_bytes(file: Path) -> int:
     return count
 
 
-def _full(folder: Path, needed_bytes: int) -> bool:
-    return shutil.disk_usage(folder).free < needed_bytes
+def _full(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free < FULL_BYTES

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
@@ -36,38 +36,7 @@ class Fed:
     """Number of tokens before the user's own text: the system prompt, or the end of the last answer."""
 
 
-class Template(Protocol):
-    name: str
-    """Its name in the session: "model" for the model's own, or the name of a fallback."""
-    marker: str | None
-    """Ends an answer, beside the model's own end."""
-
-    @property
-    def thinking(self) -> Thinking:
-        """How the model thinks before it answers."""
-
-    def thinking_as(self, think: str) -> "Template":
-        """The template with its switches set so (`Settings.think`)."""
-
-    @property
-    def opening_tokens(self) -> int:
-        """Number of tokens at the end of each turn that open the answer."""
-
-    def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
-        """The tokens of the first turn; `tools` only where the template renders them (`ToolForm.native`)."""
-
-    def later(self, text: str, marked: bool = False) -> Fed:
-        """The tokens of a later turn; `marked`: the answer before ended in the marker itself."""
-
-    def results(self, texts: Sequence[str], then: str, marked: bool = False) -> Fed:
-        """The tokens of a turn that gives results of tools, where the template renders them.
-
-        Args:
-            then: what the user says behind them; perhaps empty.
-        """
-
-
-def choose(tokenizer: Any, wanted: str, think: str = "auto") -> Template:
+def choose(tokenizer: Any, wanted: str, think: str = "auto") -> "Template":
     """The model's own template where it has one and no other is wanted; else a named or the plain one.
 
     Raises:
@@ -87,7 +56,10 @@ def choose(tokenizer: Any, wanted: str, think: str = "auto") -> Template:
 
 
 class PlainTemplate:
-    """Plain continuation, for models that only know text: a start token if there is one, then the words."""
+    """Plain continuation, for models that only know text: a start token if there is one, then the words.
+
+    Its methods are those of `ModelTemplate`.
+    """
 
     name = "plain"
     marker: str | None = None
@@ -119,7 +91,9 @@ class ModelTemplate:
     """The chat template that comes with the model's tokenizer."""
 
     name = "model"
+    """Its name in the session."""
     marker: str | None = None
+    """Ends an answer, beside the model's own end."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -132,6 +106,7 @@ class ModelTemplate:
         return thinking_of(self)
 
     def thinking_as(self, think: str) -> "ModelTemplate":
+        """The template with its switches set so (`Settings.think`)."""
         other = copy.copy(self)
         other._think = think
         for cached in ("thinking", "opening_tokens"):
@@ -140,18 +115,26 @@ class ModelTemplate:
 
     @cached_property
     def opening_tokens(self) -> int:
+        """Number of tokens at the end of each turn that open the answer."""
         user = [{"role": "user", "content": "Hello"}]
         opened, closed = (self.tokenized(self.rendered(user, opens=opens)) for opens in (True, False))
         return len(opened) - _agree(opened, closed)
 
     def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
+        """The tokens of the first turn; `tools` only where the template renders them (`ToolForm.native`)."""
         words = [] if system is None else [("system", system)]
         return self._turn([*words, ("user", text)], tools=tools)
 
     def later(self, text: str, marked: bool = False) -> Fed:
+        """The tokens of a later turn; `marked`: the answer before ended in the marker itself."""
         return self._turn([("user", text)], after_answer=True, marked=marked)
 
     def results(self, texts: Sequence[str], then: str, marked: bool = False) -> Fed:
+        """The tokens of a turn that gives results of tools, where the template renders them.
+
+        Args:
+            then: what the user says behind them; perhaps empty.
+        """
         said = [("tool", text) for text in texts] + ([("user", then)] if then else [])
         return self._turn(said, after_answer=True, marked=marked)
 
@@ -246,7 +229,7 @@ class ModelTemplate:
 
     def tokenized(self, text: str, anchor: str = "") -> list[int]:
         """Ids of rendered text, as it is tokenised behind an answer."""
-        return _behind(anchor, text, lambda whole: _ids(self._tokenizer, whole))
+        return _behind(anchor, text, lambda whole: tokens_of(self._tokenizer, whole))
 
     def _piecewise(
         self, blank: str, contents: dict[str, str], marks: dict[str, int], anchor: str
@@ -276,9 +259,7 @@ class NamedTemplate(ModelTemplate):
         self._jinja, self.marker = BASE_TEMPLATES[name].jinja, BASE_TEMPLATES[name].marker
 
 
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    """Ids of text in which special tokens are tokens."""
-    return tokens_of(tokenizer, text)
+Template = PlainTemplate | ModelTemplate
 
 
 def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None, behind: str = "") -> list[int]:

@@ -15,7 +15,7 @@ from h2o_chat.tui.transcript import markdown
 LIVE_CHARS = 2_000
 """Most characters that are drawn again as a text grows."""
 FEW_CHARS = 300
-"""Most of them where the text can be cut sooner: between blocks, or rows without markup."""
+"""Most of them where the text can be cut sooner, between blocks."""
 SETTLED_CHARS = 3_000
 """Settled pieces of running text grow to about this size."""
 CARET = "▌"
@@ -121,11 +121,12 @@ class Growing:
         self.room = 0
         """Columns for tables, where they are known."""
 
-    def write(self, text: str, width: int = 0) -> None:
+    def write(self, text: str) -> None:
         self._grow(text)
-        while len(self._source) > FEW_CHARS and (cut := markdown.early_cut(self._source, width)):
-            self._cut(cut)
-        self._show(Content.styled(CARET, "$accent"))
+        if "\n" in self._source.strip("\n"):
+            while len(self._source) > FEW_CHARS and (cut := markdown.block_cut(self._source)):
+                self._cut(cut)
+        self._replace(Content.assemble(self._render(self._source), (CARET, "$accent")))
 
     def close(self, text: str | None, below: Content) -> None:
         """End the text.
@@ -141,9 +142,6 @@ class Growing:
         self._grow(rest)
         shown = self._render(self._source)
         self._replace(Content.assemble(shown, "\n" if shown and below else "", below))
-
-    def _show(self, end: Content) -> None:
-        self._replace(Content.assemble(self._render(self._source), end))
 
     def _render(self, source: str) -> Content:
         return markdown.render(source, self.room)

@@ -72,8 +72,6 @@ class TurnView:
         self.thought_shown = False
         self._written: list[BodyPiece] | None = None
         """The pieces of an answer as they were drawn while it was written."""
-        self._cut_for = 0
-        """The width for which they were cut."""
         self._room = 0
         """The width for which tables were drawn."""
         self._given = body if isinstance(body, Content) else None
@@ -188,8 +186,7 @@ class TurnView:
         before = len(self._divided()[1])
         self.source += text
         if more := self._divided()[1][before:]:
-            self.growing.write(more, self._layout[0] - INDENT - 1)
-            self._cut_for = self._layout[0] or self._cut_for
+            self.growing.write(more)
         self.changed()
 
     def close(self, finish: str, text: str | None) -> None:
@@ -221,27 +218,24 @@ class TurnView:
     def rows(self, width: int) -> int:
         """Its height in this width; wraps what was not wrapped yet."""
         if self._layout[0] != width:
-            self._cut_anew(width)
             room = max(width - INDENT - 1, 1)
+            self._make_room(room)
             starts = [self.titled]
             for piece in self.pieces:
                 starts.append(starts[-1] + piece.height(room))
             self._layout = (width, starts)
         return self._layout[1][-1] + 1
 
-    def _cut_anew(self, width: int) -> None:
-        """Cuts again for another width, where the old cuts would be visible. Tables are drawn for a width."""
-        room = max(width - INDENT - 1, 1)
-        tables = room != self._room and self.kind == "assistant" and "|" in self.source
+    def _make_room(self, room: int) -> None:
+        """Tables are drawn for a width: in another one an answer with a bar is drawn again."""
+        again = room != self._room and self.kind == "assistant" and "|" in self.source
         self._room = room
-        if self._cut_for in (0, width) and not tables:
-            return
-        if self.growing is not None:
-            self.growing = Growing()
-            self.growing.room = room
-            self.growing.write(self._divided()[1], width - INDENT - 1)
-        self._cut_for = 0 if self.growing is None else width
-        self._written = self._pieces = None
+        if again:
+            if self.growing is not None:
+                self.growing = Growing()
+                self.growing.room = room
+                self.growing.write(self._divided()[1])
+            self._written = self._pieces = None
 
     def guess(self, width: int) -> int:
         """Its height, roughly; exact where it is known already."""

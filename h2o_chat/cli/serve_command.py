@@ -133,14 +133,13 @@ def _served(
         from h2o_chat.engine.row_capacity import snapshots_for
 
         prefixes = Prefixes(snapshots_for(batch.reader, batch.runner.rows, snapshots))
-        saved: Saved | None = None
         shown = f"[{host}]" if ":" in host else host
 
-        def service_of() -> Service:
-            nonlocal saved
+        def service_of() -> tuple[Service, Saved | None]:
             service = Service(batch, settings, sampling, limits, prefixes)
             if any_model:
                 service.served = replace(service.served, names=frozenset())
+            saved = None
             if folder is not None:
                 saved = Saved(folder, service.context, batch)
                 service.load_memory = saved.read
@@ -154,13 +153,13 @@ def _served(
             if settings.recall != "off" and settings.policy not in WITHOUT:
                 sys.stderr.write("h2o-chat: what a question asks for and was forgotten is recalled")
                 sys.stderr.write(" (--recall off: not)\n")
-            return service
+            return service, saved
 
         def ready() -> None:
             sys.stderr.write(f"h2o-chat: serving http://{shown}:{at.getsockname()[1]}/v1\n  ctrl+c ends it\n")
             sys.stderr.flush()
 
-        service = asyncio.run(serve(service_of, keys, loopback, scheme, at, ready))
+        service, saved = asyncio.run(serve(service_of, keys, loopback, scheme, at, ready))
     service.close(CLOSE_S)
     if saved is not None:
         saved.write_rows(prefixes.all())

@@ -161,7 +161,7 @@ def usage(ended: Ended, *others: Ended) -> dict[str, Any]:
 
 
 def _of_the_server(ended: Ended) -> dict[str, Any]:
-    """Fields beyond OpenAI's: llama-server's `timings`, and our `notes`."""
+    """Fields beyond OpenAI's: llama-server's `timings` and `id_slot`, and our `notes`."""
     turn = ended.turn
     steps = turn.new_tokens - 1
     answer_ms = 1000 * steps / turn.tok_s if turn.tok_s else 0.0
@@ -170,7 +170,7 @@ def _of_the_server(ended: Ended) -> dict[str, Any]:
         **_pace("prompt", turn.prompt_tokens, ended.prompt_ms),
         **_pace("predicted", turn.new_tokens, answer_ms),
     }
-    return {"timings": timings, **notes_of(ended)}
+    return {"timings": timings, "id_slot": ended.row, **notes_of(ended)}
 
 
 def notes_of(ended: Ended) -> dict[str, Any]:

@@ -125,6 +125,10 @@ class Prefixes:
             if self._kept.get(one.chain) is one:
                 del self._kept[one.chain]
 
+    def get(self, hashed: bytes | None) -> Memory | None:
+        """The memory with this hash, if it is kept."""
+        return None if hashed is None else self._kept.get(hashed)
+
     def longest(self, hashes: Sequence[bytes]) -> Memory | None:
         """The memory after the longest prefix of a conversation, by its hashes."""
         with self._lock:

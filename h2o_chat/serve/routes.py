@@ -20,11 +20,12 @@ from h2o_chat.serve import messages_dialect, responses_dialect
 from h2o_chat.serve.api_errors import ApiError, wrong
 from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
 from h2o_chat.serve.chat_response import ChatDialect, TextDialect, to_json
-from h2o_chat.serve.conversation_memory import memory_of
+from h2o_chat.serve.memory_routes import SlotRoutes, memory_of
 from h2o_chat.serve.metrics import metrics
 from h2o_chat.serve.reply import Choices, Dialect, Reply
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.request_queue import Ticket
+from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 
 Body = dict[str, Any]
@@ -33,10 +34,15 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Routes:
-    """The application behind the guard."""
+    """The application behind the guard.
 
-    def __init__(self, service: Service, bodies: Bodies) -> None:
+    Args:
+        saved: None: nothing is saved on disk.
+    """
+
+    def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self.service, self.bodies = service, bodies
+        self.slots = SlotRoutes(service, saved, self.bodies)
         self.model = service.session.model
         self.began = int(time.time())
         self.checking = ThreadPoolExecutor(2, "check")
@@ -51,6 +57,7 @@ class Routes:
             "/v1/models": self.models,
             "/v1/models/{name:path}": self.one_model,
             "/v1/conversations/{id}/memory": self.memory,
+            "/slots": self.slots.all,
         }
         routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
         dialects: dict[str, Callable[[Body, bytes], Asked]] = {
@@ -61,6 +68,7 @@ class Routes:
         }
         for path, asked in dialects.items():
             routes.append(Route(path, partial(self._answered, asked=asked), methods=["POST"]))
+        routes.append(Route("/slots/{id}", self.slots.act, methods=["POST"]))
         self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

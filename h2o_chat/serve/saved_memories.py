@@ -1,8 +1,11 @@
-"""Memories on disk, from the end of a server to the next one: a folder for each model with its settings.
+"""Memories on disk: all of them when the server ends, and those that clients save by a name.
 
-Names of files are hashes: of the key and of the conversation.
+There is a folder for each model with its settings. Names of files are hashes: of the conversation and, if a
+client gave a name, of its key and that name. A name therefore is never a path, and never finds another key's
+file.
 """
 
+import hmac
 import os
 import time
 from collections.abc import Iterable
@@ -12,11 +15,16 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.errors import BusyError
 from h2o_chat.base.private_files import no_link, open_own, own_folder
 from h2o_chat.base.system import lock
-from h2o_chat.serve.prefixes import Memory
+from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.prefixes import Memory, tag_of
 
 if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
+    from h2o_chat.engine.saved_cache import RowSnapshot
 
+SESSIONS = 256
+"""Most files that a key can save by a name."""
+NAME_CHARACTERS = 255
 _END = ".safetensors"
 
 
@@ -52,11 +60,8 @@ class Saved:
             part.unlink(missing_ok=True)
 
     def rows(self) -> list[Memory]:
-        """Memories of the last server, the oldest first; they are read when they are needed.
-
-        What clients of earlier versions saved by a name is among them.
-        """
-        files = sorted(self.folder.glob(f"*{_END}"), key=lambda file: file.stat().st_mtime_ns)
+        """Memories of the last server, the oldest first; they are read when they are needed."""
+        files = sorted(self.folder.glob(f"row-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
         return [kept for file in files if (kept := _named(file)) is not None]
 
     def read(self, kept: Memory) -> None:
@@ -79,20 +84,71 @@ class Saved:
         Raises:
             OSError: no room, no right to write there.
         """
-        from h2o_chat.engine.saved_cache import write
-
-        files, now = set(), time.time_ns()
+        names, now = set(), time.time_ns()
         for place, kept in enumerate(all):
-            name = f"row-{kept.tag}-{kept.chain.hex()}-{int(kept.marked)}{_END}"
-            file = kept.file or self.folder / name
-            files.add(file)
+            file = self.folder / _name(f"row-{kept.tag}" if kept.tag else "row", kept)
+            names.add(file.name)
             if kept.state is not None and not file.exists():
-                write(file, kept.state, self._session)
+                self._write(file, kept.state)
             if file.exists():  # it may have been removed
                 os.utime(file, ns=(now, now + place))  # keeps the order for `rows`
-        for file in self.folder.glob(f"*{_END}"):
-            if file not in files and _named(file) is not None:
+        for file in self.folder.glob(f"row-*{_END}"):
+            if file.name not in names:
                 file.unlink(missing_ok=True)
+
+    def write_session(self, owner: bytes, name: str, kept: Memory) -> int:
+        """Saves a memory by a client's name, replacing an earlier one; returns its bytes.
+
+        Raises:
+            ApiError: there are too many, or the name is invalid.
+            OSError: no room, no right to write there.
+        """
+        assert kept.state is not None
+        begin = _of_client(owner, name)
+        before = list(self.folder.glob(f"{begin}-*{_END}"))
+        if not before and len(list(self.folder.glob(f"session-{tag_of(owner)}-*{_END}"))) >= SESSIONS:
+            raise ApiError(507, f"{SESSIONS} sessions are saved already: save over one.", "too_many_sessions")
+        file = self.folder / _name(begin, kept)
+        self._write(file, kept.state)
+        for old in before:
+            if old != file:
+                old.unlink(missing_ok=True)
+        return file.stat().st_size
+
+    def session(self, owner: bytes, name: str) -> tuple[Memory, int]:
+        """The memory that a client saved by this name, and its bytes.
+
+        Raises:
+            ApiError: there is none, or the name is invalid.
+            SavedCacheError: the file cannot be used.
+        """
+        begin = _of_client(owner, name)
+        files = sorted(self.folder.glob(f"{begin}-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
+        kept = _named(files[-1]) if files else None
+        if kept is None or kept.file is None:
+            raise ApiError(404, "Nothing was saved by this name, model and key.", "no_session", "filename")
+        self.read(kept)
+        file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # `write_rows` writes another file
+        return kept, file.stat().st_size
+
+    def _write(self, file: Path, state: "RowSnapshot") -> None:
+        from h2o_chat.engine.saved_cache import write
+
+        write(file, state, self._session)
+
+
+def _of_client(owner: bytes, name: str) -> str:
+    """The beginning of the file's name for a client's name."""
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARACTERS:
+        raise ApiError(
+            400, f"filename is no text of 1 to {NAME_CHARACTERS} characters.", "invalid_request", "filename"
+        )
+    named = hmac.digest(owner, name.encode("utf-8", "surrogatepass"), "sha256").hex()[:32]
+    return f"session-{tag_of(owner)}-{named}"
+
+
+def _name(begin: str, kept: Memory) -> str:
+    return f"{begin}-{kept.chain.hex()}-{int(kept.marked)}{_END}"
 
 
 def _named(file: Path) -> Memory | None:

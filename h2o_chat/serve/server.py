@@ -20,6 +20,7 @@ from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.routes import Routes
+from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 
 M_MMAP_THRESHOLD = -3
@@ -85,6 +86,7 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         service: Service,
+        saved: Saved | None,
         keys: Keys,
         loopback: bool,
         scheme: str,
@@ -93,9 +95,8 @@ class Server(uvicorn.Server):
         most, bodies = connections_at_most(), Bodies(len(keys))
         # The other connections are for /health, for refusals, and for incomplete requests.
         requests = FairShare(most // 2, len(keys))
-        guard = Guard(
-            Routes(service, bodies), keys, loopback, scheme, requests, bodies, service.counts.statuses
-        )
+        app = Routes(service, saved, bodies)
+        guard = Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
         config = uvicorn.Config(
             guard,
             http=partial(Connection, most=most),  # type: ignore[arg-type]
@@ -183,17 +184,17 @@ class Server(uvicorn.Server):
 
 
 async def serve(
-    service_of: Callable[[], Service],
+    service_of: Callable[[], tuple[Service, Saved | None]],
     keys: Keys,
     loopback: bool,
     scheme: str,
     at: socket.socket,
     ready: Callable[[], None],
-) -> Service:
+) -> tuple[Service, Saved | None]:
     """Serves until a signal; returns the service, which answers no more.
 
     Args:
-        service_of: called in the event loop.
+        service_of: called in the event loop; makes the service and its folder of saved memories.
         scheme: of the public address, http or https.
         at: see `listen`.
         ready: called as soon as it listens.
@@ -201,6 +202,6 @@ async def serve(
     gc.collect()
     gc.freeze()  # excludes loaded objects from garbage collection, for which all threads wait
     sys.setswitchinterval(SWITCH_S)
-    service = service_of()
-    await Server(service, keys, loopback, scheme, ready).serve([at])
-    return service
+    service, saved = service_of()
+    await Server(service, saved, keys, loopback, scheme, ready).serve([at])
+    return service, saved

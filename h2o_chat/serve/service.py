@@ -84,6 +84,8 @@ class Service:
         self.row_bytes, self.snapshot_bytes = bytes_of(batch)
         """Computed bytes of one row, and of one snapshot."""
         self.counts = Counts()
+        self.slots: list[tuple[bytes, bytes] | None] = [None] * batch.runner.rows
+        """Per row: (key, hash) of the last answer or restored memory, which may not be kept any more."""
         self.seated: tuple[Request | None, ...] = (None,) * batch.runner.rows
         """Per row: the request that is answered."""
         self.load_memory: Callable[[Memory], None] = lambda kept: None
@@ -276,9 +278,9 @@ class Service:
     def _ended(self, ticket: Ticket, turn: Turn, told: BatchReport) -> Item:
         self.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
         if told.state is not None and not ticket.left:
-            _keep(self, ticket, turn, told.state)
+            _keep(self, ticket, turn, told.row, told.state)
         early = _ended_early(told, turn)
-        return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, early, ticket.notes)
+        return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
 
     def _break(self, error: Exception) -> None:
         sys.stderr.write("h2o-chat: the engine has failed; the server ends\n")
@@ -321,7 +323,7 @@ def _reader_of(service: Service, reader: Reader, ticket: Ticket) -> Reader:
     return replace(reader, template=template, form=form)
 
 
-def _keep(service: Service, ticket: Ticket, turn: Turn, state: Any) -> None:
+def _keep(service: Service, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
     """Keeps the memory after an answer for the next request."""
     marked = bool(service.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
     said = ticket.form.written(ticket.form.read(turn.text, bool(ticket.asked.tools.tools)))
@@ -331,6 +333,8 @@ def _keep(service: Service, ticket: Ticket, turn: Turn, state: Any) -> None:
         ticket.places.thoughts.append([first, tokens])
     state = with_positions(state, ticket.places)
     service.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id))
+    if row is not None:
+        service.slots[row] = ticket.owner, hashed
 
 
 def _next_of(service: Service) -> Ticket | None:

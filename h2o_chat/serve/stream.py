@@ -23,6 +23,7 @@ class Ended:
     """Prompt tokens that were read for an earlier request."""
     prompt_ms: float
     """Time of reading the other prompt tokens."""
+    row: int | None
     error: ApiError | None
     """Why it ended early; None if it did not."""
     notes: Sequence[Note] = ()

@@ -148,6 +148,7 @@ def test_what_is_served_is_told(client: Client) -> None:
     assert props["total_slots"] == 3
     assert props["default_generation_settings"]["max_tokens"] == 40
     assert props["session"]["budget"] == BUDGET
+    assert len(client.get("/slots").body) == 3
     assert client.metric("rows") == 3
 
 

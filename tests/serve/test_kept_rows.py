@@ -12,6 +12,8 @@ from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
+from h2o_chat.serve import saved_memories as saved_module
+from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import ChatRequest
 from h2o_chat.serve.guard import NOBODY
 from h2o_chat.serve.prefixes import Memory, Prefixes
@@ -66,16 +68,29 @@ def test_files_that_are_none_of_ours_are_left(saved: Saved, kept: Memory) -> Non
         saved.read(damaged)
 
 
-def test_what_was_saved_by_a_name_in_an_earlier_version_is_gone_on_with(saved: Saved, kept: Memory) -> None:
-    saved.write_rows([kept])
-    (row,) = saved.folder.glob("*.safetensors")
-    row.rename(saved.folder / f"session-{'1' * 16}-{'2' * 32}-{kept.chain.hex()}-1.safetensors")
-    (found,) = saved.rows()
-    assert (found.chain, found.tag, found.marked) == (kept.chain, "1" * 16, True)
-    saved.read(found)
-    assert found.tokens == 3
-    saved.write_rows([found])
-    assert [one.chain for one in saved.rows()] == [kept.chain]
+def test_a_name_is_replaced_and_leads_to_what_its_key_has_saved(saved: Saved, kept: Memory) -> None:
+    assert kept.state is not None
+    saved.write_session(b"one", "a", kept)
+    other = Memory(b"o" * 32, False, 3, kept.state)
+    saved.write_session(b"one", "a", other)
+    assert saved.session(b"one", "a")[0].chain == other.chain
+    assert len(list(saved.folder.glob("session-*"))) == 1
+    assert saved.rows() == []
+    for owner, name in ((b"two", "a"), (b"one", "b"), (b"", "a"), (b"one", "*"), (b"one", "../a")):
+        with pytest.raises(ApiError) as error:
+            saved.session(owner, name)
+        assert error.value.status == 404
+
+
+def test_a_key_saves_so_many_sessions(saved: Saved, kept: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_module, "SESSIONS", 2)
+    for name in "ab":
+        saved.write_session(b"one", name, kept)
+    with pytest.raises(ApiError) as error:
+        saved.write_session(b"one", "c", kept)
+    assert error.value.status == 507
+    saved.write_session(b"one", "a", kept)
+    saved.write_session(b"two", "c", kept)
 
 
 async def test_a_damaged_row_is_read_again(
@@ -133,6 +148,9 @@ def test_links_are_not_followed(saved: Saved, kept: Memory, loaded: Loaded, tmp_
     found.file.symlink_to(elsewhere)
     with pytest.raises(StoreError, match="symbolic link"):
         saved.read(found)
+    before = elsewhere.read_bytes()
+    saved.write_session(b"", "a", kept)
+    assert elsewhere.read_bytes() == before
     folder = tmp_path / "linked"
     folder.mkdir()
     (folder / "serve").symlink_to(tmp_path)

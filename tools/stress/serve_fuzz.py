@@ -30,7 +30,7 @@ ALLOWED = {200, 400, 401, 403, 404, 405, 408, 409, 413, 429, 501, 507}
 KEYS = (
     *("messages", "stream", "stream_options", "temperature", "top_p", "top_k", "min_p", "stop", "seed", "n"),
     *("max_tokens", "max_completion_tokens", "tools", "tool_choice", "model", "response_format", "logprobs"),
-    *("cache_prompt", "repetition_penalty", "ignore_eos", "logit_bias", "user"),
+    *("cache_prompt", "id_slot", "repetition_penalty", "ignore_eos", "logit_bias", "user", "filename"),
     *("grammar", "json_schema", "top_logprobs", "presence_penalty", "frequency_penalty", "system", "prompt"),
     *("input", "instructions", "previous_response_id", "max_output_tokens", "text", "stop_sequences"),
     *("store", "include", "metadata", "suffix", "echo"),
@@ -38,8 +38,9 @@ KEYS = (
 POSTS = ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/completions")
 PATHS = (
     *POSTS * 4,
-    *("/v1/models", "/v1/models/pocket", "/health", "/metrics", "/props"),
-    *("/", "/v1/../../etc/passwd", "/v1/models/%2e%2e/%00", "//", "/v1/chat/completions/"),
+    *("/v1/models", "/v1/models/pocket", "/health", "/metrics", "/props", "/slots"),
+    *("/slots/0?action=save", "/slots/1?action=restore", "/slots/0?action=erase", "/slots/99?action=save"),
+    *("/", "/slots/../../etc/passwd", "/v1/models/%2e%2e/%00", "//", "/v1/chat/completions/"),
     *("/v1/conversations/chatcmpl-1/memory", "/v1/conversations/%00/memory", "/v1/conversations//memory"),
 )
 TEXTS = (
@@ -140,7 +141,7 @@ def body(rng: random.Random) -> bytes:
     if rng.random() < 0.5:
         made["stream"] = rng.random() < 0.7
     if rng.random() < 0.2:
-        made["prompt"] = rng.choice(TEXTS)
+        made["filename"] = rng.choice(TEXTS)
     made["max_tokens"] = made["max_output_tokens"] = rng.choice([1, 3, 8])  # what is allowed may be long
     made.pop("max_completion_tokens", None)
     raw = json.dumps(made).encode()

@@ -212,7 +212,6 @@ class EngineApart:
         return EngineApart(self._process, self._ask("remade", settings), self.tokenizer)
 
     def reseed(self, seed: int) -> None:
-        """See `Engine.reseed`."""
         self._ask("reseed", seed)
         self.session = replace(self.session, seed=seed)
 

@@ -122,7 +122,6 @@ class Server(uvicorn.Server):
         self._ready()
 
     async def _accept(self, at: socket.socket) -> None:
-        """Accepts connections until it is cancelled."""
         loop, make = asyncio.get_running_loop(), self.config.http_protocol_class
         at.setblocking(False)
         while True:

@@ -60,7 +60,6 @@ def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> 
 
 
 def hide(database: Database, conversation: str) -> None:
-    """Makes a conversation invisible."""
     with database.writing(LONG_WAIT_S) as connection:
         connection.execute("UPDATE conversations SET hidden = 1 WHERE id = ?", (conversation,))
 

@@ -167,7 +167,6 @@ class DataFolder:
 
 
 def saved_caches_bytes(folder: Path) -> int:
-    """Bytes of all saved caches in a data folder."""
     found = 0
     for file in folder.glob("caches/*/*"):
         with suppress(FileNotFoundError):  # removed by another process

@@ -65,7 +65,6 @@ class Database:
             self._open_files = OpenFiles(path) if path else None
 
     def rows(self, sql: str, *values: Any) -> Rows:
-        """All rows of a query."""
         with self._lock, explained(self.path):
             self.require()
             return self._connection.execute(sql, values).fetchall()

@@ -137,7 +137,6 @@ class Writer:
         self.backlog.add("token", lambda connection: connection.execute(_TOKEN, row))
 
     def place(self, message: int, first: int, last: int) -> None:
-        """Stores the positions of a message's tokens."""
         update = "UPDATE messages SET first = ?, last = ? WHERE conversation = ? AND number = ?"
         row = (first, last, self.conversation, message)
         self.backlog.add("other", lambda connection: connection.execute(update, row))
@@ -206,7 +205,6 @@ class Writer:
         self.backlog.add("other", lambda connection: connection.execute(insert, row))
 
     def settings(self, settings: dict[str, Any]) -> None:
-        """Replaces the settings of the conversation."""
         self._set("UPDATE conversations SET settings = ? WHERE id = ?", json.dumps(settings))
 
     def settle(self) -> None:

@@ -185,7 +185,6 @@ def remember(surface: Surface, words: str) -> None:
 
 
 def forget(surface: Surface, words: str) -> None:
-    """Forget what was remembered for all conversations, by its number."""
     keeper = surface.idle().keeper
     if keeper is None or not re.fullmatch(r"\d{1,9}", words):
         raise UsageError(f"{words!r} is no number of something remembered.", "/remember shows them.")

@@ -25,7 +25,6 @@ OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 
 
 def values(chat: Chat, sampling: Sampling) -> dict[str, Any]:
-    """All of them as they are now."""
     now = asdict(chat.settings) | asdict(sampling) | {"seed": chat.session.seed}
     return {name: now[name] for name in SETTABLE}
 

@@ -171,14 +171,12 @@ class Chat:
         return remarks.pinned(self.messages, message, on, held, self.engine)
 
     def reseed(self, seed: int) -> None:
-        """Draws from here on as with this seed."""
         self.engine.reseed(seed)
         self.settings = replace(self.settings, seed=seed)
         self.session = replace(self.session, seed=seed)
 
     @property
     def begun(self) -> bool:
-        """Whether anybody has spoken."""
         return self.messages != self._blank()
 
     def close(self) -> None:

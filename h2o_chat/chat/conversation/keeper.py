@@ -83,7 +83,6 @@ class Keeper:
         return Keeper(self.store, conversation, self._session, self._settings)
 
     def close(self) -> None:
-        """Let the conversation go."""
         if self._writer is not None:
             self._writer.close()
 
@@ -117,13 +116,11 @@ class Keeper:
         return message
 
     def placed(self, message: int | None, first: int, last: int) -> None:
-        """Write where the tokens of a message lie."""
         if self._writer and message is not None:
             self._writer.place(message, first, last)
             _look(self)
 
     def pinned(self, message: int | None, on: bool) -> None:
-        """Write that a message is pinned, or not."""
         if self._writer and message is not None:
             self._writer.pinned(message, on)
             _look(self)
@@ -147,7 +144,6 @@ class Keeper:
             _look(self)
 
     def move(self, leaf: int | None) -> None:
-        """Go on from another message."""
         if self._writer:
             self._writer.move(leaf)
             _look(self)

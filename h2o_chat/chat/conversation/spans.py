@@ -123,13 +123,11 @@ class Spans:
             self.all.append(Span(index, role, first, last))
 
     def at(self, position: int) -> Span | None:
-        """The message that a token belongs to."""
         found = bisect_right(self.all, position, key=lambda span: span.first) - 1
         return self.all[found] if found >= 0 and position <= self.all[found].last else None
 
     @property
     def _end(self) -> int:
-        """First position behind the last message."""
         return self.all[-1].last + 1 if self.all else 0
 
     def _answer(self, position: int) -> None:

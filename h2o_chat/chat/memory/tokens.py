@@ -95,5 +95,4 @@ class Tokens:
 
 
 def looks_special(text: str) -> bool:
-    """Whether a token looks like one of a template."""
     return _SPECIAL.fullmatch(text.strip()) is not None

@@ -54,8 +54,6 @@ class Call(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The parts of an answer."""
-
     content: str
     calls: tuple[Call, ...] = ()
     thought: str = ""

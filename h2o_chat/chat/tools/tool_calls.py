@@ -51,7 +51,6 @@ class ToolCalls:
         return "\n\n".join(filter(None, (text, self.form.described(self.tools))))
 
     def first(self, system: str | None, text: str) -> Fed:
-        """The tokens of the first turn."""
         return self._template.first(system, text, self.tools if self.form.native else ())
 
     def results(self, text: str, marked: bool) -> Fed:

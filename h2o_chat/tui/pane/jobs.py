@@ -129,7 +129,6 @@ class Jobs:
             self._report(Opened(open_chat(progress)))
 
     def load_instead(self, open_chat: OpenChat) -> None:
-        """Open another conversation while one is open."""
         self.load(open_chat)
         self._reports.put(Done())
 

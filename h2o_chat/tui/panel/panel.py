@@ -123,7 +123,6 @@ class MemoryPanel(Widget, can_focus=True):
             await self.run_action("app.toggle_panel")
 
     def action_turn(self, step: int) -> None:
-        """Show the next or the previous tab."""
         self.tab, self._top = (self.tab + step) % len(TABS), 0
 
     def action_scroll_page(self, step: int) -> None:

@@ -45,7 +45,6 @@ class PromptHistory:
         """Edited texts by index of their prompt, until something is sent."""
 
     def add(self, text: str) -> None:
-        """Append a prompt that was sent."""
         if not self._texts or self._texts[-1] != text:
             self._texts = [*self._texts, text][-KEPT:]
             self._write(text)
@@ -194,7 +193,6 @@ class PromptBox(TextArea):
         self._show_menu()
 
     def action_editor(self) -> None:
-        """Write the prompt in $EDITOR."""
         try:
             with self.app.suspend():
                 text = edited(self.text)

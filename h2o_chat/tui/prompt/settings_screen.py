@@ -179,5 +179,4 @@ class SettingsScreen(ModalScreen[Changed | None]):
         wrong.parent.query("Input, OneOf").first().focus()
 
     def action_back(self) -> None:
-        """Leave everything as it was."""
         self.dismiss(None)

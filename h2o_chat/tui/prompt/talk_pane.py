@@ -310,7 +310,6 @@ class TalkPane(Pane):
         self.editing.give_up()
 
     def action_act(self, name: str) -> None:
-        """Run a command for a key."""
         if self.ready is None:  # letters are no text while a message is chosen, whatever goes on
             self.divider.say("not now · esc leaves the message, esc again stops what goes on")
             return

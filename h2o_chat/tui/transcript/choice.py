@@ -212,7 +212,6 @@ class MessageChoice:
         self.pick(there[at] if at < len(there) else None)
 
     def end(self) -> None:
-        """Choose nothing any more."""
         if self._inspector.on or self._inspector.memory.cursor is not None:
             self._inspector.end()
         if self._by_hand:

@@ -15,9 +15,6 @@ if TYPE_CHECKING:  # importing torch takes seconds
 def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
     """The memory after an answer, as JSON.
 
-    Args:
-        id_: of the answer.
-
     Raises:
         ApiError: no memory of this key is kept after such an answer (any more).
     """

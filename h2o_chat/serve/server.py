@@ -195,7 +195,6 @@ async def serve(
         service_of: called in the event loop.
         scheme: of the public address, http or https.
         at: see `listen`.
-        ready: called as soon as it listens.
     """
     gc.collect()
     gc.freeze()  # excludes loaded objects from garbage collection, for which all threads wait

@@ -114,7 +114,6 @@ class Database:
         """Runs steps (each a `Step`) in order, in short transactions; committed ones leave the deque.
 
         Args:
-            wait_s: longest wait of each transaction for another process.
             held: called in each transaction; raises if the steps may no longer be run.
 
         Raises:

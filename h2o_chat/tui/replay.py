@@ -200,11 +200,7 @@ class Player:
 
 
 class ReplayPane(Pane):
-    """Plays a recording.
-
-    Args:
-        name: of the recording.
-    """
+    """Plays a recording."""
 
     UNENDED = "interrupted"
     STOPS = False

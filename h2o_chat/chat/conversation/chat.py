@@ -194,9 +194,6 @@ class Chat:
     def go_to(self, leaf: int | None, progress: ReadProgress = unheard, cancel: ShouldStop = never) -> bool:
         """Makes a stored message the last one (None: the beginning), with the cache as it was after it.
 
-        Args:
-            progress: told now and then how far it is.
-
         Returns:
             False if it was cancelled: then nothing has changed.
 

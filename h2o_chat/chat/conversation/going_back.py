@@ -27,7 +27,7 @@ def regenerate(
     """Answers the last message again in other words, from the cache as it was before; the answers before are
     kept.
 
-    Args and events: see `edit`.
+    Events: see `edit`.
 
     Raises:
         UsageError: nothing was said yet.
@@ -51,9 +51,6 @@ def edit(
 
     The messages that followed are kept as another branch. No event comes until the cache has been brought
     back, and none at all where that was cancelled: then nothing has changed.
-
-    Args:
-        progress: told now and then how far reading it again is.
 
     Raises:
         UsageError: it is not a message of the user.

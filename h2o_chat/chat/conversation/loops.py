@@ -254,11 +254,7 @@ _KEPT = LONGEST_TOKENS * ENOUGH_TIMES
 
 
 class Repeating:
-    """Notices when one answer repeats itself.
-
-    Args:
-        asked: the message.
-    """
+    """Notices when one answer repeats itself."""
 
     def __init__(self, asked: str) -> None:
         self.words = self.tokens = 0

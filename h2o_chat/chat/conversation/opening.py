@@ -93,9 +93,6 @@ def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
 
     The model of the newest stored conversation, if one was named for it and it is here; otherwise none is
     set, which means SmolLM2 if that is here, else pocket.
-
-    Args:
-        folder: the data folder.
     """
     last, gone = _last_named(folder), ""
     if last is not None:

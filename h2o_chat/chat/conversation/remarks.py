@@ -102,12 +102,7 @@ WIDE = ("float32", "float64")
 
 
 def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
-    """A note before a prompt is read that is longer than the budget: what will stay of it.
-
-    Args:
-        tokens: of the prompt.
-        seen: tokens before it.
-    """
+    """A note before a prompt is read that is longer than the budget: what will stay of it."""
     budget, recent = session.budget, session.recent
     if budget is None or tokens <= budget:
         return

@@ -38,9 +38,6 @@ def restore_cache(
     then, so the cache is the same. Where none can be loaded all is read anew, in chunks, which is faster;
     then the cache may differ, and a note says so.
 
-    Args:
-        progress: told now and then how far it is.
-
     Returns:
         False if it was cancelled: then the engine is as it was.
     """

@@ -72,9 +72,6 @@ def own_ids(message: Placed, stored: int) -> slice:
     """The slice of the ids stored with a message that are its own.
 
     A message that is answered is stored with all ids that were read with it; its own are the last ones.
-
-    Args:
-        stored: how many ids there are.
     """
     count = min(len(tokens_of(message)), stored)
     return slice(stored - count, stored) if message.role in ASKS else slice(0, count)

@@ -73,9 +73,6 @@ class _TextPart:
 def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
     """The conversations of a file.
 
-    Args:
-        notes: gets notes about what was left out.
-
     Raises:
         UsageError: it cannot be read, or something in it is wrong; says where.
     """

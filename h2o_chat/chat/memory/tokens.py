@@ -17,7 +17,6 @@ class Tokens:
 
     Args:
         first: position of the first token.
-        texts: of the tokens.
     """
 
     def __init__(self, first: int, texts: Sequence[str] = ()) -> None:

@@ -116,7 +116,6 @@ class Recall:
         """Returns what is recalled for a message, and the message as the model is fed it.
 
         Args:
-            messages: all that were said before.
             budget: slots per layer and KV head; None keeps everything.
         """
         # A note that is left here belongs to a message that could not be sent.
@@ -169,9 +168,6 @@ class Recall:
     ) -> tuple[Recalled, ...]:
         """Finds what a message asks for that is no longer held, or was said elsewhere. Returns nothing if all
         of it is still held.
-
-        Args:
-            others: other conversations are searched too.
         """
         self.read(messages)
         question = question_of(text)

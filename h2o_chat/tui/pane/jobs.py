@@ -75,11 +75,7 @@ Report = Stage | Opened | Stopped | Failed | Crashed | Done | AttachedFiles | Ev
 
 
 class Jobs:
-    """At most one job at a time, in a thread: `start(lambda: jobs.work(...))`.
-
-    Args:
-        recorder: gets every event, as it happens.
-    """
+    """At most one job at a time, in a thread: `start(lambda: jobs.work(...))`."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder

@@ -27,14 +27,7 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 
 class ListDialog(ModalScreen[str | None]):
-    """Ends with what was chosen, or None.
-
-    Args:
-        title: of the box.
-        label: before the line.
-        placeholder: in the empty line.
-        remark: between list and line.
-    """
+    """Ends with what was chosen, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),

@@ -133,8 +133,6 @@ class PromptBox(TextArea):
     ) -> None:
         """Args:
         send: takes a text that is more than blanks, and returns whether it was taken.
-        menu: shows the choices.
-        history: of prompts sent before.
         """
         super().__init__(
             id=id,

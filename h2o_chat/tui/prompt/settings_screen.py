@@ -69,9 +69,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
     """Ends with the changes, or None.
 
     Args:
-        values: of all settings.
-        themes: to choose from.
-        theme: the present one.
         check: raises where changed values cannot hold together.
     """
 

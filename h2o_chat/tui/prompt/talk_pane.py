@@ -70,8 +70,6 @@ class TalkPane(Pane):
     """The pane with a prompt box.
 
     Args:
-        sampling: for the answers.
-        memory: the state of the cache.
         history: of prompts; None begins empty.
         opener_of: returns what opens a model by its name, perhaps for a stored conversation by its id; None
             where there is only one.

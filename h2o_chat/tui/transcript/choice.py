@@ -21,9 +21,6 @@ class Inspector:
     """Moves the cursor over the tokens; its position is `CacheView.cursor`.
 
     Args:
-        messages: that have the tokens.
-        window: follows the cursor.
-        canvas: draws the messages.
         point: sets the cursor; None removes it.
     """
 
@@ -169,9 +166,6 @@ class MessageChoice:
     """While something is chosen single letters are commands; otherwise they are text for the prompt.
 
     Args:
-        messages: one of which may be chosen.
-        window: shows them.
-        inspector: for their tokens.
         tell: called whenever the choice changes.
     """
 

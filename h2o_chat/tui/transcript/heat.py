@@ -88,11 +88,7 @@ CURSOR = "reverse bold underline"
 
 
 def styled_piece(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, width: int) -> Content:
-    """A piece with the styles of the moment; its length and its rows stay the same.
-
-    Args:
-        width: columns of the transcript.
-    """
+    """A piece with the styles of the moment; its length and its rows stay the same."""
     if piece.fold:
         line = Content.styled(fold_line(view, heat), "italic")
         return line.truncate(max(width - INDENT - 1, 1), ellipsis=True)

@@ -78,8 +78,6 @@ class Window:
     """Moves over the rows of a page; wraps rows before they are visible.
 
     Args:
-        widget: scrolls and is drawn.
-        page: all messages.
         redraw: draws the rows of the window that have changed.
     """
 

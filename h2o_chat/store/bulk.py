@@ -43,11 +43,7 @@ def creating(
 
 
 def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> None:
-    """Writes whole conversations under new ids, whose locks are held; they become visible together.
-
-    Raises:
-        KeyError: a parent or a leaf is not one of the messages, or comes later.
-    """
+    """Writes whole conversations under new ids, whose locks are held; they become visible together."""
     steps: deque[Step] = deque()
     for conversation, whole in zip(ids, conversations, strict=True):
         steps.append(

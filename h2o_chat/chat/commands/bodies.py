@@ -266,11 +266,7 @@ def export(surface: Surface, words: str) -> None:
 
 
 def _present_conversation(chat: Chat) -> Conversation:
-    """The present conversation; where it is not stored, what is on the screen.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """The present conversation; where it is not stored, what is on the screen."""
     if chat.keeper and chat.keeper.conversation:
         chat.keeper.catch_up()
         return chat.keeper.store.whole(chat.keeper.conversation)

@@ -196,9 +196,6 @@ class Chat:
 
         Returns:
             False if it was cancelled: then nothing has changed.
-
-        Raises:
-            StoreError: the conversation cannot be read.
         """
         assert self.keeper is not None
         path = self.keeper.path(leaf)

@@ -151,9 +151,6 @@ def pin_before(engine: "Engine", place: range, recalled: Sequence[Recalled]) -> 
 
     Args:
         recalled: what is read once more with it, which is among them.
-
-    Raises:
-        BudgetError: so many tokens cannot be protected.
     """
     try:
         engine.pin(place)

@@ -129,9 +129,6 @@ def rebuild(
 
     Returns:
         False if it was cancelled. Then, and where anything is raised, nothing has changed.
-
-    Raises:
-        BudgetError, StoreError: see `check_rebuild`.
     """
     check_rebuild(chat, settings)
     engine, notes = chat.engine.remade(settings), list[Note]()
@@ -173,11 +170,7 @@ class Fork:
 
 
 def next_fork(chat: Chat, index: int | None = None) -> Fork | None:
-    """The next sibling of a message; without `index`, of the last message that has any. None: there is none.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """The next sibling of a message; without `index`, of the last message that has any. None: there is none."""
     own = {
         at: message.id
         for at, message in enumerate(chat.messages)

@@ -2,7 +2,8 @@
 
 Another process may be writing, or the disk may fail, while somebody talks. A note says so once, the
 conversation goes on, and its words wait in memory until they can be written, in order. Where that will never
-be (the database was removed, or is damaged) the conversation is saved into a file (`rescue.py`).
+be (the database was removed, or is damaged) the conversation is saved into a file (`rescue.py`). Whatever reads
+the store raises StoreError where it cannot be read.
 """
 
 import time
@@ -75,11 +76,7 @@ class Keeper:
             _look(self)
 
     def other(self, conversation: str) -> "Keeper":
-        """A keeper of another conversation in the same store; this one goes on holding its own.
-
-        Raises:
-            StoreError, UsageError: as when one is made.
-        """
+        """A keeper of another conversation in the same store; this one goes on holding its own."""
         return Keeper(self.store, conversation, self._session, self._settings)
 
     def close(self) -> None:
@@ -215,11 +212,7 @@ class Keeper:
         return self.store.path(self.conversation, leaf)
 
     def leave(self) -> None:
-        """Checks that the conversation may be left: all of it is on disk.
-
-        Raises:
-            StoreError: it is not.
-        """
+        """Checks that the conversation may be left: all of it is on disk."""
         if self._writer and not self.rescue.file:
             self.catch_up()
 
@@ -270,11 +263,7 @@ class Keeper:
 
 
 def mark_branches(keeper: Keeper, messages: Sequence[Message]) -> None:
-    """Sets `branch` of each message of the user in whose place others were said.
-
-    Raises:
-        StoreError: the conversation cannot be read.
-    """
+    """Sets `branch` of each message of the user in whose place others were said."""
     branches = {} if keeper.conversation is None else keeper.store.branches(keeper.conversation)
     for message in messages:
         if message.role == "user" and message.id is not None:

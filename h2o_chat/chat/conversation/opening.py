@@ -78,12 +78,7 @@ def _named_for(store: Store, conversation: str) -> str:
 
 
 def model_of(store: Store, conversation: str, present: str) -> str | None:
-    """The name that opens the model of a conversation; None: it is the present one.
-
-    Raises:
-        UsageError: there is no such conversation.
-        StoreError: it cannot be read.
-    """
+    """The name that opens the model of a conversation; None: it is the present one."""
     held_with = store.last_run(conversation).get("model", present)
     return None if held_with == present else _named_for(store, conversation)
 

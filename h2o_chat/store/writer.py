@@ -137,13 +137,12 @@ class Writer:
         self.backlog.add("token", lambda connection: connection.execute(_TOKEN, row))
 
     def place(self, message: int, first: int, last: int) -> None:
-        update = "UPDATE messages SET first = ?, last = ? WHERE conversation = ? AND number = ?"
-        row = (first, last, self.conversation, message)
-        self.backlog.add("other", lambda connection: connection.execute(update, row))
+        values = {"number": message, "first": first, "last": last}
+        self._change(f"UPDATE messages SET first = :first, last = :last WHERE {_MINE}", values)
 
     def pinned(self, message: int, on: bool) -> None:
         """Stores whether the user protects the tokens of a message from eviction."""
-        self._set("UPDATE messages SET pinned = ? WHERE conversation = ? AND number = ?", on, message)
+        self._change(f"UPDATE messages SET pinned = :on WHERE {_MINE}", {"number": message, "on": on})
 
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
         """Ends the open answer.
@@ -200,12 +199,12 @@ class Writer:
 
     def run(self, session: dict[str, Any]) -> None:
         """Stores the session with which the conversation was opened: model, versions and settings."""
-        row = (self.conversation, time.time(), json.dumps(session))
-        insert = "INSERT INTO runs (conversation, started, session) VALUES (?, ?, ?)"
-        self.backlog.add("other", lambda connection: connection.execute(insert, row))
+        insert = "INSERT INTO runs (conversation, started, session) VALUES (:conversation, :now, :session)"
+        self._change(insert, {"now": time.time(), "session": json.dumps(session)})
 
     def settings(self, settings: dict[str, Any]) -> None:
-        self._set("UPDATE conversations SET settings = ? WHERE id = ?", json.dumps(settings))
+        update = "UPDATE conversations SET settings = :settings WHERE id = :conversation"
+        self._change(update, {"settings": json.dumps(settings)})
 
     def settle(self) -> None:
         """Finishes an open answer with the tokens so far, as `interrupted`."""
@@ -235,11 +234,12 @@ class Writer:
         self.backlog.add("message", write, text)
         return number
 
-    def _set(self, update: str, value: Any, *more: Any) -> None:
-        row = (value, self.conversation, *more)
-        self.backlog.add("other", lambda connection: connection.execute(update, row))
+    def _change(self, sql: str, values: dict[str, Any]) -> None:
+        row = values | {"conversation": self.conversation}
+        self.backlog.add("other", lambda connection: connection.execute(sql, row))
 
 
+_MINE = "conversation = :conversation AND number = :number"
 _TOKEN = f"INSERT INTO stream SELECT id, ?, ?, ? FROM ({NUMBERED})"
 
 

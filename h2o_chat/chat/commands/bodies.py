@@ -283,7 +283,9 @@ def regenerate(surface: Surface, words: str) -> None:
     if words:
         sampling = replace(sampling, temperature=settable.read("temperature", words))
     surface.run(
-        lambda cancel, progress: going_back.regenerate(chat, sampling, cancel, progress),
+        lambda cancel, progress: going_back.edit(
+            chat, last, chat.messages[last].text, sampling, cancel, progress
+        ),
         "going back · esc stops",
         edits=last,
     )

@@ -2,8 +2,8 @@
 
 Another process may be writing, or the disk may fail, while somebody talks. A note says so once, the
 conversation goes on, and its words wait in memory until they can be written, in order. Where that will never
-be (the database was removed, or is damaged) the conversation is saved into a file (`rescue.py`). Whatever reads
-the store raises StoreError where it cannot be read.
+be (the database was removed, or is damaged) the conversation is saved into a file (`rescue.py`).
+Whatever reads the store raises StoreError where it cannot be read.
 """
 
 import time

@@ -160,7 +160,7 @@ class FoundConversation:
 
 
 def find(store: Store, words: str) -> list[FoundConversation]:
-    """Conversations with all the words in the title, then those with a message that has them, newest first."""
+    """Conversations with all words in the title, then those with a message that has them, newest first."""
     everything = {about.id: about for about in store.list()}
     wanted = words.lower().split()
     named = (about for about in everything.values() if all(word in about.title.lower() for word in wanted))

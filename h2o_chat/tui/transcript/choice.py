@@ -112,9 +112,7 @@ class Inspector:
         span = view.tokens.span(position)
         assert span is not None
         row, column = spot(view, span[0], page.width, self._canvas, raw=True)
-        at = page.views.index(view)
-        page.changed(at)
-        return page.starts[at] + row, column
+        return page.start_of(view) + row, column
 
     def _shown(self, position: int, step: int) -> int | None:
         for at in range(position, position + step * FARTHEST, step):
@@ -132,8 +130,7 @@ class Inspector:
     def _go_to(self, position: int) -> None:
         place, view = self.place(position), self.view_of(position)
         if place is not None and view is not None:
-            page = self._window.page
-            self._window.go_to(view, place[0] - page.starts[page.views.index(view)])
+            self._window.go_to(view, place[0] - self._window.page.start_of(view))
 
 
 def facts(memory: CacheView, view: TurnView, position: int) -> str:

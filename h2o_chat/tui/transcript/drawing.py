@@ -153,14 +153,12 @@ def spot(view: TurnView, at: int, width: int, canvas: Canvas, *, raw: bool) -> t
     Args:
         at: index in the shown text; with `raw`, in the text of its tokens.
     """
-    before = 0
     for piece, row in zip(view.pieces, view.starts(width), strict=False):
-        start = piece.start if raw else before
+        start = piece.start if raw else piece.at
         if 0 <= start <= at <= start + len(piece.content):
             rows = _wrapped(piece, width, canvas)
             below = max(bisect_right([first for first, _ in rows], at - start) - 1, 0)
             return row + below, INDENT + cell_len(rows[below][1][: at - start - rows[below][0]])
-        before += len(piece.content) + len(piece.joint)
     return view.titled, INDENT
 
 

@@ -217,7 +217,7 @@ class Writer:
     ) -> int:
         """Adds a message after the leaf, see `insert_message`; it becomes the leaf."""
         number, parent, now = self._newest + 1, self._leaf, time.time()
-        message = StoredMessage(number, parent, role, text, None, -1, -1, tuple(ids), now, recalled=recalled)
+        message = StoredMessage(*(number, parent, role, text), ids=tuple(ids), created=now, recalled=recalled)
 
         def write(connection: sqlite3.Connection) -> None:
             insert_message(connection, self.conversation, message, open=open)

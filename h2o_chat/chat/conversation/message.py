@@ -139,15 +139,9 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
     """Messages that are not stored, in the form of stored ones: without tokens and times."""
     stored = [
         StoredMessage(
-            id=number,
-            parent=number - 1 if number else None,
-            role=one.role,
-            text=one.text,
-            finish=one.finish,
-            first=-1,
-            last=-1,
-            ids=(),
-            created=0.0,
+            number,
+            number - 1 if number else None,
+            *(one.role, one.text, one.finish),
             pinned=one.pinned,
             recalled=tuple((None if each.index < 0 else each.index, each.words) for each in one.recalled),
         )

@@ -289,12 +289,7 @@ class EngineApart:
 
 
 def engine_apart(settings: Settings, progress: Progress) -> "Engine":
-    """Opens an engine in a process of its own, see `engine_here`.
-
-    Raises:
-        EngineError: that process has ended.
-        H2OChatError: whatever opening an engine raises.
-    """
+    """Opens an engine in a process of its own, see `engine_here`; EngineError: that process has ended."""
     try:
         process = _Process()
     except OSError as error:

@@ -76,11 +76,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which ends when all requests are answered.
-
-    Args:
-        ready: called as soon as it listens.
-    """
+    """uvicorn's server, which ends when all requests are answered."""
 
     def __init__(
         self,

@@ -70,14 +70,7 @@ class Database:
             return self._connection.execute(sql, values).fetchall()
 
     def require(self, *, whole: bool = False) -> None:
-        """
-        Args:
-            whole: also check the contents, if another process has changed the file.
-
-        Raises:
-            StoreLostError: the file at the path is not the one that is open.
-            StoreError: the path cannot be looked up.
-        """
+        """Raises StoreLostError or another StoreError, see `OpenFiles.require`."""
         with self._lock, explained(self.path):
             if self._lost is None and self._open_files:
                 try:

@@ -1,4 +1,7 @@
-"""Writes one conversation. When a method returns, its change is on disk or waits in order."""
+"""Writes one conversation. When a method returns, its change is on disk or waits in order.
+
+An answer that is begun while another one is open, or gone on with while none is, raises RuntimeError.
+"""
 
 import json
 import sqlite3
@@ -103,33 +106,21 @@ class Writer:
         self.backlog.add("other", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int:
-        """Adds a whole message after `leaf`; it becomes the leaf. The user's first one gives the title.
+        """Adds a whole message after `leaf`; it becomes the leaf. Returns its number in the conversation.
 
-        Returns:
-            Its number in the conversation.
+        The user's first one gives the title.
         """
         return self._add(role, text, ids, recalled)
 
     def answering(self) -> int:
-        """Adds an empty answer after `leaf`; it becomes the leaf, and `token` adds to it.
-
-        Returns:
-            Its number in the conversation.
-
-        Raises:
-            RuntimeError: the last answer was not finished.
-        """
+        """Adds an empty answer after `leaf`; it becomes the leaf, and `token` adds to it. Returns its number."""
         if self._open is not None:
             raise RuntimeError(f"message {self._open} is not finished")
         self._open, self._tokens = self._add("assistant", "", open=True), 0
         return self._open
 
     def token(self, token: int, text: str) -> None:
-        """Adds a token to the open answer, at the same cost whatever its length.
-
-        Raises:
-            RuntimeError: no answer is open.
-        """
+        """Adds a token to the open answer, at the same cost whatever its length."""
         if self._open is None:
             raise RuntimeError("no answer is open")
         row = (self._tokens, token, clean(text), self.conversation, self._open)
@@ -149,9 +140,6 @@ class Writer:
 
         Args:
             text: of the whole answer, without the part that a stop text cut off.
-
-        Raises:
-            RuntimeError: no answer is open.
         """
         if (number := self._open) is None:
             raise RuntimeError("no answer is open")

@@ -35,19 +35,14 @@ class Inspector:
     def memory(self) -> CacheView:
         return self._messages.heat.memory
 
-    def begin(self, chosen: TurnView | None = None) -> bool:
-        """Show the cursor at the last token of a message or, where that has none, the last visible one.
-
-        Returns:
-            False where no token is visible.
-        """
+    def begin(self, chosen: TurnView | None = None) -> None:
+        """Show the cursor at the last token of a message or, where that has none, the last visible one."""
         seen = [view for view in (*self._window.seen(), chosen) if view is not None and view.tokens]
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
         start = next((at for end in ends if (at := self._shown(end, -1)) is not None), None)
         self.on = start is not None
         if start is not None:
             self._point(start)
-        return self.on
 
     def end(self) -> None:
         self.on = False

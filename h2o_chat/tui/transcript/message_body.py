@@ -177,12 +177,7 @@ class Growing:
 
 
 def whole(source: str, below: Content, room: int) -> list[BodyPiece]:
-    """A Markdown text that has ended.
-
-    Args:
-        below: a line of its own.
-        room: columns for tables; 0 where they are not known yet.
-    """
+    """A Markdown text that has ended, see `Growing.close`."""
     text = Growing()
     text.room = room
     text.close(source, below)

@@ -113,7 +113,7 @@ class Writer:
         return self._add(role, text, ids, recalled)
 
     def answering(self) -> int:
-        """Adds an empty answer after `leaf`; it becomes the leaf, and `token` adds to it. Returns its number."""
+        """Adds an empty answer after `leaf`, as the leaf; `token` adds to it. Returns its number."""
         if self._open is not None:
             raise RuntimeError(f"message {self._open} is not finished")
         self._open, self._tokens = self._add("assistant", "", open=True), 0

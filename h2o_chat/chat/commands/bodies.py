@@ -242,12 +242,7 @@ def find(surface: Surface, words: str) -> None:
 
 
 def export(surface: Surface, words: str) -> None:
-    """Write the conversation as a file: `md|json [FILE] [--force]`.
-
-    Raises:
-        UsageError: no such format or folder, or the file is there.
-        StoreError: it cannot be read, or not be written.
-    """
+    """Write the conversation as a file: `md|json [FILE] [--force]`."""
     chat = surface.idle()
     rest, _, last = words.rpartition(" ")
     force = last == "--force"  # a word of its own: `notes--force` is the name of a file

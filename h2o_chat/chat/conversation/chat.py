@@ -240,13 +240,10 @@ class Chat:
             yield self.notes.pop(0)
 
     def clear(self, system: str | None = None) -> None:
-        """Starts over with an empty cache; on disk a new conversation begins.
+        """Starts over with an empty cache; on disk a new conversation begins, see `Keeper.begin_anew`.
 
         Args:
             system: another system prompt from here on; None keeps that of the settings.
-
-        Raises:
-            StoreError: not all that was said is on disk yet; nothing has changed.
         """
         if self.keeper:
             self.keeper.begin_anew()

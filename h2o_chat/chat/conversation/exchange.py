@@ -147,11 +147,7 @@ def turn_tokens(
 
 
 def pin_before(engine: "Engine", place: range, recalled: Sequence[Recalled]) -> None:
-    """Protects a message that is about to be read.
-
-    Args:
-        recalled: what is read once more with it, which is among them.
-    """
+    """Protects a message that is about to be read; what is recalled with it is among its tokens."""
     try:
         engine.pin(place)
     except BudgetError as error:

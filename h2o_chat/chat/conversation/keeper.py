@@ -201,11 +201,7 @@ class Keeper:
         return self._writer.leaf if self._writer else None
 
     def path(self, leaf: int | None) -> list[StoredMessage]:
-        """The messages up to `leaf`, from the first on.
-
-        Raises:
-            StoreError: they cannot be read, or are not on disk yet.
-        """
+        """The messages up to `leaf`, from the first on, see `catch_up`."""
         if self.conversation is None or leaf is None:
             return []
         self.catch_up()

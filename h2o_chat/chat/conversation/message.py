@@ -39,11 +39,7 @@ def no_such(index: int, count: int) -> UsageError:
 
 
 def not_too_long(text: str) -> str:
-    """Returns the text.
-
-    Raises:
-        UsageError: it is longer than a message may be.
-    """
+    """Returns the text; raises UsageError if it is longer than a message may be."""
     if len(text) > LONGEST_CHARACTERS:
         raise UsageError(
             f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most.",

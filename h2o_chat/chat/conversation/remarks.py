@@ -69,10 +69,6 @@ def first_budget(settings: Settings, named: Collection[str]) -> Settings:
     Args:
         named: the settings that a person named, wherever: by a flag, in a file, in the environment, or as a
             stored conversation has them.
-
-    Raises:
-        ModelError: there is no model by that name.
-        UsageError: the user's configuration cannot be read.
     """
     if not ABOUT_MEMORY.isdisjoint(named):
         return settings

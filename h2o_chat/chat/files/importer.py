@@ -71,11 +71,7 @@ class _TextPart:
 
 
 def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
-    """The conversations of a file.
-
-    Raises:
-        UsageError: it cannot be read, or something in it is wrong; says where.
-    """
+    """The conversations of a file, see `parse`."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)

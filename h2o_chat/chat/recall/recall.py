@@ -24,9 +24,6 @@ class Places:
     """How many tokens stand before each place of a text.
 
     The text is tokenised once, in blocks that end where a word does, if one does; then one block a question.
-
-    Args:
-        count: how many tokens a text has.
     """
 
     def __init__(self, text: str, count: Callable[[str], int]) -> None:
@@ -203,12 +200,7 @@ class Recall:
         engine: Holding,
         room: int,
     ) -> list[Recalled]:
-        """Finds what was said elsewhere, where nothing said here shares half as much with the question.
-
-        Args:
-            best: the best score here.
-            again: the messages with which words were recalled.
-        """
+        """Finds what was said elsewhere, where nothing here shares half as much with the question: `best`."""
         try:
             hits = self.elsewhere.find(question, others)[:LOOKED_AT] if self.elsewhere else []
         except StoreError:  # whoever writes there says why

@@ -18,11 +18,7 @@ SHOWN_CHARACTERS = 2_000
 
 
 class ToolCalls:
-    """The tools of one conversation.
-
-    Args:
-        servers: started.
-    """
+    """The tools of one conversation; the servers were started."""
 
     def __init__(self, servers: McpServers, template: Template) -> None:
         self._servers, self._template = servers, template

@@ -212,7 +212,6 @@ class EngineApart:
         return EngineApart(self._process, self._ask("remade", settings), self.tokenizer)
 
     def reseed(self, seed: int) -> None:
-        """See `Engine.reseed`."""
         self._ask("reseed", seed)
         self.session = replace(self.session, seed=seed)
 
@@ -290,12 +289,7 @@ class EngineApart:
 
 
 def engine_apart(settings: Settings, progress: Progress) -> "Engine":
-    """Opens an engine in a process of its own, see `engine_here`.
-
-    Raises:
-        EngineError: that process has ended.
-        H2OChatError: whatever opening an engine raises.
-    """
+    """Opens an engine in a process of its own, see `engine_here`; EngineError: that process has ended."""
     try:
         process = _Process()
     except OSError as error:

@@ -74,15 +74,7 @@ def _no_collections() -> Iterator[None]:
 
 
 def batch_here(settings: Settings, rows: int | None, most: int, progress: Progress) -> "Batch":
-    """Loads the model for many conversations at once; imports torch.
-
-    Args:
-        rows, most: see `Batch`.
-
-    Raises:
-        BudgetError: the budget cannot work, or so many rows do not fit.
-        H2OChatError: what `graph.loading.open_model` raises.
-    """
+    """Loads the model for many conversations at once, see `Batch`; raises what `engine_here` does."""
     loaded = _opened(settings, progress)
     from h2o_chat.engine.batch import Batch
 

@@ -99,7 +99,6 @@ class Served:
 
 
 def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
-    """Checks the body of a chat request."""
     notes = list[Note]()
     if len(body) > KEYS:
         raise wrong(None, f"The body has {len(body):,} keys: {KEYS} is the most.")
@@ -344,7 +343,6 @@ def _joined(role: str, texts: list[str]) -> str:
 
 
 def _message(message: Any, here: str, form: ToolForm) -> Message:
-    """(role, text) of a message."""
     if not isinstance(message, dict):
         raise wrong(here, f"{here} is no object of role and content.")
     role = "system" if message.get("role") == "developer" else message.get("role")

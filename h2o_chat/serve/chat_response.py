@@ -174,7 +174,6 @@ def _of_the_server(ended: Ended) -> dict[str, Any]:
 
 
 def notes_of(ended: Ended) -> dict[str, Any]:
-    """The field `notes`, where there are some."""
     notes = [{"code": one.code, "message": one.message, "about": one.about} for one in ended.notes]
     return {"notes": notes} if notes else {}
 

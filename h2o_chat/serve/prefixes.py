@@ -49,7 +49,6 @@ def after(before: bytes, message: Message) -> bytes:
 
 
 def chain(begin: bytes, messages: Iterable[Message]) -> list[bytes]:
-    """The hash after each message."""
     found = []
     for message in messages:
         begin = after(begin, message)

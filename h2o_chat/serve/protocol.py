@@ -49,11 +49,7 @@ def connections_at_most() -> int:
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, with timeouts that it lacks.
-
-    Args:
-        most: connections allowed at the same time.
-    """
+    """uvicorn's connection, with timeouts that it lacks."""
 
     _head: asyncio.TimerHandle | None = None
     _reader: asyncio.TimerHandle | None = None

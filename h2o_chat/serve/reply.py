@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from h2o_chat.chat.templates.tool_form import Splitter
@@ -59,7 +60,7 @@ class Reply:
         found = await self.whole()
         if isinstance(found, ApiError):
             return await refuse(send, found)
-        await respond(send, 200, {}, to_json(found))
+        await respond(send, found)
 
     async def whole(self) -> dict[str, Any] | ApiError:
         """The whole answer as JSON, or why there is none."""
@@ -185,15 +186,16 @@ async def _gone(receive: Receive) -> None:
 
 
 async def refuse(send: Send, error: ApiError) -> None:
-    await respond(send, error.status, error.headers, to_json(error.body()))
+    await respond(send, error.body(), error.status, error.headers)
 
 
-async def respond(send: Send, status: int, headers: dict[str, str], body: bytes) -> None:
+async def respond(
+    send: Send, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> None:
     """Sends a whole JSON response."""
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **headers}
-    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    response = Response(to_json(value), status, headers, media_type="application/json")
+    await send({"type": "http.response.start", "status": status, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": False})
 
 
 class Choices:
@@ -217,7 +219,7 @@ class Choices:
         whole = [one for one in found if not isinstance(one, ApiError)]
         choices = [one["choices"][0] for one in whole]
         counted = usage(*(one.ended for one in self._replies if one.ended))
-        await respond(send, 200, {}, to_json({**whole[0], "choices": choices, "usage": counted}))
+        await respond(send, {**whole[0], "choices": choices, "usage": counted})
 
     async def _stream(self, send: Send) -> None:
         sending = asyncio.Lock()

@@ -71,11 +71,7 @@ class Limits:
     """Number of keys."""
 
     def check(self, waiting: Collection[Ticket], owner: bytes) -> None:
-        """Checks that another request may wait.
-
-        Raises:
-            ApiError: too many wait, in all or for this key.
-        """
+        """Raises ApiError if too many requests wait, in all or of this key."""
         if len(waiting) >= self.waiting:
             raise busy(429, f"{len(waiting):,} requests wait already. Try again.", "queue_full")
         of_key = sum(ticket.owner == owner for ticket in waiting)

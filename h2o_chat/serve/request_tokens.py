@@ -31,11 +31,7 @@ PROMPT_TOKENS = 1_000_000
 
 
 def check_length(tokens: int) -> None:
-    """Checks the number of tokens.
-
-    Raises:
-        ApiError: there are more than PROMPT_TOKENS.
-    """
+    """Raises ApiError if there are more than PROMPT_TOKENS."""
     if tokens > PROMPT_TOKENS:
         raise wrong(
             "messages",

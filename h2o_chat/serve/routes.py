@@ -145,26 +145,21 @@ class Routes:
         return _Releasing(_reply(service, tickets, dialect), free)
 
     async def health(self, request: Request) -> Response:
-        """GET /health"""
         if self.service.ending:
             return _json({"status": "ending"}, 503)
         return _json({"status": "ok"})
 
     async def memory(self, request: Request) -> Response:
-        """GET /v1/conversations/{id}/memory"""
         asked = self.service, request.scope["owner"], request.path_params["id"]
         return _json(await asyncio.get_running_loop().run_in_executor(self.checking, memory_of, *asked))
 
     async def metrics(self, request: Request) -> Response:
-        """GET /metrics"""
         return Response(metrics(self.service), media_type=METRICS)
 
     async def models(self, request: Request) -> Response:
-        """GET /v1/models"""
         return _json({"object": "list", "data": [self._model()]})
 
     async def one_model(self, request: Request) -> Response:
-        """GET /v1/models/NAME"""
         if (name := request.path_params["name"]) not in (self.service.served.names or (name,)):
             raise ApiError(
                 404, f"There is no model {name[:60]!a}: {self.model!r} is served.", "model_not_found"

@@ -32,7 +32,6 @@ class Saved:
     """A folder that this server locks until it ends.
 
     Args:
-        data: the data folder.
         context: see `prefixes.beginning`.
 
     Raises:

@@ -77,11 +77,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which ends when all requests are answered.
-
-    Args:
-        ready: called as soon as it listens.
-    """
+    """uvicorn's server, which ends when all requests are answered."""
 
     def __init__(
         self,
@@ -123,7 +119,6 @@ class Server(uvicorn.Server):
         self._ready()
 
     async def _accept(self, at: socket.socket) -> None:
-        """Accepts connections until it is cancelled."""
         loop, make = asyncio.get_running_loop(), self.config.http_protocol_class
         at.setblocking(False)
         while True:
@@ -197,7 +192,6 @@ async def serve(
         service_of: called in the event loop; makes the service and its folder of saved memories.
         scheme: of the public address, http or https.
         at: see `listen`.
-        ready: called as soon as it listens.
     """
     gc.collect()
     gc.freeze()  # excludes loaded objects from garbage collection, for which all threads wait

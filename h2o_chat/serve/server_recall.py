@@ -91,11 +91,7 @@ class HeldTokens:
 
 
 class LastConversation:
-    """Caches the index of the last conversation, so that its messages are indexed once.
-
-    Args:
-        count: number of tokens of a text.
-    """
+    """Caches the index of the last conversation, so that its messages are indexed once."""
 
     def __init__(self, count: Callable[[str], int] = len) -> None:
         self.notes: list[Note] = []
@@ -125,7 +121,6 @@ def with_recalled(
     """The last message with recalled pieces in front, and notes about them; adds them to `places`.
 
     Args:
-        messages: the whole conversation.
         known: index of the last conversation, perhaps the same one.
     """
     if sum(len(text) for _, text in messages[:-1]) > LOOKED_AT_CHARACTERS:

@@ -324,7 +324,6 @@ def _reader_of(service: Service, reader: Reader, ticket: Ticket) -> Reader:
 
 
 def _keep(service: Service, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
-    """Keeps the memory after an answer for the next request."""
     marked = bool(service.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
     said = ticket.form.written(ticket.form.read(turn.text, bool(ticket.asked.tools.tools)))
     hashed = after(ticket.chain[-1], ("assistant", clean(said)))

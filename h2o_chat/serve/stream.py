@@ -5,7 +5,6 @@ A client that does not read fast enough is cut off, so that it takes no memory o
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,8 +41,7 @@ class Stream:
 
     def __init__(self, texts: bool) -> None:
         self._texts = texts
-        self._items: deque[Item] = deque()
-        self._some = asyncio.Event()
+        self._items: asyncio.Queue[Item] = asyncio.Queue()
         self.sent = threading.Event()
         """Set when all items are sent; any thread may wait for it."""
         self.ended = False
@@ -53,14 +51,13 @@ class Stream:
         """Adds an item; returns False if the reader is too slow."""
         if self.ended or (isinstance(item, str) and not self._texts):
             return True
-        slow = isinstance(item, str) and len(self._items) >= MOST_TEXTS
+        slow = isinstance(item, str) and self._items.qsize() >= MOST_TEXTS
         if slow:
             item = ApiError(
                 429, f"The answer was ended: {MOST_TEXTS:,} tokens of it waited to be read.", "too_slow"
             )
-        self._items.append(item)
+        self._items.put_nowait(item)
         self.ended = not isinstance(item, str)
-        self._some.set()
         return not slow
 
     async def take(self, longest_s: float) -> list[Item]:
@@ -68,10 +65,9 @@ class Stream:
         self.sent.set()
         try:
             async with asyncio.timeout(longest_s):
-                await self._some.wait()
+                items = [await self._items.get()]
         except TimeoutError:
             return []
-        self._some.clear()
-        items = list(self._items)
-        self._items.clear()
+        while not self._items.empty():
+            items.append(self._items.get_nowait())
         return items

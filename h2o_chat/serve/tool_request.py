@@ -161,7 +161,6 @@ def _call_rule(form: ToolForm, tools: Sequence[Any], added: Mapping[str, int]) -
 
 
 def calls_of(message: Body, where: str) -> tuple[Call, ...]:
-    """The calls of an earlier answer."""
     made = []
     for at, one in enumerate(_list(message, "tool_calls")):
         here = f"{where}.tool_calls[{at}]"

@@ -63,11 +63,7 @@ class Backlog:
                 self.flush()
 
     def flush(self, patience_s: float = 0.0) -> bool:
-        """Tries to write all changes; returns whether none is left and the files are still those opened.
-
-        Args:
-            patience_s: longest wait for another process.
-        """
+        """Tries to write all changes; returns whether none is left and the files are still those opened."""
         with self._threads:
             if self.for_good or self._closed:
                 return not self._changes and self.trouble is None

@@ -43,11 +43,7 @@ def creating(
 
 
 def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> None:
-    """Writes whole conversations under new ids, whose locks are held; they become visible together.
-
-    Raises:
-        KeyError: a parent or a leaf is not one of the messages, or comes later.
-    """
+    """Writes whole conversations under new ids, whose locks are held; they become visible together."""
     steps: deque[Step] = deque()
     for conversation, whole in zip(ids, conversations, strict=True):
         steps.append(
@@ -60,7 +56,6 @@ def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> 
 
 
 def hide(database: Database, conversation: str) -> None:
-    """Makes a conversation invisible."""
     with database.writing(LONG_WAIT_S) as connection:
         connection.execute("UPDATE conversations SET hidden = 1 WHERE id = ?", (conversation,))
 

@@ -126,11 +126,7 @@ class DataFolder:
         return self._folder / "caches" / conversation if self._folder else None
 
     def lock(self, conversation: str) -> Lock:
-        """Locks a conversation.
-
-        Raises:
-            Held: another holder has it.
-        """
+        """Locks a conversation."""
         if (path := self.lock_file(conversation)) is None:
             return Lock(None)
         with explained(path):
@@ -167,7 +163,6 @@ class DataFolder:
 
 
 def saved_caches_bytes(folder: Path) -> int:
-    """Bytes of all saved caches in a data folder."""
     found = 0
     for file in folder.glob("caches/*/*"):
         with suppress(FileNotFoundError):  # removed by another process

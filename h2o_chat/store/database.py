@@ -65,20 +65,12 @@ class Database:
             self._open_files = OpenFiles(path) if path else None
 
     def rows(self, sql: str, *values: Any) -> Rows:
-        """All rows of a query."""
         with self._lock, explained(self.path):
             self.require()
             return self._connection.execute(sql, values).fetchall()
 
     def require(self, *, whole: bool = False) -> None:
-        """
-        Args:
-            whole: also check the contents, if another process has changed the file.
-
-        Raises:
-            StoreLostError: the file at the path is not the one that is open.
-            StoreError: the path cannot be looked up.
-        """
+        """Raises StoreLostError or another StoreError, see `OpenFiles.require`."""
         with self._lock, explained(self.path):
             if self._lost is None and self._open_files:
                 try:
@@ -115,7 +107,6 @@ class Database:
         """Runs steps (each a `Step`) in order, in short transactions; committed ones leave the deque.
 
         Args:
-            wait_s: longest wait of each transaction for another process.
             held: called in each transaction; raises if the steps may no longer be run.
 
         Raises:

@@ -1,4 +1,7 @@
-"""Facts that the user had remembered for all conversations, and what was said in other ones."""
+"""Facts that the user had remembered for all conversations, and what was said in other ones.
+
+A text that is empty or too long, and a number that no fact has, raise UsageError.
+"""
 
 import time
 from dataclasses import dataclass
@@ -49,9 +52,6 @@ class Facts:
 
         Args:
             conversation: the one whose message it is.
-
-        Raises:
-            UsageError: it is empty or too long.
         """
         text = _checked(text)
         if same := next((one for one in self.all() if one.text == text), None):
@@ -64,19 +64,9 @@ class Facts:
         return Fact(number, text, now, conversation)
 
     def change(self, number: int, text: str) -> None:
-        """Gives a fact another text.
-
-        Raises:
-            UsageError: there is none of this number, or the text is empty or too long.
-        """
         self._write("UPDATE facts SET text = ? WHERE id = ?", _checked(text), number)
 
     def remove(self, number: int) -> None:
-        """Forgets a fact.
-
-        Raises:
-            UsageError: there is none of this number.
-        """
         self._write("DELETE FROM facts WHERE id = ?", number)
 
     def said_elsewhere(self, conversation: str | None, limit: int) -> list[SaidElsewhere]:

@@ -147,15 +147,15 @@ class StoredMessage:
     role: str
     """system | user | assistant"""
     text: str
-    finish: str | None
+    finish: str | None = None
     """One of `events.Finish`; `interrupted`: the process died while it streamed. None: not an answer, or it
     is streaming."""
-    first: int
+    first: int = -1
     """Position of its first token; -1 while none was fed."""
-    last: int
-    ids: tuple[int, ...]
+    last: int = -1
+    ids: tuple[int, ...] = ()
     """Tokens fed (what the template added included) or generated."""
-    created: float
+    created: float = 0.0
     pinned: bool = False
     """The user protected its tokens from eviction."""
     recalled: "Pieces" = ()

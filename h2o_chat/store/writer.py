@@ -1,4 +1,7 @@
-"""Writes one conversation. When a method returns, its change is on disk or waits in order."""
+"""Writes one conversation. When a method returns, its change is on disk or waits in order.
+
+An answer that is begun while another one is open, or gone on with while none is, raises RuntimeError.
+"""
 
 import json
 import sqlite3
@@ -103,33 +106,21 @@ class Writer:
         self.backlog.add("other", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int:
-        """Adds a whole message after `leaf`; it becomes the leaf. The user's first one gives the title.
+        """Adds a whole message after `leaf`; it becomes the leaf. Returns its number in the conversation.
 
-        Returns:
-            Its number in the conversation.
+        The user's first one gives the title.
         """
         return self._add(role, text, ids, recalled)
 
     def answering(self) -> int:
-        """Adds an empty answer after `leaf`; it becomes the leaf, and `token` adds to it.
-
-        Returns:
-            Its number in the conversation.
-
-        Raises:
-            RuntimeError: the last answer was not finished.
-        """
+        """Adds an empty answer after `leaf`, as the leaf; `token` adds to it. Returns its number."""
         if self._open is not None:
             raise RuntimeError(f"message {self._open} is not finished")
         self._open, self._tokens = self._add("assistant", "", open=True), 0
         return self._open
 
     def token(self, token: int, text: str) -> None:
-        """Adds a token to the open answer, at the same cost whatever its length.
-
-        Raises:
-            RuntimeError: no answer is open.
-        """
+        """Adds a token to the open answer, at the same cost whatever its length."""
         if self._open is None:
             raise RuntimeError("no answer is open")
         row = (self._tokens, token, clean(text), self.conversation, self._open)
@@ -137,23 +128,18 @@ class Writer:
         self.backlog.add("token", lambda connection: connection.execute(_TOKEN, row))
 
     def place(self, message: int, first: int, last: int) -> None:
-        """Stores the positions of a message's tokens."""
-        update = "UPDATE messages SET first = ?, last = ? WHERE conversation = ? AND number = ?"
-        row = (first, last, self.conversation, message)
-        self.backlog.add("other", lambda connection: connection.execute(update, row))
+        values = {"number": message, "first": first, "last": last}
+        self._change(f"UPDATE messages SET first = :first, last = :last WHERE {_MINE}", values)
 
     def pinned(self, message: int, on: bool) -> None:
         """Stores whether the user protects the tokens of a message from eviction."""
-        self._set("UPDATE messages SET pinned = ? WHERE conversation = ? AND number = ?", on, message)
+        self._change(f"UPDATE messages SET pinned = :on WHERE {_MINE}", {"number": message, "on": on})
 
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
         """Ends the open answer.
 
         Args:
             text: of the whole answer, without the part that a stop text cut off.
-
-        Raises:
-            RuntimeError: no answer is open.
         """
         if (number := self._open) is None:
             raise RuntimeError("no answer is open")
@@ -201,13 +187,12 @@ class Writer:
 
     def run(self, session: dict[str, Any]) -> None:
         """Stores the session with which the conversation was opened: model, versions and settings."""
-        row = (self.conversation, time.time(), json.dumps(session))
-        insert = "INSERT INTO runs (conversation, started, session) VALUES (?, ?, ?)"
-        self.backlog.add("other", lambda connection: connection.execute(insert, row))
+        insert = "INSERT INTO runs (conversation, started, session) VALUES (:conversation, :now, :session)"
+        self._change(insert, {"now": time.time(), "session": json.dumps(session)})
 
     def settings(self, settings: dict[str, Any]) -> None:
-        """Replaces the settings of the conversation."""
-        self._set("UPDATE conversations SET settings = ? WHERE id = ?", json.dumps(settings))
+        update = "UPDATE conversations SET settings = :settings WHERE id = :conversation"
+        self._change(update, {"settings": json.dumps(settings)})
 
     def settle(self) -> None:
         """Finishes an open answer with the tokens so far, as `interrupted`."""
@@ -220,7 +205,7 @@ class Writer:
     ) -> int:
         """Adds a message after the leaf, see `insert_message`; it becomes the leaf."""
         number, parent, now = self._newest + 1, self._leaf, time.time()
-        message = StoredMessage(number, parent, role, text, None, -1, -1, tuple(ids), now, recalled=recalled)
+        message = StoredMessage(*(number, parent, role, text), ids=tuple(ids), created=now, recalled=recalled)
 
         def write(connection: sqlite3.Connection) -> None:
             insert_message(connection, self.conversation, message, open=open)
@@ -237,11 +222,12 @@ class Writer:
         self.backlog.add("message", write, text)
         return number
 
-    def _set(self, update: str, value: Any, *more: Any) -> None:
-        row = (value, self.conversation, *more)
-        self.backlog.add("other", lambda connection: connection.execute(update, row))
+    def _change(self, sql: str, values: dict[str, Any]) -> None:
+        row = values | {"conversation": self.conversation}
+        self.backlog.add("other", lambda connection: connection.execute(sql, row))
 
 
+_MINE = "conversation = :conversation AND number = :number"
 _TOKEN = f"INSERT INTO stream SELECT id, ?, ?, ? FROM ({NUMBERED})"
 
 

@@ -279,7 +279,6 @@ class ChatApp(App[None], inherit_bindings=False):
         self.push_screen(Help(places, commands=talks))
 
     def on_pointed(self, message: Pointed) -> None:
-        """Move the cursor to another token."""
         if (self._memory.cursor is None) != (message.position is None):
             self.call_next(self.refresh_bindings)
         self._memory.cursor = message.position

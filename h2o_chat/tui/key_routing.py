@@ -12,11 +12,7 @@ from h2o_chat.tui.prompt.talk_pane import TalkPane
 
 
 class KeyRouting:
-    """Routes keys to the prompt.
-
-    Args:
-        pane: has the prompt.
-    """
+    """Routes keys to the prompt."""
 
     def __init__(self, app: App[Any], pane: TalkPane) -> None:
         self._app, self._pane = app, pane

@@ -1,4 +1,7 @@
-"""A recording on the screen: played at its own pace, in a pane that has a line instead of the prompt."""
+"""A recording on the screen: played at its own pace, in a pane that has a line instead of the prompt.
+
+A recording that is empty or damaged raises UsageError where it is read.
+"""
 
 import time
 from collections.abc import Iterator
@@ -113,11 +116,7 @@ class Player:
         """Milliseconds for the prompt that is being read."""
 
     def open(self, progress: Progress) -> ChatLike:
-        """The first conversation.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """The first conversation."""
         progress("read", None)
         notes = []
         while isinstance(event := self._take(), Note):
@@ -128,11 +127,7 @@ class Player:
         return recorded
 
     def play(self, cancel: ShouldStop, progress: ReadProgress) -> Iterator[Event | Opened]:
-        """The events at their pace; a job of `Jobs`.
-
-        Raises:
-            UsageError: the recording is damaged here.
-        """
+        """The events at their pace; a job of `Jobs`."""
         while not cancel() and (event := self._take()) is not None:
             if isinstance(event, Session):
                 yield Opened(self._begin(event))
@@ -200,11 +195,7 @@ class Player:
 
 
 class ReplayPane(Pane):
-    """Plays a recording.
-
-    Args:
-        name: of the recording.
-    """
+    """Plays a recording."""
 
     UNENDED = "interrupted"
     STOPS = False

@@ -82,7 +82,6 @@ class MemoryLine(Widget):
         self._memory = memory
 
     async def on_click(self) -> None:
-        """Open the panel over the chat."""
         await self.run_action("app.toggle_panel")
 
     def render(self) -> Content:

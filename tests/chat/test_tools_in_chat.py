@@ -211,5 +211,6 @@ def test_calls_are_stored_resumed_exported_and_gone_back_over(servers: McpServer
     (found,) = importer.parse(told.encode(), "it")
     assert [one.role for one in found.messages][:5] == [role for role, *_ in before]
     again.engine.grammar = ""
-    list(going_back.regenerate(again, SAMPLING))
+    asked = max(index for index, one in enumerate(again.messages) if one.role == "user")
+    list(going_back.edit(again, asked, again.messages[asked].text, SAMPLING))
     assert [one.role for one in again.messages] == [*(role for role, *_ in before), "user", "assistant"]

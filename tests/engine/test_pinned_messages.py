@@ -8,7 +8,7 @@ from stored_chats import SAID, SETTINGS, SHORT, loaded, open_chat, resumed, stor
 
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.conversation.chat import Chat, pin
-from h2o_chat.chat.conversation.going_back import edit, regenerate
+from h2o_chat.chat.conversation.going_back import edit
 from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
@@ -70,7 +70,7 @@ def test_what_is_left_is_pinned_and_going_back_keeps_the_pin(loaded: Loaded, sto
     assert isinstance(note, Note)
     assert "tokens are left and stay" in note.message or before == 1.0
     list(edit(chat, 6, "And now?", SHORT))
-    list(regenerate(chat, SHORT))
+    list(edit(chat, len(chat.messages) - 2, chat.messages[-2].text, SHORT))
     assert chat.messages[0].pinned
     assert held(chat, 0) >= before
     slots = chat.engine.protection()[0]

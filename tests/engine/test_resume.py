@@ -31,7 +31,7 @@ from sweep import sweep
 from h2o_chat.base.config import EngineName, Sampling
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.conversation.exchange import turn_tokens
-from h2o_chat.chat.conversation.going_back import edit, regenerate
+from h2o_chat.chat.conversation.going_back import edit
 from h2o_chat.chat.conversation.loops import tokenized
 from h2o_chat.chat.conversation.message import fed_text
 from h2o_chat.chat.conversation.saved_caches import SAVED_TURNS
@@ -91,7 +91,7 @@ def test_answering_again_is_the_same_turn_from_a_copy_of_the_memory(loaded: Load
     fed = fed_text(SAID[3], recalled)
     ids, _ = turn_tokens(twin.engine, twin.template, twin.system, fed, marked=False)
     others = tokenized(twin.engine.tokenizer, twin.engine.eos, [told], 0)
-    second = answer(regenerate(chat, SHORT))
+    second = answer(edit(chat, len(chat.messages) - 2, chat.messages[-2].text, SHORT))
     assert second == answer(twin.engine.generate(ids, SHORT, others=others))
     assert second != once
     assert chat.messages[-1].text == "".join(m.text for m in chat.keeper.path(chat.keeper.leaf)[-1:])
@@ -117,7 +117,7 @@ def test_the_first_message_can_be_edited_and_another_branch_gone_to(loaded: Load
     assert [m.text for m in chat.messages][:2] == ["Be brief.", SAID[5]]
     assert chat.go_to(leaf)
     assert [m.text for m in chat.messages][:2] == ["Be brief.", SAID[0]]
-    assert answer(regenerate(chat, SHORT)) != first
+    assert answer(edit(chat, len(chat.messages) - 2, chat.messages[-2].text, SHORT)) != first
 
 
 def test_only_the_last_few_memories_are_kept_and_older_turns_are_fed_again(

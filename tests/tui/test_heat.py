@@ -36,7 +36,7 @@ def styles(screen: Screen, view: TurnView) -> dict[int, str]:
     found: dict[int, str] = {}
     for piece in view.pieces:
         if piece.start >= 0:
-            content = screen.app.transcript.dress(view, piece, 0)
+            content = screen.app.transcript.canvas.dress(view, piece, 0)
             for span in content.spans:
                 found |= dict.fromkeys(
                     range(piece.start + span.start, piece.start + span.end), str(span.style)

@@ -185,7 +185,6 @@ def remember(surface: Surface, words: str) -> None:
 
 
 def forget(surface: Surface, words: str) -> None:
-    """Forget what was remembered for all conversations, by its number."""
     keeper = surface.idle().keeper
     if keeper is None or not re.fullmatch(r"\d{1,9}", words):
         raise UsageError(f"{words!r} is no number of something remembered.", "/remember shows them.")
@@ -243,12 +242,7 @@ def find(surface: Surface, words: str) -> None:
 
 
 def export(surface: Surface, words: str) -> None:
-    """Write the conversation as a file: `md|json [FILE] [--force]`.
-
-    Raises:
-        UsageError: no such format or folder, or the file is there.
-        StoreError: it cannot be read, or not be written.
-    """
+    """Write the conversation as a file: `md|json [FILE] [--force]`."""
     chat = surface.idle()
     rest, _, last = words.rpartition(" ")
     force = last == "--force"  # a word of its own: `notes--force` is the name of a file
@@ -267,11 +261,7 @@ def export(surface: Surface, words: str) -> None:
 
 
 def _present_conversation(chat: Chat) -> Conversation:
-    """The present conversation; where it is not stored, what is on the screen.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """The present conversation; where it is not stored, what is on the screen."""
     if chat.keeper and chat.keeper.conversation:
         chat.keeper.catch_up()
         return chat.keeper.store.whole(chat.keeper.conversation)
@@ -288,7 +278,9 @@ def regenerate(surface: Surface, words: str) -> None:
     if words:
         sampling = replace(sampling, temperature=settable.read("temperature", words))
     surface.run(
-        lambda cancel, progress: going_back.regenerate(chat, sampling, cancel, progress),
+        lambda cancel, progress: going_back.edit(
+            chat, last, chat.messages[last].text, sampling, cancel, progress
+        ),
         "going back · esc stops",
         edits=last,
     )

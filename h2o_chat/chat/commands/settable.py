@@ -25,7 +25,6 @@ OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 
 
 def values(chat: Chat, sampling: Sampling) -> dict[str, Any]:
-    """All of them as they are now."""
     now = asdict(chat.settings) | asdict(sampling) | {"seed": chat.session.seed}
     return {name: now[name] for name in SETTABLE}
 
@@ -64,21 +63,13 @@ def shown(value: Any) -> str:
 
 
 def check(chat: Chat, new: dict[str, Any]) -> None:
-    """
-    Raises:
-        BudgetError: such a cache cannot work.
-        StoreError: the cache cannot be built again: the conversation is not stored.
-    """
+    """See `going_back.check_rebuild`."""
     if rebuilding := _only(new, REBUILDING):
         going_back.check_rebuild(chat, replace(chat.settings, **rebuilding))
 
 
 def apply(surface: Surface, new: dict[str, Any]) -> None:
-    """Makes these values hold; the cache is built again at most once.
-
-    Raises:
-        UsageError: there is no conversation now.
-    """
+    """Makes these values hold; the cache is built again at most once."""
     chat = surface.idle()
     if "seed" in new:
         chat.reseed(new["seed"])

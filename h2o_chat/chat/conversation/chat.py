@@ -171,14 +171,12 @@ class Chat:
         return remarks.pinned(self.messages, message, on, held, self.engine)
 
     def reseed(self, seed: int) -> None:
-        """Draws from here on as with this seed."""
         self.engine.reseed(seed)
         self.settings = replace(self.settings, seed=seed)
         self.session = replace(self.session, seed=seed)
 
     @property
     def begun(self) -> bool:
-        """Whether anybody has spoken."""
         return self.messages != self._blank()
 
     def close(self) -> None:
@@ -196,14 +194,8 @@ class Chat:
     def go_to(self, leaf: int | None, progress: ReadProgress = unheard, cancel: ShouldStop = never) -> bool:
         """Makes a stored message the last one (None: the beginning), with the cache as it was after it.
 
-        Args:
-            progress: told now and then how far it is.
-
         Returns:
             False if it was cancelled: then nothing has changed.
-
-        Raises:
-            StoreError: the conversation cannot be read.
         """
         assert self.keeper is not None
         path = self.keeper.path(leaf)
@@ -248,13 +240,10 @@ class Chat:
             yield self.notes.pop(0)
 
     def clear(self, system: str | None = None) -> None:
-        """Starts over with an empty cache; on disk a new conversation begins.
+        """Starts over with an empty cache; on disk a new conversation begins, see `Keeper.begin_anew`.
 
         Args:
             system: another system prompt from here on; None keeps that of the settings.
-
-        Raises:
-            StoreError: not all that was said is on disk yet; nothing has changed.
         """
         if self.keeper:
             self.keeper.begin_anew()

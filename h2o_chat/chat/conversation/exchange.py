@@ -24,10 +24,7 @@ class Exchange:
     """One turn of a conversation, while it goes on.
 
     Args:
-        text: what the user says.
         system_tokens: how many of the tokens to be read are the system prompt.
-        before: the messages so far.
-        keeper: writes it to disk; None keeps nothing.
         recalled: what the model reads once more with it.
         role: user, or tool: the text has results of tools.
     """
@@ -150,15 +147,7 @@ def turn_tokens(
 
 
 def pin_before(engine: "Engine", place: range, recalled: Sequence[Recalled]) -> None:
-    """Protects a message that is about to be read.
-
-    Args:
-        place: positions of its tokens.
-        recalled: what is read once more with it, which is among them.
-
-    Raises:
-        BudgetError: so many tokens cannot be protected.
-    """
+    """Protects a message that is about to be read; what is recalled with it is among its tokens."""
     try:
         engine.pin(place)
     except BudgetError as error:

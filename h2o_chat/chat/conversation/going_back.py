@@ -21,24 +21,6 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
 
 
-def regenerate(
-    chat: Chat, sampling: Sampling, cancel: ShouldStop = never, progress: ReadProgress = unheard
-) -> Iterator[Event]:
-    """Answers the last message again in other words, from the cache as it was before; the answers before are
-    kept.
-
-    Args and events: see `edit`.
-
-    Raises:
-        UsageError: nothing was said yet.
-        StoreError: the conversation is not stored.
-    """
-    asked = [index for index, message in enumerate(chat.messages) if message.role == "user"]
-    if not asked:
-        raise UsageError("There is no answer to make again: nothing was said.")
-    yield from edit(chat, asked[-1], chat.messages[asked[-1]].text, sampling, cancel, progress)
-
-
 def edit(
     chat: Chat,
     index: int,
@@ -47,13 +29,10 @@ def edit(
     cancel: ShouldStop = never,
     progress: ReadProgress = unheard,
 ) -> Iterator[Event]:
-    """Says something else instead of message `index`, or the same: then other words answer it.
+    """Says something else instead of message `index`, or the same: then other words answer it (/regenerate).
 
     The messages that followed are kept as another branch. No event comes until the cache has been brought
     back, and none at all where that was cancelled: then nothing has changed.
-
-    Args:
-        progress: told now and then how far reading it again is.
 
     Raises:
         UsageError: it is not a message of the user.
@@ -132,9 +111,6 @@ def rebuild(
 
     Returns:
         False if it was cancelled. Then, and where anything is raised, nothing has changed.
-
-    Raises:
-        BudgetError, StoreError: see `check_rebuild`.
     """
     check_rebuild(chat, settings)
     engine, notes = chat.engine.remade(settings), list[Note]()
@@ -176,11 +152,7 @@ class Fork:
 
 
 def next_fork(chat: Chat, index: int | None = None) -> Fork | None:
-    """The next sibling of a message; without `index`, of the last message that has any. None: there is none.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """The next sibling of a message; without `index`, of the last one that has any. None: there is none."""
     own = {
         at: message.id
         for at, message in enumerate(chat.messages)

@@ -46,9 +46,6 @@ class Holds:
     def share_out(self, messages: Sequence[Message], seen: int) -> list[tuple[int, float]]:
         """Sets `hold` of each message that was read; returns (index, mean hold of its tokens) where any is
         left.
-
-        Args:
-            seen: tokens fed so far.
         """
         new = self._place(messages)
         total: dict[int, float] = {}

@@ -3,6 +3,7 @@
 Another process may be writing, or the disk may fail, while somebody talks. A note says so once, the
 conversation goes on, and its words wait in memory until they can be written, in order. Where that will never
 be (the database was removed, or is damaged) the conversation is saved into a file (`rescue.py`).
+Whatever reads the store raises StoreError where it cannot be read.
 """
 
 import time
@@ -75,15 +76,10 @@ class Keeper:
             _look(self)
 
     def other(self, conversation: str) -> "Keeper":
-        """A keeper of another conversation in the same store; this one goes on holding its own.
-
-        Raises:
-            StoreError, UsageError: as when one is made.
-        """
+        """A keeper of another conversation in the same store; this one goes on holding its own."""
         return Keeper(self.store, conversation, self._session, self._settings)
 
     def close(self) -> None:
-        """Let the conversation go."""
         if self._writer is not None:
             self._writer.close()
 
@@ -117,13 +113,11 @@ class Keeper:
         return message
 
     def placed(self, message: int | None, first: int, last: int) -> None:
-        """Write where the tokens of a message lie."""
         if self._writer and message is not None:
             self._writer.place(message, first, last)
             _look(self)
 
     def pinned(self, message: int | None, on: bool) -> None:
-        """Write that a message is pinned, or not."""
         if self._writer and message is not None:
             self._writer.pinned(message, on)
             _look(self)
@@ -147,7 +141,6 @@ class Keeper:
             _look(self)
 
     def move(self, leaf: int | None) -> None:
-        """Go on from another message."""
         if self._writer:
             self._writer.move(leaf)
             _look(self)
@@ -208,22 +201,14 @@ class Keeper:
         return self._writer.leaf if self._writer else None
 
     def path(self, leaf: int | None) -> list[StoredMessage]:
-        """The messages up to `leaf`, from the first on.
-
-        Raises:
-            StoreError: they cannot be read, or are not on disk yet.
-        """
+        """The messages up to `leaf`, from the first on, see `catch_up`."""
         if self.conversation is None or leaf is None:
             return []
         self.catch_up()
         return self.store.path(self.conversation, leaf)
 
     def leave(self) -> None:
-        """Checks that the conversation may be left: all of it is on disk.
-
-        Raises:
-            StoreError: it is not.
-        """
+        """Checks that the conversation may be left: all of it is on disk."""
         if self._writer and not self.rescue.file:
             self.catch_up()
 
@@ -274,11 +259,7 @@ class Keeper:
 
 
 def mark_branches(keeper: Keeper, messages: Sequence[Message]) -> None:
-    """Sets `branch` of each message of the user in whose place others were said.
-
-    Raises:
-        StoreError: the conversation cannot be read.
-    """
+    """Sets `branch` of each message of the user in whose place others were said."""
     branches = {} if keeper.conversation is None else keeper.store.branches(keeper.conversation)
     for message in messages:
         if message.role == "user" and message.id is not None:

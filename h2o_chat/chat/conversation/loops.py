@@ -156,7 +156,6 @@ def tokenized(
 
 
 def same_question(message: str, other: str) -> bool:
-    """Whether two messages ask the same."""
     return message.casefold().split() == other.casefold().split()
 
 
@@ -218,7 +217,6 @@ def grams(text: str) -> Grams:
 
 
 def alike(answer: Grams, earlier: Grams) -> bool:
-    """Whether an answer says the same as an earlier one."""
     return bool(answer) and len(answer & earlier) >= ALIKE * len(answer)
 
 
@@ -256,11 +254,7 @@ _KEPT = LONGEST_TOKENS * ENOUGH_TIMES
 
 
 class Repeating:
-    """Notices when one answer repeats itself.
-
-    Args:
-        asked: the message.
-    """
+    """Notices when one answer repeats itself."""
 
     def __init__(self, asked: str) -> None:
         self.words = self.tokens = 0

@@ -39,11 +39,7 @@ def no_such(index: int, count: int) -> UsageError:
 
 
 def not_too_long(text: str) -> str:
-    """Returns the text.
-
-    Raises:
-        UsageError: it is longer than a message may be.
-    """
+    """Returns the text; raises UsageError if it is longer than a message may be."""
     if len(text) > LONGEST_CHARACTERS:
         raise UsageError(
             f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most.",
@@ -139,15 +135,9 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
     """Messages that are not stored, in the form of stored ones: without tokens and times."""
     stored = [
         StoredMessage(
-            id=number,
-            parent=number - 1 if number else None,
-            role=one.role,
-            text=one.text,
-            finish=one.finish,
-            first=-1,
-            last=-1,
-            ids=(),
-            created=0.0,
+            number,
+            number - 1 if number else None,
+            *(one.role, one.text, one.finish),
             pinned=one.pinned,
             recalled=tuple((None if each.index < 0 else each.index, each.words) for each in one.recalled),
         )

@@ -78,12 +78,7 @@ def _named_for(store: Store, conversation: str) -> str:
 
 
 def model_of(store: Store, conversation: str, present: str) -> str | None:
-    """The name that opens the model of a conversation; None: it is the present one.
-
-    Raises:
-        UsageError: there is no such conversation.
-        StoreError: it cannot be read.
-    """
+    """The name that opens the model of a conversation; None: it is the present one."""
     held_with = store.last_run(conversation).get("model", present)
     return None if held_with == present else _named_for(store, conversation)
 
@@ -93,9 +88,6 @@ def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
 
     The model of the newest stored conversation, if one was named for it and it is here; otherwise none is
     set, which means SmolLM2 if that is here, else pocket.
-
-    Args:
-        folder: the data folder.
     """
     last, gone = _last_named(folder), ""
     if last is not None:

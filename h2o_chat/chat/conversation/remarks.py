@@ -69,10 +69,6 @@ def first_budget(settings: Settings, named: Collection[str]) -> Settings:
     Args:
         named: the settings that a person named, wherever: by a flag, in a file, in the environment, or as a
             stored conversation has them.
-
-    Raises:
-        ModelError: there is no model by that name.
-        UsageError: the user's configuration cannot be read.
     """
     if not ABOUT_MEMORY.isdisjoint(named):
         return settings
@@ -102,12 +98,7 @@ WIDE = ("float32", "float64")
 
 
 def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
-    """A note before a prompt is read that is longer than the budget: what will stay of it.
-
-    Args:
-        tokens: of the prompt.
-        seen: tokens before it.
-    """
+    """A note before a prompt is read that is longer than the budget: what will stay of it."""
     budget, recent = session.budget, session.recent
     if budget is None or tokens <= budget:
         return

@@ -33,7 +33,6 @@ class Rescue:
         self._folder = folder
 
     def save(self, model: str, settings: dict[str, Any]) -> None:
-        """Write what was said until now."""
         if not self.messages or self._folder is None:
             return
         try:

@@ -38,9 +38,6 @@ def restore_cache(
     then, so the cache is the same. Where none can be loaded all is read anew, in chunks, which is faster;
     then the cache may differ, and a note says so.
 
-    Args:
-        progress: told now and then how far it is.
-
     Returns:
         False if it was cancelled: then the engine is as it was.
     """
@@ -67,10 +64,7 @@ def restore_cache(
 def pin_again(engine: "Engine", notes: list[Note], path: Sequence[StoredMessage]) -> None:
     """Pins the messages that are marked as pinned, whatever was pinned when the cache was saved.
 
-    A message that has no room stays marked: a cache with more room will protect it.
-
-    Args:
-        notes: gets what is pinned no longer.
+    A message that has no room stays marked, and a note says so: a cache with more room will protect it.
     """
     if path and path[0].role == "system" and was_read(path[0]):
         engine.protect(len(tokens_of(path[0])))
@@ -96,11 +90,7 @@ def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -
 def _load_nearest(
     engine: "Engine", keeper: Keeper, path: Sequence[StoredMessage]
 ) -> tuple[int, SavedCacheError | None]:
-    """Loads the last usable saved cache of a path.
-
-    Returns:
-        (number of messages that it covers, error of the newest one if that could not be used).
-    """
+    """Loads the last usable saved cache; returns the messages that it covers, and why not the newest."""
     wrong = None
     for index in range(len(path) - 1, -1, -1):
         file = keeper.saved(path[index].id) if path[index].role == "assistant" else None

@@ -72,9 +72,6 @@ def own_ids(message: Placed, stored: int) -> slice:
     """The slice of the ids stored with a message that are its own.
 
     A message that is answered is stored with all ids that were read with it; its own are the last ones.
-
-    Args:
-        stored: how many ids there are.
     """
     count = min(len(tokens_of(message)), stored)
     return slice(stored - count, stored) if message.role in ASKS else slice(0, count)
@@ -123,13 +120,11 @@ class Spans:
             self.all.append(Span(index, role, first, last))
 
     def at(self, position: int) -> Span | None:
-        """The message that a token belongs to."""
         found = bisect_right(self.all, position, key=lambda span: span.first) - 1
         return self.all[found] if found >= 0 and position <= self.all[found].last else None
 
     @property
     def _end(self) -> int:
-        """First position behind the last message."""
         return self.all[-1].last + 1 if self.all else 0
 
     def _answer(self, position: int) -> None:

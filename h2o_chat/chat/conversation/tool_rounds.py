@@ -17,11 +17,7 @@ ROUNDS = 8
 
 
 def take_tools(chat: Chat, servers: McpServers) -> None:
-    """Gives a conversation tools; a note names those that the model of one that has begun does not know.
-
-    Raises:
-        UsageError: the package `mcp` is not installed.
-    """
+    """Gives a conversation tools; a note names those that the model of one that has begun does not know."""
     servers.start()
     begun, chat.tools = chat.begun, ToolCalls(servers, chat.template)
     chat.notes += chat.tools.notes()

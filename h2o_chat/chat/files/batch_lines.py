@@ -81,10 +81,6 @@ def request_of(
     Args:
         sampling, system: for what the line does not say.
         seed: of the whole batch.
-
-    Raises:
-        UsageError: the model's template does not take the system prompt.
-        ModelError: the template or the tokenizer fails.
     """
     messages = list(job.messages)
     if messages[0][0] == "system":

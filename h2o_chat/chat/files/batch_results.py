@@ -139,11 +139,10 @@ class ResultsFile:
         return [job for job in jobs if str(job.id) not in self.done]
 
     def write(self, line: str) -> None:
-        """Writes a whole line at once.
+        """Writes a whole line at once, see `require`.
 
         Raises:
             OSError: the disk is full, say; what was written of it is cut off by the next run.
-            StoreLostError: as from `require`.
         """
         self.require()
         rest = memoryview(line.encode())

@@ -8,7 +8,7 @@ imported conversation is read anew when it is resumed.
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -71,14 +71,7 @@ class _TextPart:
 
 
 def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
-    """The conversations of a file.
-
-    Args:
-        notes: gets notes about what was left out.
-
-    Raises:
-        UsageError: it cannot be read, or something in it is wrong; says where.
-    """
+    """The conversations of a file, see `parse`."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -192,14 +185,10 @@ def _of_openai(parts: Sequence[Part], model: str, where: str, left_out: list[str
     messages = list[StoredMessage]()
     for index, (one, place) in enumerate(_limited(said, where)):
         role, text = _role(one.role, index == 0, f"{place}.role"), _content(one.content, f"{place}.content")
-        messages.append(_stored(index, index - 1 if index else None, role, text, now))
+        parent = index - 1 if index else None
+        messages.append(StoredMessage(index, parent, role, text, created=now))
     title = next((title_of(one.text) for one in messages if one.role == "user"), "")
     return Conversation("", title, model, {}, now, now, messages[-1].id, messages)
-
-
-def _stored(id: int, parent: int | None, role: str, text: str, created: float) -> StoredMessage:
-    """A message without tokens and positions."""
-    return StoredMessage(id, parent, role, text, None, -1, -1, (), created)
 
 
 def _is_of_a_tool(said: _Said) -> bool:
@@ -275,7 +264,7 @@ def _our_message(
     role = _role(one.role, one.parent is None, f"{where}.role")
     text, created = _text(one.text, f"{where}.text", MAX_CHARACTERS), _time(one.created, f"{where}.created")
     finish = one.finish if role == "assistant" else None
-    return replace(_stored(one.id, one.parent, role, text, created), finish=finish, pinned=bool(one.pinned))
+    return StoredMessage(*(one.id, one.parent, role, text, finish), created=created, pinned=bool(one.pinned))
 
 
 def _typed(kind: type[Kind], value: Any, where: str) -> Kind:

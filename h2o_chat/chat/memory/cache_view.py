@@ -245,11 +245,9 @@ class CacheView:
 
     @property
     def spans(self) -> list[Span]:
-        """The messages whose tokens were read, in order."""
         return self.places.all
 
     def span(self, position: int) -> Span | None:
-        """The message that a token belongs to."""
         return self.places.at(position)
 
     # Events

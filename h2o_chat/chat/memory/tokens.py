@@ -17,7 +17,6 @@ class Tokens:
 
     Args:
         first: position of the first token.
-        texts: of the tokens.
     """
 
     def __init__(self, first: int, texts: Sequence[str] = ()) -> None:
@@ -95,5 +94,4 @@ class Tokens:
 
 
 def looks_special(text: str) -> bool:
-    """Whether a token looks like one of a template."""
     return _SPECIAL.fullmatch(text.strip()) is not None

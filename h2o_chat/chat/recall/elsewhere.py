@@ -36,9 +36,6 @@ class Elsewhere:
 
         Args:
             others: other conversations are searched too, not the facts alone.
-
-        Raises:
-            StoreError: the store cannot be read.
         """
         facts = self._store.facts.all()
         if not facts and not others:

@@ -24,9 +24,6 @@ class Places:
     """How many tokens stand before each place of a text.
 
     The text is tokenised once, in blocks that end where a word does, if one does; then one block a question.
-
-    Args:
-        count: how many tokens a text has.
     """
 
     def __init__(self, text: str, count: Callable[[str], int]) -> None:
@@ -116,7 +113,6 @@ class Recall:
         """Returns what is recalled for a message, and the message as the model is fed it.
 
         Args:
-            messages: all that were said before.
             budget: slots per layer and KV head; None keeps everything.
         """
         # A note that is left here belongs to a message that could not be sent.
@@ -169,9 +165,6 @@ class Recall:
     ) -> tuple[Recalled, ...]:
         """Finds what a message asks for that is no longer held, or was said elsewhere. Returns nothing if all
         of it is still held.
-
-        Args:
-            others: other conversations are searched too.
         """
         self.read(messages)
         question = question_of(text)
@@ -207,12 +200,7 @@ class Recall:
         engine: Holding,
         room: int,
     ) -> list[Recalled]:
-        """Finds what was said elsewhere, where nothing said here shares half as much with the question.
-
-        Args:
-            best: the best score here.
-            again: the messages with which words were recalled.
-        """
+        """Finds what was said elsewhere, where nothing here shares half as much with the question: `best`."""
         try:
             hits = self.elsewhere.find(question, others)[:LOOKED_AT] if self.elsewhere else []
         except StoreError:  # whoever writes there says why

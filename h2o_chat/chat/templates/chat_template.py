@@ -210,7 +210,6 @@ class ModelTemplate:
 
     @property
     def source(self) -> str:
-        """The template itself."""
         return str(self._tokenizer.get_chat_template(self._jinja))
 
     def mark_texts(self) -> list[str]:

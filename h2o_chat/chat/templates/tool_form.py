@@ -54,8 +54,6 @@ class Call(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The parts of an answer."""
-
     content: str
     calls: tuple[Call, ...] = ()
     thought: str = ""
@@ -209,11 +207,7 @@ def _half_a_mark(text: str, marks: Sequence[str]) -> str:
 
 
 def form_of(template: Template) -> ToolForm:
-    """The form of a model's template; Hermes' where it renders no tools.
-
-    Raises:
-        ModelError: the template takes too much time or memory.
-    """
+    """The form of a model's template; Hermes' where it renders no tools."""
     if not isinstance(template, ModelTemplate):
         return ToolForm()
     user = {"role": "user", "content": "probe_user"}

@@ -127,11 +127,7 @@ class McpServers:
             self.tools.append({"type": "function", "function": {"name": name, **described}})
 
     def call(self, name: str, arguments: dict[str, Any], cancel: ShouldStop) -> str:
-        """The text that a tool answers, or why there is none: the model reads both.
-
-        Args:
-            name: of one of `tools`.
-        """
+        """The text that a tool answers, or why there is none: the model reads both."""
         assert self._loop is not None
         server = self._calls[name]
         starts_s = 0.0 if server.name in self._clients else START_S

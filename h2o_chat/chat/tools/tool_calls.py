@@ -18,11 +18,7 @@ SHOWN_CHARACTERS = 2_000
 
 
 class ToolCalls:
-    """The tools of one conversation.
-
-    Args:
-        servers: started.
-    """
+    """The tools of one conversation; the servers were started."""
 
     def __init__(self, servers: McpServers, template: Template) -> None:
         self._servers, self._template = servers, template
@@ -51,7 +47,6 @@ class ToolCalls:
         return "\n\n".join(filter(None, (text, self.form.described(self.tools))))
 
     def first(self, system: str | None, text: str) -> Fed:
-        """The tokens of the first turn."""
         return self._template.first(system, text, self.tools if self.form.native else ())
 
     def results(self, text: str, marked: bool) -> Fed:

@@ -75,11 +75,7 @@ Report = Stage | Opened | Stopped | Failed | Crashed | Done | AttachedFiles | Ev
 
 
 class Jobs:
-    """At most one job at a time, in a thread: `start(lambda: jobs.work(...))`.
-
-    Args:
-        recorder: gets every event, as it happens.
-    """
+    """At most one job at a time, in a thread: `start(lambda: jobs.work(...))`."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
@@ -129,7 +125,6 @@ class Jobs:
             self._report(Opened(open_chat(progress)))
 
     def load_instead(self, open_chat: OpenChat) -> None:
-        """Open another conversation while one is open."""
         self.load(open_chat)
         self._reports.put(Done())
 

@@ -57,7 +57,6 @@ class Loading(TurnView):
         return next(reversed(self._stages), None) == "download" and not self._failed
 
     def fail(self) -> None:
-        """Mark the present stage as failed."""
         self._failed = True
         self._draw()
 
@@ -214,7 +213,6 @@ class Pane(Vertical):
     # Reports of a job
 
     def opening(self, name: str) -> None:
-        """Show the stages of opening a model."""
         self.stages = Loading(name)
         self.transcript.messages.add(self.stages)
         self.transcript.window.follow()
@@ -273,12 +271,10 @@ class Pane(Vertical):
         self.divider.doing(f"answering{self.STOP}")
 
     def remembered(self) -> None:
-        """Show a new state of the cache."""
         self.transcript.messages.remembered()
         self.pointed()
 
     def pointed(self) -> None:
-        """Show what is known of the token under the cursor."""
         memory, line = self.transcript.heat.memory, ""
         if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
             line = facts(memory, view, memory.cursor)

@@ -23,11 +23,7 @@ ROWS_FOR_HEADS = 16
 
 
 class MemoryPanel(Widget, can_focus=True):
-    """Drawn from `CacheView` as one node, frame included, whenever the cache reports.
-
-    Attributes:
-        tab: index of the tab that is shown.
-    """
+    """Drawn from `CacheView` as one node, frame included, whenever the cache reports."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "point(-1)", "words", tooltip="choose the word above; in the details a token"),
@@ -123,7 +119,6 @@ class MemoryPanel(Widget, can_focus=True):
             await self.run_action("app.toggle_panel")
 
     def action_turn(self, step: int) -> None:
-        """Show the next or the previous tab."""
         self.tab, self._top = (self.tab + step) % len(TABS), 0
 
     def action_scroll_page(self, step: int) -> None:

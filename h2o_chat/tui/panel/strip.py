@@ -278,7 +278,6 @@ class RememberStrip(Widget, can_focus=True):
         return self._memory.cursor is not None if action == "leave" else True
 
     def action_leave(self) -> None:
-        """Leave the token under the cursor."""
         self.post_message(Pointed(None))
 
     def action_go(self, step: int) -> None:
@@ -287,7 +286,6 @@ class RememberStrip(Widget, can_focus=True):
             self._point(len(cells) - 1 if here is None else here + step)
 
     def action_turn(self, step: int) -> None:
-        """Move to the beginning of a message."""
         cells, firsts = self.cells(), [span.first for span in self._memory.spans]
         if not cells or not firsts:
             return

@@ -71,8 +71,6 @@ class FirstMinute:
     """Offers lines to send in the first conversation with SmolLM2 or pocket.
 
     Args:
-        prompt: shows the offers.
-        transcript: shows all else.
         history: in the data folder, where it is remembered that all this was shown; None: nothing is shown.
         send: says a text; returns whether it was taken.
         changed: called when `keys` may have changed.

@@ -27,14 +27,7 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 
 class ListDialog(ModalScreen[str | None]):
-    """Ends with what was chosen, or None.
-
-    Args:
-        title: of the box.
-        label: before the line.
-        placeholder: in the empty line.
-        remark: between list and line.
-    """
+    """Ends with what was chosen, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
@@ -167,11 +160,7 @@ class FoundConversation:
 
 
 def find(store: Store, words: str) -> list[FoundConversation]:
-    """Conversations with all the words in the title, then those with a message that has them, newest first.
-
-    Raises:
-        StoreError: they cannot be read.
-    """
+    """Conversations with all words in the title, then those with a message that has them, newest first."""
     everything = {about.id: about for about in store.list()}
     wanted = words.lower().split()
     named = (about for about in everything.values() if all(word in about.title.lower() for word in wanted))

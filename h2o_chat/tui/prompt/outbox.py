@@ -121,11 +121,7 @@ BACK_FROM = 40
 
 
 class Outbox(Widget):
-    """One line above the prompt for each text that waits, in the order in which they will be sent.
-
-    Args:
-        editing: puts a text that comes back into the box.
-    """
+    """One line above the prompt for each text that waits, in the order in which they will be sent."""
 
     def __init__(self, editing: Editing, id: str) -> None:
         super().__init__(id=id)

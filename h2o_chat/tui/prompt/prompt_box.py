@@ -45,7 +45,6 @@ class PromptHistory:
         """Edited texts by index of their prompt, until something is sent."""
 
     def add(self, text: str) -> None:
-        """Append a prompt that was sent."""
         if not self._texts or self._texts[-1] != text:
             self._texts = [*self._texts, text][-KEPT:]
             self._write(text)
@@ -134,8 +133,6 @@ class PromptBox(TextArea):
     ) -> None:
         """Args:
         send: takes a text that is more than blanks, and returns whether it was taken.
-        menu: shows the choices.
-        history: of prompts sent before.
         """
         super().__init__(
             id=id,
@@ -194,7 +191,6 @@ class PromptBox(TextArea):
         self._show_menu()
 
     def action_editor(self) -> None:
-        """Write the prompt in $EDITOR."""
         try:
             with self.app.suspend():
                 text = edited(self.text)

@@ -170,7 +170,6 @@ def copy(pane: CommandPane, words: str) -> None:
 
 
 def theme(pane: CommandPane, words: str) -> None:
-    """Choose other colours."""
     themes = pane.app.available_themes
     if words not in themes:
         what = f"There is no theme {words!r}." if words else "Which theme?"

@@ -69,9 +69,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
     """Ends with the changes, or None.
 
     Args:
-        values: of all settings.
-        themes: to choose from.
-        theme: the present one.
         check: raises where changed values cannot hold together.
     """
 
@@ -179,5 +176,4 @@ class SettingsScreen(ModalScreen[Changed | None]):
         wrong.parent.query("Input, OneOf").first().focus()
 
     def action_back(self) -> None:
-        """Leave everything as it was."""
         self.dismiss(None)

@@ -70,8 +70,6 @@ class TalkPane(Pane):
     """The pane with a prompt box.
 
     Args:
-        sampling: for the answers.
-        memory: the state of the cache.
         history: of prompts; None begins empty.
         opener_of: returns what opens a model by its name, perhaps for a stored conversation by its id; None
             where there is only one.
@@ -310,7 +308,6 @@ class TalkPane(Pane):
         self.editing.give_up()
 
     def action_act(self, name: str) -> None:
-        """Run a command for a key."""
         if self.ready is None:  # letters are no text while a message is chosen, whatever goes on
             self.divider.say("not now · esc leaves the message, esc again stops what goes on")
             return

@@ -21,9 +21,6 @@ class Inspector:
     """Moves the cursor over the tokens; its position is `CacheView.cursor`.
 
     Args:
-        messages: that have the tokens.
-        window: follows the cursor.
-        canvas: draws the messages.
         point: sets the cursor; None removes it.
     """
 
@@ -38,19 +35,14 @@ class Inspector:
     def memory(self) -> CacheView:
         return self._messages.heat.memory
 
-    def begin(self, chosen: TurnView | None = None) -> bool:
-        """Show the cursor at the last token of a message or, where that has none, the last visible one.
-
-        Returns:
-            False where no token is visible.
-        """
+    def begin(self, chosen: TurnView | None = None) -> None:
+        """Show the cursor at the last token of a message or, where that has none, the last visible one."""
         seen = [view for view in (*self._window.seen(), chosen) if view is not None and view.tokens]
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
         start = next((at for end in ends if (at := self._shown(end, -1)) is not None), None)
         self.on = start is not None
         if start is not None:
             self._point(start)
-        return self.on
 
     def end(self) -> None:
         self.on = False
@@ -115,9 +107,7 @@ class Inspector:
         span = view.tokens.span(position)
         assert span is not None
         row, column = spot(view, span[0], page.width, self._canvas, raw=True)
-        at = page.views.index(view)
-        page.changed(at)
-        return page.starts[at] + row, column
+        return page.start_of(view) + row, column
 
     def _shown(self, position: int, step: int) -> int | None:
         for at in range(position, position + step * FARTHEST, step):
@@ -135,8 +125,7 @@ class Inspector:
     def _go_to(self, position: int) -> None:
         place, view = self.place(position), self.view_of(position)
         if place is not None and view is not None:
-            page = self._window.page
-            self._window.go_to(view, place[0] - page.starts[page.views.index(view)])
+            self._window.go_to(view, place[0] - self._window.page.start_of(view))
 
 
 def facts(memory: CacheView, view: TurnView, position: int) -> str:
@@ -169,9 +158,6 @@ class MessageChoice:
     """While something is chosen single letters are commands; otherwise they are text for the prompt.
 
     Args:
-        messages: one of which may be chosen.
-        window: shows them.
-        inspector: for their tokens.
         tell: called whenever the choice changes.
     """
 
@@ -212,7 +198,6 @@ class MessageChoice:
         self.pick(there[at] if at < len(there) else None)
 
     def end(self) -> None:
-        """Choose nothing any more."""
         if self._inspector.on or self._inspector.memory.cursor is not None:
             self._inspector.end()
         if self._by_hand:

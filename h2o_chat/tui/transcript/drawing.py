@@ -3,42 +3,63 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Protocol
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
+from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.style import Style as TextStyle
+from textual.visual import Visual
 
 from h2o_chat.base.glyphs import gauge
 from h2o_chat.base.safe import fit
 from h2o_chat.chat.conversation.message import numbered
-from h2o_chat.tui.transcript.heat import Heat
+from h2o_chat.tui.transcript.heat import Heat, selected, styled_piece
 from h2o_chat.tui.transcript.message_body import BodyPiece
+from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
+from h2o_chat.tui.transcript.window import Page
 from h2o_chat.tui.widgets.theme import MUTED
 
 COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
 """Colours of the titles, by kind."""
 
 
-class Canvas(Protocol):
-    heat: Heat
+class Canvas:
+    """Draws texts for the transcript, with the styles of the moment."""
+
+    def __init__(self, widget: ScrollView, page: Page, heat: Heat, finder: Finder) -> None:
+        self.heat = heat
+        self.epoch = 0
+        """Counts changes that make everything drawn wrong."""
+        self._widget, self._page, self._finder = widget, page, finder
 
     @property
     def ground(self) -> Style:
         """Style of empty cells."""
+        return self._widget.visual_style.rich_style
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
         """The rows of a text, wrapped; each segment with the offset of its first character."""
+        style = self._widget.visual_style
+        return Visual.to_strips(self._widget, content, width, None, style, apply_selection=False)
 
     def dress(self, view: TurnView, piece: BodyPiece, line: int) -> Content:
         """The content of a piece with the styles of the moment; `line` is that of the title."""
+        content = styled_piece(view, piece, self.heat, self._finder, self._page.width)
+        if (selection := self._widget.text_selection) is not None:
+            style = TextStyle.from_styles(self._widget.screen.get_component_styles("screen--selection"))
+            content = selected(piece, content, selection, line + 1, style)
+        return content
 
     def key(self, view: TurnView, piece: BodyPiece) -> object:
         """Changes whenever `dress` gives something else."""
+        warm = piece.start >= 0 or piece.fold
+        heat = (self.heat.version, self.heat.memory.cursor) if warm else None
+        return self.epoch, heat, self._finder.version
 
 
 def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) -> Strip:
@@ -153,14 +174,12 @@ def spot(view: TurnView, at: int, width: int, canvas: Canvas, *, raw: bool) -> t
     Args:
         at: index in the shown text; with `raw`, in the text of its tokens.
     """
-    before = 0
     for piece, row in zip(view.pieces, view.starts(width), strict=False):
-        start = piece.start if raw else before
+        start = piece.start if raw else piece.at
         if 0 <= start <= at <= start + len(piece.content):
             rows = _wrapped(piece, width, canvas)
             below = max(bisect_right([first for first, _ in rows], at - start) - 1, 0)
             return row + below, INDENT + cell_len(rows[below][1][: at - start - rows[below][0]])
-        before += len(piece.content) + len(piece.joint)
     return view.titled, INDENT
 
 

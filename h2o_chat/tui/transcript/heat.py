@@ -88,11 +88,7 @@ CURSOR = "reverse bold underline"
 
 
 def styled_piece(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, width: int) -> Content:
-    """A piece with the styles of the moment; its length and its rows stay the same.
-
-    Args:
-        width: columns of the transcript.
-    """
+    """A piece with the styles of the moment; its length and its rows stay the same."""
     if piece.fold:
         line = Content.styled(fold_line(view, heat), "italic")
         return line.truncate(max(width - INDENT - 1, 1), ellipsis=True)
@@ -105,7 +101,7 @@ def styled_piece(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, w
         if span is not None and span[0] < end and span[1] > piece.start:
             content = content.stylize(CURSOR, max(span[0] - piece.start, 0), span[1] - piece.start)
     if view.index is not None and finder.words:
-        content = finder.mark(view, _before(view, piece), content)
+        content = finder.mark(view, piece.at, content)
     return content
 
 
@@ -121,15 +117,6 @@ def fold_line(view: TurnView, heat: Heat) -> str:
             what = f"{last + 1 - first:,} tokens"
             held = f" · {heads(heat.held(first, last), heat.memory.caches)}"
     return f"… ⋮ {what} folded{held} · a click unfolds"
-
-
-def _before(view: TurnView, piece: BodyPiece) -> int:
-    at = 0
-    for one in view.pieces:
-        if one is piece:
-            break
-        at += len(one.content) + len(one.joint)
-    return at
 
 
 def selected(piece: BodyPiece, content: Content, selection: Selection, line: int, style: Style) -> Content:

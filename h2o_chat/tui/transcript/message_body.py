@@ -38,6 +38,8 @@ class BodyPiece:
     """Column of its first character, in the line of the whole text."""
     y: int = 0
     """Line of the whole text in which it begins."""
+    at: int = 0
+    """Index of its first character in the whole text."""
     fold: bool = False
     """This piece stands for the folded part; its line is written when it is drawn."""
     strips: Sequence[Strip] = field(default=(), repr=False)
@@ -56,13 +58,14 @@ class BodyPiece:
 
 def placed(pieces: list[BodyPiece]) -> list[BodyPiece]:
     """The pieces with their places in the whole text."""
-    x = y = 0
+    x = y = at = 0
     for piece in pieces:
-        piece.x, piece.y = x, y
+        piece.x, piece.y, piece.at = x, y, at
         text = piece.content.plain + piece.joint
         breaks = text.count("\n")
         x = len(text) - text.rfind("\n") - 1 if breaks else x + len(text)
         y += breaks
+        at += len(text)
     return pieces
 
 
@@ -174,12 +177,7 @@ class Growing:
 
 
 def whole(source: str, below: Content, room: int) -> list[BodyPiece]:
-    """A Markdown text that has ended.
-
-    Args:
-        below: a line of its own.
-        room: columns for tables; 0 where they are not known yet.
-    """
+    """A Markdown text that has ended, see `Growing.close`."""
     text = Growing()
     text.room = room
     text.close(source, below)

@@ -16,13 +16,7 @@ from h2o_chat.tui.transcript.window import Window
 
 
 class Messages:
-    """The messages on the page, in order and by their index in the conversation.
-
-    Args:
-        window: on the page where they stand.
-        heat: styles of the words.
-        finder: marks what is found.
-    """
+    """The messages on the page, in order and by their index in the conversation."""
 
     def __init__(self, window: Window, heat: Heat, finder: Finder) -> None:
         self.heat = heat
@@ -104,13 +98,7 @@ class Messages:
         finish: str | None = None,
         hold: float | None = None,
     ) -> None:
-        """Add a finished message.
-
-        Args:
-            index: in the conversation.
-            finish: how an answer ended.
-            hold: share that is held, where it is known.
-        """
+        """Add a finished message."""
         view = TurnView(role, name, text, index, finish)
         view.thinking = self._thinking
         view.hold, view.raw = hold, self.heat.on
@@ -165,12 +153,7 @@ class Messages:
         self._laid(self.views.index(self.answer))
 
     def close_answer(self, finish: str, text: str | None = None) -> None:
-        """Close the open answer, if there is one; say so if it was ended by something.
-
-        Args:
-            finish: how it ended.
-            text: all of it, where it is known; the streamed text may lack the last characters.
-        """
+        """Close the open answer, if there is one; say so if it was ended by something."""
         if self.answer is None:
             return
         if text:

@@ -1,25 +1,17 @@
 """The transcript, drawn row by row: the cost depends on the visible part."""
 
-from collections.abc import Sequence
-
-from rich.style import Style as RichStyle
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.events import Click, Resize
 from textual.geometry import Offset
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
-from textual.style import Style
-from textual.visual import Visual
 
 from h2o_chat.tui.transcript.choice import Inspector, MessageChoice, offers
-from h2o_chat.tui.transcript.drawing import draw_row, selected_text, spot
-from h2o_chat.tui.transcript.heat import Heat, selected, styled_piece
-from h2o_chat.tui.transcript.message_body import BodyPiece
+from h2o_chat.tui.transcript.drawing import Canvas, draw_row, selected_text, spot
+from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.text_search import Finder
-from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Page, Window
 from h2o_chat.tui.widgets.pointing import Chosen, Pointed
 
@@ -66,13 +58,12 @@ class Transcript(ScrollView, can_focus=True):
         self.page = Page()
         self.window = Window(self, self.page, self.refresh_changed)
         self.messages = Messages(self.window, self.heat, self.finder)
-        self.inspector = Inspector(self.messages, self.window, self, self._point)
+        self.canvas = Canvas(self, self.page, self.heat, self.finder)
+        self.inspector = Inspector(self.messages, self.window, self.canvas, self._point)
         self.choice = MessageChoice(self.messages, self.window, self.inspector, self._chosen)
         self.needs_choice = False
         """Letters are commands only while something is chosen: there is a prompt to type them into."""
         self._shown: dict[int, Strip] = {}
-        self._epoch = 0
-        """Counts changes that make everything drawn wrong."""
 
     # The choice
 
@@ -198,7 +189,7 @@ class Transcript(ScrollView, can_focus=True):
             self.finder.look(words, [view for _, view in sorted(self.messages.by_index.items())])
             self.window.laid()
         if match := self.finder.step(step):
-            row, _ = spot(match.view, match.at, self.page.width, self, raw=False)
+            row, _ = spot(match.view, match.at, self.page.width, self.canvas, raw=False)
             self.window.go_to(match.view, row)
         self.refresh()
         return self.finder.count
@@ -236,34 +227,14 @@ class Transcript(ScrollView, can_focus=True):
         row = y + self.scroll_offset.y
         place = self.page.at(row)
         if place is None:
-            return Strip.blank(self.page.width, self.ground)
+            return Strip.blank(self.page.width, self.canvas.ground)
         local = row - self.page.starts[place]
-        return draw_row(self.page.views[place], local, self.page.width, place * MOST_LINES, self)
-
-    @property
-    def ground(self) -> RichStyle:
-        return self.visual_style.rich_style
-
-    def draw(self, content: Content, width: int) -> Sequence[Strip]:
-        return Visual.to_strips(self, content, width, None, self.visual_style, apply_selection=False)
-
-    def dress(self, view: TurnView, piece: BodyPiece, line: int) -> Content:
-        content = styled_piece(view, piece, self.heat, self.finder, self.page.width)
-        selection = self.text_selection
-        if selection is not None:
-            style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
-            content = selected(piece, content, selection, line + 1, style)
-        return content
-
-    def key(self, view: TurnView, piece: BodyPiece) -> object:
-        warm = piece.start >= 0 or piece.fold
-        heat = (self.heat.version, self.heat.memory.cursor) if warm else None
-        return self._epoch, heat, self.finder.version
+        return draw_row(self.page.views[place], local, self.page.width, place * MOST_LINES, self.canvas)
 
     # The selection by mouse
 
     def selection_updated(self, selection: Selection | None) -> None:
-        self._epoch += 1
+        self.canvas.epoch += 1
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
@@ -273,4 +244,4 @@ class Transcript(ScrollView, can_focus=True):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._epoch += 1
+        self.canvas.epoch += 1

@@ -190,12 +190,7 @@ class TurnView:
         self.changed()
 
     def close(self, finish: str, text: str | None) -> None:
-        """End an answer.
-
-        Args:
-            finish: how it ended.
-            text: all of it, where it is known; the written text may lack the last characters.
-        """
+        """End an answer, see `Growing.close`."""
         assert self.growing is not None
         self.finish = finish
         self.source = self.source if text is None else text

@@ -42,6 +42,13 @@ class Page:
         """Forget the rows from this index on."""
         self._good = min(self._good, place)
 
+    def start_of(self, view: TurnView) -> int:
+        """The first row of a message, which is wrapped for it."""
+        place = self.views.index(view)
+        view.rows(self.width)
+        self.changed(place)
+        return self.starts[place]
+
     def at(self, row: int) -> int | None:
         """Index of the message that a row belongs to."""
         if not 0 <= row < self.height:
@@ -78,8 +85,6 @@ class Window:
     """Moves over the rows of a page; wraps rows before they are visible.
 
     Args:
-        widget: scrolls and is drawn.
-        page: all messages.
         redraw: draws the rows of the window that have changed.
     """
 
@@ -97,11 +102,8 @@ class Window:
 
     def go_to(self, view: TurnView, row: int = 0) -> None:
         """Bring a row of a message into the window, with the title if there is room."""
-        page, rows = self.page, self._widget.scrollable_content_region.height
-        place = page.views.index(view)
-        view.rows(page.width)
-        page.changed(place)
-        start, top = page.starts[place], self._widget.scroll_offset.y
+        start, rows = self.page.start_of(view), self._widget.scrollable_content_region.height
+        top = self._widget.scroll_offset.y
         if not top <= start + row < top + rows:
             self._follows = False
             self._move(start + max(row - rows // 2, 0))
@@ -111,12 +113,10 @@ class Window:
 
     def show_place(self, view: TurnView, share: float) -> None:
         """Go to a message, so far into it."""
-        page, rows = self.page, self._widget.scrollable_content_region.height
-        place = page.views.index(view)
-        row = int(share * view.rows(page.width))
-        page.changed(place)
+        start, rows = self.page.start_of(view), self._widget.scrollable_content_region.height
+        row = int(share * view.rows(self.page.width))
         self._follows = False
-        self._move(max(page.starts[place] + row - rows // 2, 0))
+        self._move(max(start + row - rows // 2, 0))
 
     def seen(self) -> list[TurnView]:
         top, rows = self._widget.scroll_offset.y, self._widget.scrollable_content_region.height

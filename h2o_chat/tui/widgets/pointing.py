@@ -11,7 +11,6 @@ class Pointed(Message):
 
     def __init__(self, position: int | None, *, follow: bool = False) -> None:
         """Args:
-        position: of the token.
         follow: the transcript goes to its message.
         """
         super().__init__()

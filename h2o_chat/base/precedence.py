@@ -19,6 +19,7 @@ from h2o_chat.base.config import (
     Look,
     Sampling,
     Settings,
+    aliases_in,
     config_file,
     read_tables,
     servers_in,
@@ -104,45 +105,22 @@ def from_file(path: Path) -> dict[str, Any]:
     """The checked `[defaults]` of a configuration file.
 
     Raises:
-        UsageError: the first fault in it.
-    """
-    values, wrong = check_file(path)
-    if wrong:
-        raise wrong[0]
-    return values
-
-
-def check_file(path: Path) -> tuple[dict[str, Any], list[UsageError]]:
-    """The valid settings of `[defaults]`, and all faults of the file.
-
-    Raises:
-        UsageError: the file cannot be read at all.
+        UsageError: the first fault of the file.
     """
     tables = read_tables(path)
-    wrong = [_stray(key, path) for key in tables if key not in TABLES]
-    values: dict[str, Any] = {}
+    for key in tables:
+        if (plain := key.replace("-", "_")) in NAMES:
+            raise UsageError(f"{path}: {plain} stands outside of [defaults].", "Move it below that line.")
+        if key not in TABLES:
+            raise UsageError(f"{path}: {_cut(key)!r} is not known.", _nearest(key, TABLES))
     defaults = tables.get("defaults", {})
     if not isinstance(defaults, dict):
-        wrong.append(UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]"))
-        defaults = {}
-    for key, value in defaults.items():
-        try:
-            known(key, f"{path}: [defaults]")
-            values[key] = check(key, value, f"{path}: [defaults] {key}")
-        except UsageError as error:
-            wrong.append(error)
-    aliases = tables.get("aliases", {})
-    if not isinstance(aliases, dict):
-        wrong.append(UsageError(f"{path}: aliases is {_seen(aliases)}.", "Write a table: [aliases]"))
-        aliases = {}
-    for key, value in aliases.items():
-        if not isinstance(value, str):
-            wrong.append(UsageError(f"{path}: [aliases] {key!r} is {_seen(value)}.", 'Write "org/name".'))
-    try:
-        servers_in(tables, str(path))
-    except UsageError as error:
-        wrong.append(error)
-    return values, wrong
+        raise UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]")
+    for key in defaults:
+        known(key, f"{path}: [defaults]")
+    aliases_in(tables, path)
+    servers_in(tables, path)
+    return {key: check(key, value, f"{path}: [defaults] {key}") for key, value in defaults.items()}
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
@@ -218,16 +196,6 @@ def check(name: str, value: Any, where: str) -> Any:
     return value
 
 
-def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[UsageError]:
-    """Errors for variables that are probably misspelt settings; they may also be another program's."""
-    return [
-        UsageError(f"{name} is not a setting.", f"Did you mean {near[0]}?")
-        for name in environment
-        if name.startswith(_PREFIX) and name.removeprefix(_PREFIX).lower() not in NAMES
-        if (near := difflib.get_close_matches(name, map(variable, NAMES), n=1, cutoff=0.85))
-    ]
-
-
 def _kind(name: str) -> type:
     """Type of a setting's value: bool, int, float, str (also for choices) or tuple."""
     hint = _HINTS[name]
@@ -254,14 +222,6 @@ def _value(kind: type, text: str) -> Any:
             several = None
         return several if isinstance(several, list) else [text]
     return text
-
-
-def _stray(key: str, path: Path) -> UsageError:
-    """The error for an unknown key outside of all tables."""
-    plain = key.replace("-", "_")
-    if plain in NAMES:
-        return UsageError(f"{path}: {plain} stands outside of [defaults].", "Move it below that line.")
-    return UsageError(f"{path}: {_cut(key)!r} is not known.", _nearest(key, TABLES))
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, Settings, config_file, read_tables
-from h2o_chat.base.errors import BudgetError, StoreError, UsageError, name_of
+from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, config_file, read_tables
+from h2o_chat.base.errors import StoreError, UsageError, name_of
 from h2o_chat.chat.files.export import write_file
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.flags import MAKERS
-from h2o_chat.cli.run import complain
 from h2o_chat.cli.typer_messages import PlainTyper
 
 app = PlainTyper(no_args_is_help=True, help="What is set, and where; set it for good.")
@@ -70,8 +69,6 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"
     checked = precedence.parse(key, value, key)
     change(key, list(checked) if isinstance(checked, tuple) else checked)
     typer.echo(f"{key} = {_shown(checked)}")
-    if key in _SHARES and (trouble := _cannot_work()):
-        complain(trouble.message, trouble.hint)
     if os.environ.get(precedence.variable(key)):
         sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
 
@@ -87,25 +84,6 @@ def unset(name: Name) -> None:
         change(key, None)
     else:
         sys.stderr.write(f"h2o-chat: {key} is not set in {name_of(config_file())}\n")
-
-
-_SHARES = ("budget", "policy", "sinks", "recent")
-"""Settings that may each be right, and all together not work."""
-
-
-def _cannot_work() -> BudgetError | None:
-    """Why no cache can work with the settings; None: one can."""
-    asked = Settings(**{one.name: one.value for one in precedence.settings() if one.name in _SHARES})
-    if asked.policy == "full":
-        return None
-    from h2o_chat.policies.references import named
-    from h2o_chat.policies.shares import divide
-
-    try:
-        divide(named(asked.policy), asked.budget, asked.sinks, asked.recent)
-    except BudgetError as error:
-        return error
-    return None
 
 
 def _plain(name: str) -> str:

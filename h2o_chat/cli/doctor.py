@@ -46,7 +46,7 @@ class Problem:
 @dataclass
 class DoctorReport:
     rows: dict[str, str] = field(default_factory=dict)
-    """What was found, by what it is about."""
+    """Findings, by subject."""
     problems: list[Problem] = field(default_factory=list)
 
     def note(self, what: str, do: str) -> None:

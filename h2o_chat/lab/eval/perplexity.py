@@ -24,7 +24,6 @@ from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.shared.intervals import bootstrap
-from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, slots_of
 from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.load import Loaded
@@ -136,9 +135,9 @@ def buckets(budget: int, length: int, window: int) -> list[tuple[int, int]]:
 
 def through(
     loaded: Loaded, ids: Tensor, columns: int, prompt: int, plan: dict[str, Any], tick: Tick
-) -> tuple[list[list[float]], int]:
+) -> tuple[Tensor, int]:
     """NLL of documents [N, L] through fresh caches, [N, L - 1]; bytes of keys and values of one of them."""
-    positions, length, rows, held = trained_positions(loaded), ids.shape[1], list[list[float]](), 0
+    positions, length, rows, held = trained_positions(loaded), ids.shape[1], list[Tensor](), 0
     feed = feed_of(loaded)
     for batch in torch.split(ids.to(loaded.device), ROWS):
         cache = H2OCache(positions=positions, **plan)
@@ -146,10 +145,10 @@ def through(
         for found in nll(feed, batch, cache, columns, prompt):
             parts.append(found)
             read = sum(one.shape[1] for one in parts) / (length - 1)
-            tick((len(rows) + len(batch) * read) / len(ids))
-        rows += torch.cat(parts, 1).tolist()
+            tick((len(rows) * ROWS + len(batch) * read) / len(ids))
+        rows.append(torch.cat(parts, 1))
         held = cache.bytes_held // len(batch)
-    return rows, held
+    return torch.cat(rows).cpu(), held
 
 
 def measure(
@@ -161,13 +160,11 @@ def measure(
     tick: Tick = unheard,
     prompt: int = 0,
     equal_bytes: bool = False,
-    results: Results | None = None,
     paired: bool = False,
 ) -> PerplexityReport:
     """All variants at all budgets on documents [N, L], whose first `prompt` tokens are read as a prompt.
 
     Args:
-        results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
         paired: each is compared with the first of them, too, at the same budget.
 
@@ -191,27 +188,19 @@ def measure(
     fits = length <= positions.window
     runs = len(shares) + fits
     ticks = (part(tick, number, runs) for number in range(runs))
-    results, data = results or Results(None), ids.tolist()
-
-    def run(columns: int = 1, prompt: int = 0, **plan: Any) -> tuple[Tensor, int]:
-        where = key(loaded, "perplexity", data, columns=columns, prompt=prompt, **plan)
-        told = next(ticks)
-        found, held = results.once(where, partial(through, loaded, ids, columns, prompt, plan, told))
-        return torch.tensor(found), held
-
-    full = run(columns=64, policy="full")[0] if fits else None
+    full = through(loaded, ids, 64, 0, {"policy": "full"}, next(ticks))[0] if fits else None
     scores = []
     of_first: dict[int, Tensor] = {}
     for (variant, budget), parts in shares.items():
-        found, held = run(
-            prompt=prompt,
-            budget=parts.budget,
-            policy=variant.policy,
-            sinks=parts.sinks,
-            recent=parts.recent,
-            chunk=variant.chunk,
-            kv=variant.kv,
-        )
+        plan = {
+            "budget": parts.budget,
+            "policy": variant.policy,
+            "sinks": parts.sinks,
+            "recent": parts.recent,
+            "chunk": variant.chunk,
+            "kv": variant.kv,
+        }
+        found, held = through(loaded, ids, 1, prompt, plan, next(ticks))
         firsts = of_first.setdefault(budget, found)
         for first, end in buckets(budget, length, positions.window):
             first = max(first, prompt)

@@ -7,7 +7,6 @@ MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, doc
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -16,14 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from h2o_chat.base.errors import ModelError
-from h2o_chat.base.progress import Progress
 
 PREFIX = "ollama:"
 """Prefix of the names of these models."""
-STAGE = "check"
 
 _HOST, _NAMESPACE, _TAG = "registry.ollama.ai", "library", "latest"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}(?::\d{1,5})?", re.ASCII)
@@ -31,10 +26,8 @@ _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}(?::\d{1,5})?", re.ASCII)
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _BLOB = re.compile(r"sha256-([0-9a-f]{64})", re.ASCII)
 _LAYER = "application/vnd.ollama.image."
-_MOST_MANIFEST_BYTES = 1 << 20
-_MOST_TEXT_BYTES = 1 << 20
+_MOST_BYTES = 1 << 20
 _MOST_MODELS = 10_000
-_AT_ONCE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -109,7 +102,7 @@ def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
         return None
     try:
         with blob.open("rb") as file:
-            params = json.loads(file.read(_MOST_TEXT_BYTES))
+            params = json.loads(file.read(_MOST_BYTES))
         if not isinstance(params, dict):
             raise ValueError("it is no JSON object")
     except (OSError, ValueError, RecursionError) as error:
@@ -144,66 +137,9 @@ def _files(folder: Path, deep: int) -> Iterator[Path]:
                 yield from _files(Path(one.path), deep - 1)
 
 
-def text_of(blob: Path | None) -> str:
-    """Text of a layer such as a licence; empty if it is missing or too long."""
-    try:
-        if blob is None or not blob.is_file() or blob.stat().st_size > _MOST_TEXT_BYTES:
-            return ""
-        return blob.read_text("utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
 def is_blob(path: Path) -> bool:
     """Whether a file is a blob, whose name is the digest of its contents."""
     return path.parent.name == "blobs" and _BLOB.fullmatch(path.name) is not None
-
-
-def check(path: Path, progress: Progress, *, again: bool = False) -> None:
-    """Compares a blob with the digest in its name, which takes seconds, once; ignores other files.
-
-    Size, time and inode of a checked file are noted in the cache folder of this program.
-
-    Args:
-        progress: gets the stage "check" while the file is read.
-        again: check it even if it was checked before.
-
-    Raises:
-        ModelError: the digest differs, or the file cannot be read.
-    """
-    if not is_blob(path):
-        return
-    try:
-        about = path.stat()
-        identity = {"bytes": about.st_size, "mtime_ns": about.st_mtime_ns, "inode": about.st_ino}
-        note = platformdirs.user_cache_path("h2o-chat") / "ollama" / f"{path.name}.checked"
-        if not again and _noted(note) == identity:
-            return
-        digest, done = hashlib.sha256(), 0
-        with path.open("rb") as file:
-            while raw := file.read(_AT_ONCE_BYTES):
-                digest.update(raw)
-                done += len(raw)
-                progress(STAGE, min(1.0, done / max(1, about.st_size)))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
-    if path.name != f"sha256-{digest.hexdigest()}":
-        raise ModelError(
-            f"{path} is damaged: its SHA-256 is {digest.hexdigest()}.",
-            "Fetch the model again: ollama pull NAME",
-        )
-    with contextlib.suppress(OSError):  # it is checked again at the next start
-        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = note.with_name(f"{note.name}.{os.getpid()}.part")
-        part.write_text(json.dumps(identity))
-        part.replace(note)
-
-
-def _noted(note: Path) -> Any:
-    try:
-        return json.loads(note.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
 
 
 def _parts(name: str) -> tuple[str, str, str, str]:
@@ -236,8 +172,8 @@ def _layers(manifest: Path) -> tuple[ManifestLayer, ...]:
     """
     try:
         with manifest.open("rb") as file:
-            raw = file.read(_MOST_MANIFEST_BYTES + 1)
-        layers = [_layer(one) for one in json.loads(raw[:_MOST_MANIFEST_BYTES])["layers"]]
+            raw = file.read(_MOST_BYTES + 1)
+        layers = [_layer(one) for one in json.loads(raw[:_MOST_BYTES])["layers"]]
     except OSError as error:
         raise ModelError(f"{manifest} cannot be read: {error.strerror}.", "Check its permissions.") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:

@@ -48,13 +48,6 @@ class PackedFile:
         """`home_of` the original model; None if the header cannot be read."""
         return self.header.model if self.header else None
 
-    @property
-    def checked_at(self) -> float | None:
-        """Time of the last verification, in seconds since 1970; None: not verified since it last changed."""
-        with contextlib.suppress(OSError):
-            return _note_of(self.path).stat().st_mtime if is_checked(self.path, self.path.stat()) else None
-        return None
-
 
 def packed_files() -> list[PackedFile]:
     """All packed files, by name."""

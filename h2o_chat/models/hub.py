@@ -288,7 +288,7 @@ def _append(file: _File, out: BinaryIO, here: Callable[[int], None]) -> None:
                         raise ModelError(
                             f"{file.name} of {file.repository} is larger than the {file.size:,} bytes that"
                             " the hub lists.",
-                            "What came of it was thrown away. Fetch it again; if it stays so, do not trust it.",
+                            "It was thrown away. Fetch it again; if it stays so, do not trust it.",
                         )
                     out.write(piece)
                     here(out.tell())

@@ -5,7 +5,6 @@ torch and transformers are imported inside, and may fail: a broken installation 
 
 import importlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -286,11 +285,6 @@ def _would_start(settings: Settings, model: LocalModel, report: DoctorReport) ->
         quantization = choice.quantization
         need = choices.needs_of(settings, config, weights, choice.dtype, [quantization])[quantization]
         report.rows["step"] += f"; {choice.dtype} on {choice.where}"
-        if quantization != "none" and importlib.util.find_spec("bitsandbytes") is None:
-            raise UsageError(
-                f"bitsandbytes is not installed, and {model.name} would be held in {quantization}.",
-                "Install it: pip install bitsandbytes, or: h2o-chat config set quantize none",
-            )
     report.rows["memory"] = (
         f"{size(need.total)}: weights as {quantization} {size(need.weights)}, {settings.budget:,} slots"
         f" {size(need.slots)}, headroom {size(need.headroom)}"

@@ -346,30 +346,11 @@ class _Reader:
 
 @lru_cache(maxsize=1)
 def kinds() -> dict[int, tuple[str, int, int]]:
-    """The types of tensors, by number: name, numbers in a block, bytes of a block.
+    """The types of tensors, by number: name, numbers in a block, bytes of a block."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-    Raises:
-        ModelError: the package gguf is not installed.
-    """
-    constants = library().constants
-    sizes = constants.GGML_QUANT_SIZES
-    return {int(one): (one.name, *sizes[one]) for one in constants.GGMLQuantizationType if one in sizes}
-
-
-def library() -> Any:
-    """The package gguf.
-
-    Raises:
-        ModelError: it is not installed.
-    """
-    try:
-        import gguf
-    except ImportError as error:
-        raise ModelError(
-            f"GGUF files are read with the package gguf, which cannot be imported ({error}).",
-            "Install it: pip install gguf",
-        ) from error
-    return gguf
+    sizes = GGML_QUANT_SIZES
+    return {int(one): (one.name, *sizes[one]) for one in GGMLQuantizationType if one in sizes}
 
 
 def damaged(path: Path, what: str) -> ModelError:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.gguf import Stored, damaged, header_of, library
+from h2o_chat.models.gguf import Stored, damaged, header_of
 from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
 from h2o_chat.models.safetensors_header import read_range
 
@@ -98,7 +98,8 @@ def numbers_of(name: str, stored: Stored, raw: Tensor) -> Tensor:
     Raises:
         ModelError: NaN or infinity is among them, or their type is unknown.
     """
-    gguf = library()
+    import gguf  # not before a model needs it
+
     if stored.kind_name in _PLAIN:
         numbers = raw.view(_PLAIN[stored.kind_name]).float()
     else:

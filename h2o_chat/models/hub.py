@@ -8,7 +8,6 @@ size, and a file with the right hash becomes a blob of the cache.
 
 import fnmatch
 import hashlib
-import json
 import logging
 import os
 import re
@@ -22,7 +21,7 @@ from typing import BinaryIO
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.hub_cache import cache_folder, is_commit, root_of
 from h2o_chat.models.hub_errors import explained, gated, offline
-from h2o_chat.models.model_files import check_weights, is_inside
+from h2o_chat.models.model_files import check_weights, shards_of
 
 Fetched = Callable[[int, int], None]
 """(bytes fetched, bytes in all)"""
@@ -218,13 +217,8 @@ def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> lis
             f"{repository} has no safetensors weights{found}.",
             "A copy of it may have model.safetensors.",
         )
-    try:
-        index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
-        names = sorted(set(index["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"The index of weights of {repository} is damaged: {error}.") from error
-    missing = [name for name in names if name not in files or not is_inside(name)]
-    if missing or not names:
+    names = shards_of(folder / "model.safetensors.index.json")
+    if missing := [name for name in names if name not in files]:
         raise ModelError(f"{repository} lacks weights that its index names: {', '.join(missing[:3])}.")
     return names
 

@@ -147,15 +147,6 @@ def test_a_model_without_a_tokenizer(home: Path, small: Path, monkeypatch: pytes
     assert "has no tokenizer" in problems(doctor.examine())
 
 
-def test_quantising_needs_its_package(home: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("H2O_CHAT_QUANTIZE", "nf4")
-    find = doctor.importlib.util.find_spec
-    monkeypatch.setattr(
-        doctor.importlib.util, "find_spec", lambda name: None if name == "bitsandbytes" else find(name)
-    )
-    assert "!bitsandbytes is not installed, and stories260k" in problems(doctor.examine())
-
-
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the library was compiled and runs."""

@@ -1,4 +1,7 @@
-"""All settings, with their defaults and checks. Imports nothing slow: usage errors must come at once."""
+"""All settings, with their defaults and checks. Imports nothing slow: usage errors must come at once.
+
+A value outside its range raises UsageError, which names the flag, the value and the range.
+"""
 
 import math
 import os
@@ -56,11 +59,7 @@ repeat itself is ended sooner (`chat/conversation/loops.py`)."""
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen and when an answer ends.
-
-    Raises:
-        UsageError: a value outside its range; names the flag, the value and the range.
-    """
+    """How the next token is chosen and when an answer ends."""
 
     temperature: float = 0.0
     """0 takes the most likely token (greedy)."""
@@ -103,11 +102,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Disk:
-    """Limits and places on the disk. They have no flag: they are the same for all conversations.
-
-    Raises:
-        UsageError: a value outside its range.
-    """
+    """Limits and places on the disk. They have no flag: they are the same for all conversations."""
 
     saved_memories_bytes: int = 2 << 30
     """Most bytes of all saved memories together; the oldest are removed, and rebuilt on resuming."""
@@ -120,11 +115,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Settings:
-    """The model to load and the memory to give it; one field per shared flag of the command line.
-
-    Raises:
-        UsageError: a value outside its range; names the flag, the value and the range.
-    """
+    """The model to load and the memory to give it; one field per shared flag of the command line."""
 
     model: str | None = None
     budget: int = 512

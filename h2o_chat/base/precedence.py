@@ -1,7 +1,8 @@
 """Sources of a setting's value: built in < `config.toml` < environment < command line. No torch.
 
 Names are those of the shared flags: `top_p` is `--top-p`, `H2O_CHAT_TOP_P`, and `top_p` in `[defaults]`.
-All functions that read the file or the environment raise UsageError if a value in them cannot be used.
+A value that cannot be used raises UsageError, which begins with the place (a file, a variable, `where`) and
+says what is allowed.
 """
 
 import difflib
@@ -93,20 +94,12 @@ def saved_memories_bytes() -> int:
 
 
 def below_flags() -> dict[str, Any]:
-    """Settings of `config.toml` and the environment, by name.
-
-    Raises:
-        UsageError: a value cannot be used; names the place, the value and what is allowed.
-    """
+    """Settings of `config.toml` and the environment, by name."""
     return from_file(config_file()) | from_environment()
 
 
 def from_file(path: Path) -> dict[str, Any]:
-    """The checked `[defaults]` of a configuration file.
-
-    Raises:
-        UsageError: the first fault of the file.
-    """
+    """The checked `[defaults]` of a configuration file."""
     tables = read_tables(path)
     for key in tables:
         if (plain := key.replace("-", "_")) in NAMES:
@@ -124,11 +117,7 @@ def from_file(path: Path) -> dict[str, Any]:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """The checked environment variables, by name of the setting; an empty one counts as not set.
-
-    Raises:
-        UsageError: names the variable, its value and what is allowed.
-    """
+    """The checked environment variables, by name of the setting; an empty one counts as not set."""
     return {
         name: parse(name, environment[variable(name)], variable(name))
         for name in NAMES
@@ -141,30 +130,18 @@ def variable(name: str) -> str:
 
 
 def known(name: str, where: str) -> None:
-    """Checks that a setting exists.
-
-    Raises:
-        UsageError: it does not; begins with `where` and names the nearest setting.
-    """
+    """Checks that a setting exists."""
     if name not in NAMES:
         raise UsageError(f"{where} {_cut(name)!r} is not known.", _nearest(name, NAMES))
 
 
 def parse(name: str, text: str, where: str) -> Any:
-    """The value of a setting from text of a variable or the command line.
-
-    Raises:
-        UsageError: the value is not allowed; begins with `where`.
-    """
+    """The value of a setting from text of a variable or the command line."""
     return check(name, _value(_kind(name), typed(text, where)), where)
 
 
 def typed(text: str, where: str) -> str:
-    """Decodes text of the command line or a variable as UTF-8, also if Python took it for ASCII (LC_ALL=C).
-
-    Raises:
-        UsageError: it is not UTF-8; begins with `where`.
-    """
+    """Text of the command line or a variable in UTF-8, also if Python took it for ASCII (LC_ALL=C)."""
     if not any("\ud800" <= one <= "\udfff" for one in text):
         return text
     try:
@@ -174,11 +151,7 @@ def typed(text: str, where: str) -> str:
 
 
 def check(name: str, value: Any, where: str) -> Any:
-    """Checks a value that TOML or `parse` gave, and returns it in the type of its setting.
-
-    Raises:
-        UsageError: the value is not allowed; begins with `where`.
-    """
+    """Checks a value that TOML or `parse` gave, and returns it in the type of its setting."""
     kind = _kind(name)
     if type(value) is int and not -(2**63) <= value < 2**63:  # also: Python refuses to print the largest
         raise UsageError(f"{where} is a number of more than 64 bits.")

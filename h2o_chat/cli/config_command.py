@@ -12,7 +12,7 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, config_file, read_tables
 from h2o_chat.base.errors import StoreError, UsageError, name_of
 from h2o_chat.chat.files.export import write_file
-from h2o_chat.cli.commands import ends
+from h2o_chat.cli.commands import ends, print_rows
 from h2o_chat.cli.flags import MAKERS
 from h2o_chat.cli.typer_messages import PlainTyper
 
@@ -44,21 +44,16 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON object o
         rows = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
         typer.echo(json.dumps({"file": str(config_file()), "settings": rows}))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("NAME", "VALUE", "FROM", box=None, pad_edge=False)
+    table = [("NAME", "VALUE", "FROM")]
     for one in settings:
         from_where = precedence.variable(one.name) if one.source == "environment" else one.source
-        value = Text(_shown(one.value), overflow="fold")
+        value = _shown(one.value)
         if one.name == "max_tokens" and one.source == "default":
-            value.append(f" (on the screen: {SCREEN_TOKENS})")
+            value += f" (on the screen: {SCREEN_TOKENS})"
         if one.name in BY_THE_MAKERS and one.source == "default":
-            value.append(f", {MAKERS}")
-        table.add_row(one.name, value, from_where)
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
-    Console(file=sys.stdout).print(table)
+            value += f", {MAKERS}"
+        table.append((one.name, value, from_where))
+    print_rows(table)
 
 
 @app.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value, if a wrong one

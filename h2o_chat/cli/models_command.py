@@ -13,7 +13,7 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import config_file, data_folder, user_aliases
 from h2o_chat.base.errors import H2OChatError, ModelError, name_of
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends
+from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends, print_rows
 from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
@@ -174,14 +174,8 @@ def _row(alias: Alias, memory: int) -> tuple[str, ...]:
     )
 
 
-def _table(rows: list[tuple[str, ...]]) -> None:
-    """One line a row; on a terminal it is cut at the edge."""
-    rows = [tuple(map(name_of, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for row in rows:
-        line = "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo(line.rstrip()[:most])
+def _table(rows: Sequence[Sequence[str]]) -> None:
+    print_rows([["", *map(name_of, row)] for row in rows])
 
 
 def _rows_of(model: LocalModel) -> list[tuple[str, ...]]:

@@ -1,4 +1,7 @@
-"""Reads the configuration of a model and the headers of its weights, of a folder or a GGUF file. No torch."""
+"""Reads the configuration of a model and the headers of its weights, of a folder or a GGUF file. No torch.
+
+A file that is missing, damaged or cut short raises ModelError.
+"""
 
 import json
 import re
@@ -17,11 +20,7 @@ MOST_LAYERS = 10_000
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The contents of `config.json`, or the equivalent of a GGUF file.
-
-    Raises:
-        ModelError: it cannot be read, or is no configuration of a model.
-    """
+    """The contents of `config.json`, or the equivalent of a GGUF file."""
     if folder.is_file():
         return config_of(gguf.header_of(folder))
     config = read_json(folder / "config.json")
@@ -71,11 +70,7 @@ class StoredWeights:
 
 
 def check_weights(folder: Path) -> StoredWeights:
-    """Reads the headers of all safetensors files, or of a GGUF file.
-
-    Raises:
-        ModelError: there are none, a shard is missing, or a file is cut short or damaged.
-    """
+    """Reads the headers of all safetensors files, or of a GGUF file."""
     by_dtype: dict[str, int] = {}
     stored, held = 0, ("", 0)
     if folder.is_file():
@@ -95,11 +90,7 @@ def check_weights(folder: Path) -> StoredWeights:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a folder.
-
-    Raises:
-        ModelError: there are none, or one that the index names is missing.
-    """
+    """The safetensors files of a folder."""
     index = folder / "model.safetensors.index.json"
     single = folder / "model.safetensors"
     if single.is_file():
@@ -122,11 +113,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def shards_of(index: Path) -> list[str]:
-    """The weight files that an index names.
-
-    Raises:
-        ModelError: it cannot be read, names none, or one that would lie elsewhere.
-    """
+    """The weight files that an index names."""
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
@@ -146,10 +133,6 @@ def _is_inside(name: Any) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """
-    Raises:
-        ModelError: the file cannot be read, or holds no JSON object.
-    """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

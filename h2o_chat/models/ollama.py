@@ -3,7 +3,8 @@
     MODELS/manifests/HOST/NAMESPACE/MODEL/TAG   JSON: layers with mediaType, digest "sha256:HEX" and size
     MODELS/blobs/sha256-HEX                     a layer: the model in GGUF, its template, licence ...
 
-MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md).
+MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md). A name, a manifest or a
+file that cannot be used raises ModelError.
 """
 
 import contextlib
@@ -91,11 +92,7 @@ def find(name: str) -> tuple[str, Path]:
 
 
 def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
-    """(file, parameters such as temperature and stop) that come with a model; None if there are none.
-
-    Raises:
-        ModelError: the model or the file cannot be read.
-    """
+    """(file, parameters such as temperature and stop) that come with a model; None if there are none."""
     parts = _parts(name)
     blob = OllamaModel(_shown(parts), _layers(models_folder().joinpath("manifests", *parts))).blob("params")
     if blob is None:
@@ -166,10 +163,6 @@ def _shown(parts: tuple[str, ...]) -> str:
 
 
 def _layers(manifest: Path) -> tuple[ManifestLayer, ...]:
-    """
-    Raises:
-        ModelError: it cannot be read, or is no manifest.
-    """
     try:
         with manifest.open("rb") as file:
             raw = file.read(_MOST_BYTES + 1)

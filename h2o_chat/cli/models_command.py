@@ -179,7 +179,7 @@ def _table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _rows_of(model: LocalModel) -> list[tuple[str, ...]]:
-    """What its files say."""
+    """Rows from the files of a model."""
     config, weights = read_config(model.folder), check_weights(model.folder)
     window = config.get("max_position_embeddings")
     rows: list[tuple[str, ...]] = [
@@ -201,7 +201,7 @@ def _rows_of(model: LocalModel) -> list[tuple[str, ...]]:
 
 
 def _rows_of_absent(repository: str) -> list[tuple[str, ...]]:
-    """What the table of known models says."""
+    """Rows from the table of known models."""
     alias = next((one for one in ALIASES.values() if one.repository == repository), None)
     if alias is None:
         return [("here", f"no: h2o-chat models pull {repository}")]

@@ -1,7 +1,7 @@
 """Reads tensors of a GGUF file by their names in transformers, some rows at a time.
 
-Everything raises ModelError: the file is damaged or of another architecture, or a tensor has another shape, an
-unknown type, NaN or infinity.
+A file that is damaged or of another architecture, and a tensor of another shape, of an unknown type, or with
+NaN or infinity raise ModelError.
 """
 
 import re

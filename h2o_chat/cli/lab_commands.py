@@ -239,7 +239,6 @@ def _bench() -> None:
 def speed(
     model: Model = None,
     shape: Shape = None,
-    policy: Policies = None,
     budget: OneBudget = 512,
     engine: Engine = "auto",
     quantize: Annotated[
@@ -250,9 +249,7 @@ def speed(
         list[int] | None,
         typer.Option(help="Tokens seen before the first that is timed, 640 if not given; repeatable.", min=1),
     ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option(help="CPU threads; repeatable: stock has the first.", min=1)
-    ] = None,
+    threads: Threads = None,
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 640,
     turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 12,
     dtype: Dtype = "auto",
@@ -264,20 +261,12 @@ def speed(
 
     if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
         let_torch_sleep(checked(engine=engine))
-    with measured(shape, model, seed, budget=budget, engine=engine, dtype=dtype) as settings:
+    given = {"budget": budget, "engine": engine, "dtype": dtype, "threads": threads}
+    with measured(shape, model, seed, **given) as settings:
         from h2o_chat.lab.bench.speed import Wanted, run_speed
         from h2o_chat.lab.bench.speed_table import show_speed
 
-        wanted = Wanted(
-            settings,
-            policies=policy or ["h2o"],
-            quantize=quantize or ["auto"],
-            seen=seen or [640],
-            threads=threads or [],
-            prompt=prompt,
-            turns=turns,
-            seed=seed,
-        )
+        wanted = Wanted(settings, quantize or ["auto"], seen or [640], prompt, turns, seed)
         return tell(run_speed(wanted), as_json, show_speed)
 
 
@@ -312,14 +301,7 @@ def gpu(
         from h2o_chat.lab.bench.speed_table import show_speed
         from h2o_chat.lab.bench.timed_programs import rows_speed
 
-        wanted = Wanted(
-            settings,
-            quantize=how,
-            seen=seen or [512, 4096, 32_000, 100_000],
-            stock_in_window=True,
-            prompt=prompt,
-            turns=6,
-        )
+        wanted = Wanted(settings, how, seen or [512, 4096, 32_000, 100_000], prompt, turns=6)
         report, loaded = run_speed(wanted), open_model(settings, lambda *_: None)
         steps = [rows_speed(loaded, settings, number) for number in rows or [1, 8, 32]]
 

@@ -3,8 +3,8 @@
     MODELS/manifests/HOST/NAMESPACE/MODEL/TAG   JSON: layers with mediaType, digest "sha256:HEX" and size
     MODELS/blobs/sha256-HEX                     a layer: the model in GGUF, its template, licence ...
 
-MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md). A name, a manifest or
-a file that cannot be used raises ModelError.
+MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md). A name, a manifest
+or a file that cannot be used raises ModelError.
 """
 
 import contextlib

@@ -7,11 +7,9 @@ MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, doc
 or a file that cannot be used raises ModelError.
 """
 
-import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +111,7 @@ def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
 def installed() -> list[OllamaModel]:
     """All models of the store, sorted by name, including those that cannot be read, with the reason."""
     root, found = models_folder() / "manifests", list[OllamaModel]()
-    for path in sorted(_files(root, 4))[:_MOST_MODELS]:
+    for path in sorted(one for one in root.glob("*/*/*/*") if one.is_file())[:_MOST_MODELS]:
         parts = path.relative_to(root).parts
         if not all(map(_PART.fullmatch, parts)):
             continue
@@ -122,16 +120,6 @@ def installed() -> list[OllamaModel]:
         except ModelError as error:
             found.append(OllamaModel(_shown(parts), (), error.message))
     return found
-
-
-def _files(folder: Path, deep: int) -> Iterator[Path]:
-    """Files at depth `deep` below a folder; links to folders are not followed."""
-    with contextlib.suppress(OSError), os.scandir(folder) as inside:
-        for one in inside:
-            if deep == 1 and one.is_file():
-                yield Path(one.path)
-            elif deep > 1 and one.is_dir(follow_symlinks=False):
-                yield from _files(Path(one.path), deep - 1)
 
 
 def is_blob(path: Path) -> bool:

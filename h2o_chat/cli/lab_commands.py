@@ -239,6 +239,7 @@ def _bench() -> None:
 def speed(
     model: Model = None,
     shape: Shape = None,
+    policies: Policies = None,
     budget: OneBudget = 512,
     engine: Engine = "auto",
     quantize: Annotated[
@@ -266,7 +267,8 @@ def speed(
         from h2o_chat.lab.bench.speed import Wanted, run_speed
         from h2o_chat.lab.bench.speed_table import show_speed
 
-        wanted = Wanted(settings, quantize or ["auto"], seen or [640], prompt, turns, seed)
+        policy: Any = policies or ["h2o"]
+        wanted = Wanted(settings, quantize or ["auto"], seen or [640], prompt, turns, seed, policy)
         return tell(run_speed(wanted), as_json, show_speed)
 
 

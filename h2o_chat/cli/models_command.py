@@ -19,7 +19,7 @@ from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.families import OPENS, families, refusal
 from h2o_chat.models.gguf import header_of
-from h2o_chat.models.gguf_config import held_as
+from h2o_chat.models.gguf_config import FAMILIES, config_of, held_as
 from h2o_chat.models.here import models_here
 from h2o_chat.models.hub_cache import cache_folder, cached
 from h2o_chat.models.model_files import check_weights, read_config
@@ -50,9 +50,10 @@ def list_(
     """List what is here, the model used last first; with --hub also what can be had."""
     used = models_used(data_folder(None))
     typer.echo("here: h2o-chat -m NAME")
-    rows = [(one.name, size(one.bytes), one.where) for one in models_here(used)]
-    rows += [(one.name, "", one.wrong) for one in ollama.installed() if one.wrong]
-    _table([("NAME", "SIZE", "WHERE"), *rows])
+    kept = {one.name: _of_ollama(one) for one in ollama.installed()}
+    rows = {one.name: (size(one.bytes), kept.get(one.name, one.where)) for one in models_here(used)}
+    rows |= {name: ("", about) for name, about in kept.items() if name not in rows}
+    _table([("NAME", "SIZE", "WHERE"), *((name, *about) for name, about in rows.items())])
     own = user_aliases()
     if own:
         typer.echo(f"\nyour own names, from {name_of(config_file())}")
@@ -109,9 +110,16 @@ def pull(name: Name, yes: FetchYes = False) -> None:
 
 @app.command()
 @ends
-def info(name: Name) -> None:
+def info(
+    name: Name,
+    check: Annotated[
+        bool, typer.Option("--check", help="Verify its packed files; repair what fails.")
+    ] = False,
+) -> None:
     """Tell what is known of a model, without the network."""
     model = look_up(name)
+    if check and isinstance(model, LocalModel):
+        _check(model)
     if isinstance(model, HubModel):
         typer.echo(model.repository)
         _table(_rows_of_absent(model.repository))
@@ -215,6 +223,36 @@ def _rows_of_absent(repository: str) -> list[tuple[str, ...]]:
         ("template", "the model's own" if alias.chat else "none: see --template"),
         ("gated", f"yes: see huggingface.co/{repository}" if alias.gated else "no"),
     ]
+
+
+def _check(model: LocalModel) -> None:
+    """Verifies ollama's file and every packed file; a damaged one of these is packed again."""
+    from h2o_chat.native.packing import packed_for
+
+    with progress_bar() as progress:
+        ollama.check(model.folder, progress, again=True)
+        notes = [
+            packed_for(model.folder, one.bits, progress, verify=True).note
+            for one in packed_files_of(model.folder)[0]
+        ]
+    for note in filter(None, notes):
+        typer.echo(f"h2o-chat: {note}", err=True)
+
+
+def _of_ollama(model: ollama.OllamaModel) -> str:
+    """Its licence, and whether it will run."""
+    if model.wrong:
+        return model.wrong
+    try:
+        _, file = ollama.find(model.name)
+        header = header_of(file)
+        config_of(header)
+    except ModelError as error:
+        return f"does not run: {error.message}"
+    runs = "runs" if _has_template(file) else "runs with --template"
+    if header.architecture not in FAMILIES:
+        runs += f", where transformers reads files of {header.architecture[:60]}"
+    return ", ".join(filter(None, ("ollama's", ollama.licence_of(model)[:60], runs)))
 
 
 def _what(model: LocalModel) -> str:

@@ -22,6 +22,7 @@ from transformers.integrations.gguf import GGUF_CONFIG_ARCHS
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
+from h2o_chat.models import ollama
 from h2o_chat.models.choices import Choice, choose, default_threads, pin_offloaded, placing
 from h2o_chat.models.families import refusal
 from h2o_chat.models.fingerprint import fingerprint
@@ -94,6 +95,7 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
     found = find(settings.model)
     folder = found.folder
     torch.set_num_threads(settings.threads or default_threads())
+    ollama.check(folder, progress)
     with quiet():
         config = config or check_family(folder)
         require_quantizable(found.name, folder, settings)

@@ -7,6 +7,7 @@ MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, doc
 or a file that cannot be used raises ModelError.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -14,7 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from h2o_chat.base.errors import ModelError
+from h2o_chat.base.progress import Progress
+from h2o_chat.models.checked_files import is_checked, note_checked
 
 PREFIX = "ollama:"
 """Prefix of the names of these models."""
@@ -27,6 +32,7 @@ _BLOB = re.compile(r"sha256-([0-9a-f]{64})", re.ASCII)
 _LAYER = "application/vnd.ollama.image."
 _MOST_BYTES = 1 << 20
 _MOST_MODELS = 10_000
+_AT_ONCE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -122,9 +128,47 @@ def installed() -> list[OllamaModel]:
     return found
 
 
+def licence_of(model: OllamaModel) -> str:
+    """The first line of its licence; empty if there is none, or it cannot be read."""
+    blob = model.blob("license")
+    if blob is None or not blob.is_file():
+        return ""
+    with blob.open("rb") as file:
+        lines = file.read(_MOST_BYTES).decode("utf-8", "replace").split("\n")
+    return next((line.strip() for line in lines if line.strip()), "")
+
+
 def is_blob(path: Path) -> bool:
     """Whether a file is a blob, whose name is the digest of its contents."""
     return path.parent.name == "blobs" and _BLOB.fullmatch(path.name) is not None
+
+
+def check(path: Path, progress: Progress, *, again: bool = False) -> None:
+    """Compares a blob with the digest in its name, which takes seconds, once; ignores other files.
+
+    Args:
+        progress: gets the stage "check" while the file is read.
+        again: check it even if it was checked before.
+    """
+    note = platformdirs.user_cache_path("h2o-chat") / "ollama" / f"{path.name}.checked"
+    if not is_blob(path) or (not again and is_checked(note, path.stat())):
+        return
+    digest, done = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            while raw := file.read(_AT_ONCE_BYTES):
+                digest.update(raw)
+                done += len(raw)
+                progress("check", min(1.0, done / max(1, about.st_size)))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
+    if path.name != f"sha256-{digest.hexdigest()}":
+        raise ModelError(
+            f"{path} is damaged: its SHA-256 is {digest.hexdigest()}.",
+            "Fetch the model again: ollama pull NAME",
+        )
+    note_checked(note, about)
 
 
 def _parts(name: str) -> tuple[str, str, str, str]:

@@ -16,6 +16,7 @@ from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.cache.rope import Positions, Rope
+from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
@@ -68,6 +69,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     """
     progress("resolve", None)
     found = find(settings.model)
+    ollama.check(found.folder, progress)
     with quiet():
         frame = plain_frame(found.folder) if found.folder.is_file() else _packed_before(found.folder)
         config: Any = None if frame else check_family(found.folder)

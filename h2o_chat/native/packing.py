@@ -35,12 +35,13 @@ BLOCK_NUMBERS = 1 << 17
 """Numbers of a matrix per block: they fit into the processor's cache."""
 
 
-def packed_for(folder: Path, bits: int, progress: Progress) -> Packed:
+def packed_for(folder: Path, bits: int, progress: Progress, *, verify: bool = False) -> Packed:
     """Opens the packed weights of a model; packs them first if they are missing or damaged.
 
     Args:
         bits: of the layers' weights, 4 or 8.
         progress: gets the stage "pack" while they are packed.
+        verify: verify checksums in any case (`open_packed`).
 
     Returns:
         The open file; if it was packed again, its `note` says why.
@@ -53,7 +54,7 @@ def packed_for(folder: Path, bits: int, progress: Progress) -> Packed:
     path, note = place_of(print_, bits), ""
     if path.exists():
         try:
-            return open_packed(path, print_)
+            return open_packed(path, print_, verify=verify)
         except PackedError as error:
             note = f"{error.message} It was packed again."
     pack(folder, bits, print_, path, progress)

@@ -93,8 +93,11 @@ def test_they_are_listed(store: Path) -> None:
     done = h2o_here("models")
     assert done.code == ExitCode.OK
     [pilot, other] = [line for line in done.out.splitlines() if "ollama:pilot" in line]
-    assert pilot.split() == ["ollama:pilot", "3", "MB", "ollama's"]
-    assert "ollama:stories:3m" in done.out
+    assert "ollama:pilot:damaged" in other, "what cannot be read comes last"
+    assert pilot.split()[:3] == ["ollama:pilot", "3", "MB"]
+    assert pilot.endswith(r"ollama's, Apache License\x1b[2J, runs")
+    [stories] = [line for line in done.out.splitlines() if "ollama:stories:3m" in line]
+    assert stories.endswith("ollama's, runs with --template")
     assert "is damaged: it is no manifest of a model" in other
     next((store / "blobs").glob("sha256-*")).unlink()
     assert h2o_here("models").code == ExitCode.OK
@@ -102,7 +105,7 @@ def test_they_are_listed(store: Path) -> None:
 
 def test_info(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    said = h2o_here("models", "info", "ollama:pilot").out
+    said = h2o_here("models", "info", "ollama:pilot", "--check").out
     rows = {line[2:].partition("  ")[0]: line.split("  ")[-1].strip() for line in said.splitlines()[1:]}
     assert rows["held as"].startswith("Q8_0, ")
     assert rows["template"] == "the model's own"

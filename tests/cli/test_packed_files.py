@@ -1,4 +1,4 @@
-"""Packed weights as `h2o-chat models` shows and removes them."""
+"""Packed weights as `h2o-chat models` shows, checks and removes them."""
 
 import shutil
 from pathlib import Path
@@ -23,6 +23,12 @@ def packed(folder: Path, bits: int) -> Path:
     return packed_for(folder, bits, lambda *_: None).path
 
 
+def damage(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
 def rows(folder: Path) -> dict[str, list[str]]:
     """What `models info` says, by the first words of its lines."""
     done = h2o_here("models", "info", folder)
@@ -38,6 +44,18 @@ def test_info(model: Path) -> None:
     assert "packed" not in rows(model)
     four, eight = packed(model, 4), packed(model, 8)
     assert rows(model)["packed"] == [f"int4, 2 MB: {four}", f"int8, 3 MB: {eight}"]
+
+
+def test_checking(model: Path) -> None:
+    path = packed(model, 8)
+    whole = path.read_bytes()
+    assert h2o_here("models", "info", model, "--check").err == ""
+    damage(path)
+    done = h2o_here("models", "info", model, "--check")
+    assert done.code == ExitCode.OK
+    assert f"h2o-chat: {path} is damaged: " in done.err
+    assert "It was packed again.\n" in done.err
+    assert path.read_bytes() == whole
 
 
 def test_what_is_left_of_other_weights(model: Path) -> None:

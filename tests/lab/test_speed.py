@@ -25,9 +25,11 @@ def model(tmp_path: Path) -> Path:
 def test_ours_beside_stock_and_beside_ours(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first of ours is compared with everything else, each further one with the first."""
     settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32", threads=1)
-    report = run_speed(Wanted(settings, quantize=("none",), seen=(20, 90, 9000), prompt=24, turns=1))
-    assert len(report.rows) == 2 + 3, "stock where its window holds them"
-    first, aged, far = (f"transformers float32, {seen} seen" for seen in ("20", "90", "9,000"))
+    wanted = Wanted(settings, ("none",), (20, 90, 9000), prompt=24, turns=1, policies=("h2o", "window"))
+    report = run_speed(wanted)
+    assert len(report.rows) == 2 + 6, "stock where its window holds them"
+    first, aged, far = (f"transformers float32, h2o, {seen} seen" for seen in ("20", "90", "9,000"))
+    assert "transformers float32, window, 90 seen" in {row.peer for row in report.rows}
     pairs = {(one.peer, one.beside) for one in report.ratios}
     assert {(first, "stock float32, 20 seen"), (aged, "stock float32, 90 seen"), (far, first)} <= pairs
     timed = {row.peer for row in report.rows if row.first_ms}

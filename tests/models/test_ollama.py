@@ -39,6 +39,12 @@ def file(tmp_path: Path) -> Path:
     return write(tmp_path / "model", tmp_path / "tiny.gguf", "Q8_0")
 
 
+def listed(root: Path) -> list[tuple[str, int, int]]:
+    """Every file of the store, with size and time."""
+    found = [(path, path.stat()) for path in sorted(root.rglob("*"))]
+    return [(str(path), about.st_size, about.st_mtime_ns) for path, about in found]
+
+
 @pytest.mark.parametrize(
     ("where", "tag", "name", "shown"),
     [
@@ -111,6 +117,45 @@ def test_an_alias_may_lead_there(
     found = look_up("mine")
     assert isinstance(found, LocalModel)
     assert found.name == "ollama:tiny"
+
+
+def test_a_file_is_compared_with_its_name_once(root: Path, file: Path) -> None:
+    keep(root, file)
+    before = listed(root)
+    blob = find("ollama:tiny").folder
+    told: list[tuple[str, float | None]] = []
+    ollama.check(blob, lambda *one: told.append(one))
+    assert told[-1] == ("check", 1.0)
+    told.clear()
+    ollama.check(blob, lambda *one: told.append(one))
+    assert told == [], "size, time and inode are those that were checked"
+    ollama.check(blob, lambda *one: told.append(one), again=True)
+    assert told
+    assert listed(root) == before, "nothing in the store is changed"
+    ollama.check(file, lambda *_: pytest.fail("it is no file of the store"))
+
+
+def test_a_file_that_is_not_what_its_name_says(root: Path, file: Path) -> None:
+    keep(root, file)
+    blob = find("ollama:tiny").folder
+    ollama.check(blob, lambda *_: None)
+    raw = bytearray(blob.read_bytes())
+    raw[-5] ^= 1
+    blob.write_bytes(raw)
+    os.utime(blob, (1, 1))
+    for _ in range(2):
+        with pytest.raises(ModelError, match=r"is damaged: its SHA-256 is [0-9a-f]{64}"):
+            ollama.check(blob, lambda *_: None)
+
+
+def test_it_is_checked_before_it_is_opened(root: Path, file: Path) -> None:
+    from h2o_chat.native.native_model import open_model
+
+    keep(root, file)
+    blob = find("ollama:tiny").folder
+    blob.write_bytes(blob.read_bytes() + b"\0")
+    with pytest.raises(ModelError, match="SHA-256"):
+        open_model(Settings(model="ollama:tiny"), lambda *_: None)
 
 
 def test_its_template_is_not_jinja(root: Path, file: Path) -> None:

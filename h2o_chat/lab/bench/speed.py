@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import torch
 import transformers
 from torch import Tensor
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import PolicyName, Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.graph.loading import open_model
@@ -43,7 +44,7 @@ COPY_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Wanted:
-    """Combinations that are timed: each form of weights at each number of tokens seen.
+    """Combinations that are timed: each form of weights, each policy, at each number of tokens seen.
 
     Stock is timed where its window holds them.
     """
@@ -56,6 +57,7 @@ class Wanted:
     """Tokens of the prompt whose first token is timed."""
     turns: int = 12
     seed: int = 0
+    policies: Sequence[PolicyName] = ("h2o",)
 
     @property
     def threads(self) -> int:
@@ -210,10 +212,11 @@ def stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list
             for seen in [one for one in wanted.seen if one <= window]:
                 stocks.append(_peer(wanted, f"stock {form}", STOCK, given, Stock(loaded), seen, about))
                 stocks[-1].timed_prompt = seen == wanted.seen[0]
-        for seen in wanted.seen:
-            runs, policy = Ours(loaded, wanted.settings, wanted.threads), wanted.settings.policy
+        for policy, seen in product(wanted.policies, wanted.seen):
+            runs = Ours(loaded, replace(wanted.settings, policy=policy), wanted.threads)
             given = f"{form} weights, policy {policy}, {wanted.settings.budget} slots, as the program runs"
-            program = f"{runs.engine.session.engine} {form}"
+            parts = [f"{runs.engine.session.engine} {form}", *([policy] if len(wanted.policies) > 1 else [])]
+            program = ", ".join(parts)
             ours.append(_peer(wanted, program, OURS, given, runs, seen, about))
             ours[-1].timed_prompt = len(ours) == 1
     for one in (*stocks, *ours):

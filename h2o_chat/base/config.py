@@ -1,4 +1,7 @@
-"""All settings, with their defaults and checks. Imports nothing slow: usage errors must come at once."""
+"""All settings, with their defaults and checks. Imports nothing slow: usage errors must come at once.
+
+A value outside its range raises UsageError, which names the flag, the value and the range.
+"""
 
 import math
 import os
@@ -56,11 +59,7 @@ repeat itself is ended sooner (`chat/conversation/loops.py`)."""
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen and when an answer ends.
-
-    Raises:
-        UsageError: a value outside its range; names the flag, the value and the range.
-    """
+    """How the next token is chosen and when an answer ends."""
 
     temperature: float = 0.0
     """0 takes the most likely token (greedy)."""
@@ -103,11 +102,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Disk:
-    """Limits and places on the disk. They have no flag: they are the same for all conversations.
-
-    Raises:
-        UsageError: a value outside its range.
-    """
+    """Limits and places on the disk. They have no flag: they are the same for all conversations."""
 
     saved_memories_bytes: int = 2 << 30
     """Most bytes of all saved memories together; the oldest are removed, and rebuilt on resuming."""
@@ -120,11 +115,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Settings:
-    """The model to load and the memory to give it; one field per shared flag of the command line.
-
-    Raises:
-        UsageError: a value outside its range; names the flag, the value and the range.
-    """
+    """The model to load and the memory to give it; one field per shared flag of the command line."""
 
     model: str | None = None
     budget: int = 512
@@ -230,11 +221,18 @@ def user_aliases() -> dict[str, str]:
         UsageError: the file cannot be read, or an alias is not a text.
     """
     path = config_file()
-    aliases = read_tables(path).get("aliases", {})
-    if not isinstance(aliases, dict) or not all(isinstance(value, str) for value in aliases.values()):
-        raise UsageError(
-            f"[aliases] in {path} is not a table of texts.", 'One line each: mine = "org/name" or a folder.'
-        )
+    return aliases_in(read_tables(path), path)
+
+
+def aliases_in(tables: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The short names in the tables of a configuration file; raises as `user_aliases`."""
+    aliases = tables.get("aliases", {})
+    wrong = (
+        aliases if not isinstance(aliases, dict) else [k for k, v in aliases.items() if type(v) is not str]
+    )
+    if wrong:
+        hint = 'One line each: mine = "org/name" or a folder.'
+        raise UsageError(f"[aliases] in {path} is not a table of texts: {str(wrong)[:60]}.", hint)
     return {name.lower(): target for name, target in aliases.items()}
 
 
@@ -269,15 +267,11 @@ def tool_servers() -> list[ToolServer]:
         UsageError: the file, or a server in it, cannot be used.
     """
     path = config_file()
-    return servers_in(read_tables(path), str(path))
+    return servers_in(read_tables(path), path)
 
 
-def servers_in(tables: Mapping[str, Any], path: str) -> list[ToolServer]:
-    """The servers in the tables of a configuration file.
-
-    Raises:
-        UsageError: one cannot be used; names `path` and the server.
-    """
+def servers_in(tables: Mapping[str, Any], path: Path) -> list[ToolServer]:
+    """The servers in the tables of a configuration file; raises as `tool_servers`."""
     named = tables.get("mcp", {})
     if not isinstance(named, dict):
         raise UsageError(f"{path}: mcp is no table of servers.", _HINT)
@@ -286,14 +280,11 @@ def servers_in(tables: Mapping[str, Any], path: str) -> list[ToolServer]:
 
 def _server(name: str, table: Any, where: str) -> ToolServer:
     match table:
-        case {"command": [str(), *_] as command, **rest} if rest.keys() <= {"env", "timeout_s"}:
-            env, timeout_s = rest.get("env", {}), rest.get("timeout_s", 60.0)
-        case _:
-            raise UsageError(f"{where} is {str(table)[:200]}.", _HINT)
-    if not all(isinstance(one, str) for one in command):
-        raise UsageError(f"{where} command is no list of texts.", _HINT)
-    if not isinstance(env, dict) or not all(isinstance(one, str) for one in env.values()):
-        raise UsageError(f"{where} env is no table of texts.", _HINT)
-    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
-        raise UsageError(f"{where} timeout_s is {timeout_s!r}, and no number of seconds above 0.", _HINT)
-    return ToolServer(name, tuple(command), env, timeout_s)
+        case {"command": [*command], **rest} if command and rest.keys() <= {"env", "timeout_s"}:
+            env: Any = rest.get("env", {})
+            timeout_s: Any = rest.get("timeout_s", 60.0)
+            texts = [*command, *env.values()] if isinstance(env, dict) else [env]
+            timed = isinstance(timeout_s, int | float) and 0 < timeout_s < math.inf
+            if timed and all(isinstance(one, str) for one in texts):
+                return ToolServer(name, tuple(command), env, timeout_s)
+    raise UsageError(f"{where} is {str(table)[:200]}.", _HINT)

@@ -1,7 +1,8 @@
 """Sources of a setting's value: built in < `config.toml` < environment < command line. No torch.
 
 Names are those of the shared flags: `top_p` is `--top-p`, `H2O_CHAT_TOP_P`, and `top_p` in `[defaults]`.
-All functions that read the file or the environment raise UsageError if a value in them cannot be used.
+A value that cannot be used raises UsageError, which begins with the place (a file, a variable, `where`) and
+says what is allowed.
 """
 
 import difflib
@@ -19,6 +20,7 @@ from h2o_chat.base.config import (
     Look,
     Sampling,
     Settings,
+    aliases_in,
     config_file,
     read_tables,
     servers_in,
@@ -92,65 +94,30 @@ def saved_memories_bytes() -> int:
 
 
 def below_flags() -> dict[str, Any]:
-    """Settings of `config.toml` and the environment, by name.
-
-    Raises:
-        UsageError: a value cannot be used; names the place, the value and what is allowed.
-    """
+    """Settings of `config.toml` and the environment, by name."""
     return from_file(config_file()) | from_environment()
 
 
 def from_file(path: Path) -> dict[str, Any]:
-    """The checked `[defaults]` of a configuration file.
-
-    Raises:
-        UsageError: the first fault in it.
-    """
-    values, wrong = check_file(path)
-    if wrong:
-        raise wrong[0]
-    return values
-
-
-def check_file(path: Path) -> tuple[dict[str, Any], list[UsageError]]:
-    """The valid settings of `[defaults]`, and all faults of the file.
-
-    Raises:
-        UsageError: the file cannot be read at all.
-    """
+    """The checked `[defaults]` of a configuration file."""
     tables = read_tables(path)
-    wrong = [_stray(key, path) for key in tables if key not in TABLES]
-    values: dict[str, Any] = {}
+    for key in tables:
+        if (plain := key.replace("-", "_")) in NAMES:
+            raise UsageError(f"{path}: {plain} stands outside of [defaults].", "Move it below that line.")
+        if key not in TABLES:
+            raise UsageError(f"{path}: {_cut(key)!r} is not known.", _nearest(key, TABLES))
     defaults = tables.get("defaults", {})
     if not isinstance(defaults, dict):
-        wrong.append(UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]"))
-        defaults = {}
-    for key, value in defaults.items():
-        try:
-            known(key, f"{path}: [defaults]")
-            values[key] = check(key, value, f"{path}: [defaults] {key}")
-        except UsageError as error:
-            wrong.append(error)
-    aliases = tables.get("aliases", {})
-    if not isinstance(aliases, dict):
-        wrong.append(UsageError(f"{path}: aliases is {_seen(aliases)}.", "Write a table: [aliases]"))
-        aliases = {}
-    for key, value in aliases.items():
-        if not isinstance(value, str):
-            wrong.append(UsageError(f"{path}: [aliases] {key!r} is {_seen(value)}.", 'Write "org/name".'))
-    try:
-        servers_in(tables, str(path))
-    except UsageError as error:
-        wrong.append(error)
-    return values, wrong
+        raise UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]")
+    for key in defaults:
+        known(key, f"{path}: [defaults]")
+    aliases_in(tables, path)
+    servers_in(tables, path)
+    return {key: check(key, value, f"{path}: [defaults] {key}") for key, value in defaults.items()}
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """The checked environment variables, by name of the setting; an empty one counts as not set.
-
-    Raises:
-        UsageError: names the variable, its value and what is allowed.
-    """
+    """The checked environment variables, by name of the setting; an empty one counts as not set."""
     return {
         name: parse(name, environment[variable(name)], variable(name))
         for name in NAMES
@@ -163,30 +130,18 @@ def variable(name: str) -> str:
 
 
 def known(name: str, where: str) -> None:
-    """Checks that a setting exists.
-
-    Raises:
-        UsageError: it does not; begins with `where` and names the nearest setting.
-    """
+    """Checks that a setting exists."""
     if name not in NAMES:
         raise UsageError(f"{where} {_cut(name)!r} is not known.", _nearest(name, NAMES))
 
 
 def parse(name: str, text: str, where: str) -> Any:
-    """The value of a setting from text of a variable or the command line.
-
-    Raises:
-        UsageError: the value is not allowed; begins with `where`.
-    """
+    """The value of a setting from text of a variable or the command line."""
     return check(name, _value(_kind(name), typed(text, where)), where)
 
 
 def typed(text: str, where: str) -> str:
-    """Decodes text of the command line or a variable as UTF-8, also if Python took it for ASCII (LC_ALL=C).
-
-    Raises:
-        UsageError: it is not UTF-8; begins with `where`.
-    """
+    """Text of the command line or a variable in UTF-8, also if Python took it for ASCII (LC_ALL=C)."""
     if not any("\ud800" <= one <= "\udfff" for one in text):
         return text
     try:
@@ -196,11 +151,7 @@ def typed(text: str, where: str) -> str:
 
 
 def check(name: str, value: Any, where: str) -> Any:
-    """Checks a value that TOML or `parse` gave, and returns it in the type of its setting.
-
-    Raises:
-        UsageError: the value is not allowed; begins with `where`.
-    """
+    """Checks a value that TOML or `parse` gave, and returns it in the type of its setting."""
     kind = _kind(name)
     if type(value) is int and not -(2**63) <= value < 2**63:  # also: Python refuses to print the largest
         raise UsageError(f"{where} is a number of more than 64 bits.")
@@ -216,16 +167,6 @@ def check(name: str, value: Any, where: str) -> Any:
     except UsageError as error:
         raise UsageError(where + error.message.removeprefix(flag), error.hint) from error
     return value
-
-
-def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[UsageError]:
-    """Errors for variables that are probably misspelt settings; they may also be another program's."""
-    return [
-        UsageError(f"{name} is not a setting.", f"Did you mean {near[0]}?")
-        for name in environment
-        if name.startswith(_PREFIX) and name.removeprefix(_PREFIX).lower() not in NAMES
-        if (near := difflib.get_close_matches(name, map(variable, NAMES), n=1, cutoff=0.85))
-    ]
 
 
 def _kind(name: str) -> type:
@@ -254,14 +195,6 @@ def _value(kind: type, text: str) -> Any:
             several = None
         return several if isinstance(several, list) else [text]
     return text
-
-
-def _stray(key: str, path: Path) -> UsageError:
-    """The error for an unknown key outside of all tables."""
-    plain = key.replace("-", "_")
-    if plain in NAMES:
-        return UsageError(f"{path}: {plain} stands outside of [defaults].", "Move it below that line.")
-    return UsageError(f"{path}: {_cut(key)!r} is not known.", _nearest(key, TABLES))
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

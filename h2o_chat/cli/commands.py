@@ -1,7 +1,8 @@
 """Helpers of the commands without a screen."""
 
+import shutil
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, NoReturn, ParamSpec
@@ -28,6 +29,26 @@ def ends(command: Callable[Given, ExitCode | None]) -> Callable[Given, NoReturn]
         raise typer.Exit(ending(lambda: command(*args, **values) or ExitCode.OK))
 
     return ended
+
+
+def print_rows(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
+    """Prints rows of cells, one below the other; on a terminal each is cut at its edge.
+
+    Args:
+        right: columns of numbers.
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    for row in rows:
+        cells = []
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            blanks = " " * (width - cell_len(cell))
+            cells.append(blanks + cell if number in right else cell + blanks)
+        line = "  ".join(cells).rstrip()
+        typer.echo(set_cell_size(line, columns).rstrip() if columns and cell_len(line) > columns else line)
 
 
 def confirmed(question: str) -> bool:

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, Settings, config_file, read_tables
-from h2o_chat.base.errors import BudgetError, StoreError, UsageError, name_of
+from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, config_file, read_tables
+from h2o_chat.base.errors import StoreError, UsageError, name_of
 from h2o_chat.chat.files.export import write_file
-from h2o_chat.cli.commands import ends
+from h2o_chat.cli.commands import ends, print_rows
 from h2o_chat.cli.flags import MAKERS
-from h2o_chat.cli.run import complain
 from h2o_chat.cli.typer_messages import PlainTyper
 
 app = PlainTyper(no_args_is_help=True, help="What is set, and where; set it for good.")
@@ -45,21 +44,16 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON object o
         rows = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
         typer.echo(json.dumps({"file": str(config_file()), "settings": rows}))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("NAME", "VALUE", "FROM", box=None, pad_edge=False)
+    table = [("NAME", "VALUE", "FROM")]
     for one in settings:
         from_where = precedence.variable(one.name) if one.source == "environment" else one.source
-        value = Text(_shown(one.value), overflow="fold")
+        value = _shown(one.value)
         if one.name == "max_tokens" and one.source == "default":
-            value.append(f" (on the screen: {SCREEN_TOKENS})")
+            value += f" (on the screen: {SCREEN_TOKENS})"
         if one.name in BY_THE_MAKERS and one.source == "default":
-            value.append(f", {MAKERS}")
-        table.add_row(one.name, value, from_where)
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
-    Console(file=sys.stdout).print(table)
+            value += f", {MAKERS}"
+        table.append((one.name, value, from_where))
+    print_rows(table)
 
 
 @app.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value, if a wrong one
@@ -70,8 +64,6 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"
     checked = precedence.parse(key, value, key)
     change(key, list(checked) if isinstance(checked, tuple) else checked)
     typer.echo(f"{key} = {_shown(checked)}")
-    if key in _SHARES and (trouble := _cannot_work()):
-        complain(trouble.message, trouble.hint)
     if os.environ.get(precedence.variable(key)):
         sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
 
@@ -87,25 +79,6 @@ def unset(name: Name) -> None:
         change(key, None)
     else:
         sys.stderr.write(f"h2o-chat: {key} is not set in {name_of(config_file())}\n")
-
-
-_SHARES = ("budget", "policy", "sinks", "recent")
-"""Settings that may each be right, and all together not work."""
-
-
-def _cannot_work() -> BudgetError | None:
-    """Why no cache can work with the settings; None: one can."""
-    asked = Settings(**{one.name: one.value for one in precedence.settings() if one.name in _SHARES})
-    if asked.policy == "full":
-        return None
-    from h2o_chat.policies.references import named
-    from h2o_chat.policies.shares import divide
-
-    try:
-        divide(named(asked.policy), asked.budget, asked.sinks, asked.recent)
-    except BudgetError as error:
-        return error
-    return None
 
 
 def _plain(name: str) -> str:

@@ -1,16 +1,15 @@
-"""Work without a screen: it ends in order at a signal, and one line says how far reading is."""
+"""Work without a screen: it ends in order at a signal, and a bar says how far reading is."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
+from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.base.system import ENDING, handling
-from h2o_chat.chat.conversation.message import progress_words
 from h2o_chat.events.events import CacheState, Event, ReadSoFar
 
 
@@ -43,38 +42,15 @@ def interruptible(last: Callable[[], None]) -> Iterator[Callable[[], ExitCode]]:
 
 
 def with_progress(events: Iterator[Event]) -> Iterator[Event]:
-    """Passes events on; meanwhile the line shows the progress of reading, and is empty before what
+    """Passes events on; on a terminal a bar on stderr shows the progress of reading, and is gone before what
     follows."""
-    line = _Line()
-    try:
+    with ExitStack() as bar:
+        progress: Progress | None = None
         for event in events:
-            if isinstance(event, ReadSoFar):
-                line.write(f"reading {progress_words(event)} · ctrl+c stops")
-            elif not isinstance(event, CacheState):
-                line.erase()
+            if isinstance(event, ReadSoFar) and sys.stderr.isatty():
+                progress = progress or bar.enter_context(progress_bar())
+                progress(f"reading {event.tokens:,} of {event.of:,} tokens", event.tokens / max(1, event.of))
+            elif not isinstance(event, CacheState | ReadSoFar):
+                bar.close()
+                progress = None
             yield event
-    finally:
-        line.erase()
-
-
-class _Line:
-    """The line, and how many characters of it are written."""
-
-    def __init__(self) -> None:
-        self._written = 0
-        self._shown = sys.stderr.isatty()
-
-    def write(self, text: str) -> None:
-        if self._shown:
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns  # those of stdout may be none
-            text = text[: (columns or 80) - 1]  # a longer one would go on below
-            sys.stderr.write("\r" + text.ljust(self._written))
-            sys.stderr.flush()
-            self._written = len(text)
-
-    def erase(self) -> None:
-        if self._written:
-            self.write("")
-            sys.stderr.write("\r")
-            sys.stderr.flush()
-            self._written = 0

@@ -42,9 +42,6 @@ Shape = Annotated[
 Threads = Annotated[
     int | None, typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=MODEL)
 ]
-Results = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Kept as they come, by lines; run again to go on.")
-]
 Half = Annotated[str | None, typer.Option(help="even or odd: every second document alone.")]
 Paired = Annotated[bool, typer.Option("--paired", help="Each policy also against the first, pair by pair.")]
 Seed = Annotated[int, typer.Option(help="Seed of the bootstrap and of all that is drawn.")]
@@ -106,7 +103,6 @@ def perplexity(
     dtype: Dtype = "auto",
     threads: Threads = None,
     seed: Seed = 0,
-    results: Results = None,
     equal_bytes: EqualBytes = False,
     half: Half = None,
     paired: Paired = False,
@@ -116,17 +112,15 @@ def perplexity(
     settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
     from h2o_chat.lab.eval import perplexity as task
     from h2o_chat.lab.shared import lab_texts
-    from h2o_chat.lab.shared.measured_results import Results as Known
     from h2o_chat.lab.shared.policy_variant import PolicyVariant
 
     variants = list(map(PolicyVariant.parse, policies or COMPARED))
-    found, known = lab_texts.read_texts(texts), Known(results)
-    slots = budgets or [32, 64, 128]
+    found, slots = lab_texts.read_texts(texts), budgets or [32, 64, 128]
 
     def measure(loaded: Any, tick: Any) -> Any:
         documents = lab_texts.documents(found, loaded.tokenizer, length)
         ids = lab_texts.half_of(documents, half)
-        return task.measure(loaded, ids, variants, slots, seed, tick, prompt, equal_bytes, known, paired)
+        return task.measure(loaded, ids, variants, slots, seed, tick, prompt, equal_bytes, paired)
 
     return run_eval(settings, "read", measure, as_json, task.show_table)
 
@@ -144,19 +138,17 @@ def recall(
     quantize: Quantize = "auto",
     dtype: Dtype = "auto",
     threads: Threads = None,
-    results: Results = None,
     as_json: Json = False,
 ) -> ExitCode:
     """Ask for things told long ago in made-up conversations, which the model answers."""
     settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
     from h2o_chat.lab.eval import answered_recall as task
-    from h2o_chat.lab.shared.measured_results import Results as Known
     from h2o_chat.lab.shared.policy_variant import runs_of
 
-    runs, known = runs_of(policies or COMPARED, budgets or [512])[1:], Known(results)
+    runs = runs_of(policies or COMPARED, budgets or [512])[1:]
 
     def measure(loaded: Any, tick: Any) -> Any:
-        return task.measure(loaded, generate, conversations, seed, runs, tick, known, recall)
+        return task.measure(loaded, generate, conversations, seed, runs, tick, recall)
 
     return run_eval(settings, "answer", measure, as_json, task.show_table)
 
@@ -178,21 +170,19 @@ def qa(
     dtype: Dtype = "auto",
     threads: Threads = None,
     seed: Seed = 0,
-    results: Results = None,
     as_json: Json = False,
 ) -> ExitCode:
     """Questions on long texts as arXiv 2605.18053 asks them, by token F1, with recall and without."""
     settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize)
     from h2o_chat.lab.eval import qa as task
     from h2o_chat.lab.shared.lab_texts import half_of, read_items
-    from h2o_chat.lab.shared.measured_results import Results as Known
     from h2o_chat.lab.shared.policy_variant import runs_of
 
-    runs, known = runs_of(policies or ["h2o"], budgets or [256]), Known(results)
+    runs = runs_of(policies or ["h2o"], budgets or [256])
     asked = half_of(read_items(items, task.Item), half)
 
     def measure(loaded: Any, tick: Any) -> Any:
-        return task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick, known)
+        return task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick)
 
     return run_eval(settings, "answer", measure, as_json, task.show_table)
 
@@ -249,7 +239,7 @@ def _bench() -> None:
 def speed(
     model: Model = None,
     shape: Shape = None,
-    policy: Policies = None,
+    policies: Policies = None,
     budget: OneBudget = 512,
     engine: Engine = "auto",
     quantize: Annotated[
@@ -260,9 +250,7 @@ def speed(
         list[int] | None,
         typer.Option(help="Tokens seen before the first that is timed, 640 if not given; repeatable.", min=1),
     ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option(help="CPU threads; repeatable: stock has the first.", min=1)
-    ] = None,
+    threads: Threads = None,
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 640,
     turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 12,
     dtype: Dtype = "auto",
@@ -274,20 +262,13 @@ def speed(
 
     if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
         let_torch_sleep(checked(engine=engine))
-    with measured(shape, model, seed, budget=budget, engine=engine, dtype=dtype) as settings:
+    given = {"budget": budget, "engine": engine, "dtype": dtype, "threads": threads}
+    with measured(shape, model, seed, **given) as settings:
         from h2o_chat.lab.bench.speed import Wanted, run_speed
         from h2o_chat.lab.bench.speed_table import show_speed
 
-        wanted = Wanted(
-            settings,
-            policies=policy or ["h2o"],
-            quantize=quantize or ["auto"],
-            seen=seen or [640],
-            threads=threads or [],
-            prompt=prompt,
-            turns=turns,
-            seed=seed,
-        )
+        policy: Any = policies or ["h2o"]
+        wanted = Wanted(settings, quantize or ["auto"], seen or [640], prompt, turns, seed, policy)
         return tell(run_speed(wanted), as_json, show_speed)
 
 
@@ -322,14 +303,7 @@ def gpu(
         from h2o_chat.lab.bench.speed_table import show_speed
         from h2o_chat.lab.bench.timed_programs import rows_speed
 
-        wanted = Wanted(
-            settings,
-            quantize=how,
-            seen=seen or [512, 4096, 32_000, 100_000],
-            stock_in_window=True,
-            prompt=prompt,
-            turns=6,
-        )
+        wanted = Wanted(settings, how, seen or [512, 4096, 32_000, 100_000], prompt, turns=6)
         report, loaded = run_speed(wanted), open_model(settings, lambda *_: None)
         steps = [rows_speed(loaded, settings, number) for number in rows or [1, 8, 32]]
 

@@ -11,24 +11,15 @@ import typer
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import config_file, data_folder, user_aliases
-from h2o_chat.base.errors import ModelError, name_of
+from h2o_chat.base.errors import H2OChatError, ModelError, name_of
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.cli.commands import FetchYes, asking, ends
-from h2o_chat.cli.packed_files import (
-    check_packed,
-    gguf_rows,
-    in_all,
-    ollama_rows,
-    pack_fetched,
-    packed_of,
-    packed_rows,
-    removed,
-    template_of,
-)
+from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends, print_rows
 from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.families import OPENS, families, refusal
+from h2o_chat.models.gguf import header_of
+from h2o_chat.models.gguf_config import FAMILIES, config_of, held_as
 from h2o_chat.models.here import models_here
 from h2o_chat.models.hub_cache import cache_folder, cached
 from h2o_chat.models.model_files import check_weights, read_config
@@ -36,7 +27,7 @@ from h2o_chat.models.obtain import fetch, fetch_smollm2, size
 from h2o_chat.models.resolve import HubModel, LocalModel, find, look_up, names_starting_with
 from h2o_chat.native.model_frame import FAMILIES as NATIVE
 from h2o_chat.native.model_frame import FROM_GGUF
-from h2o_chat.native.packed_folder import PackedFile
+from h2o_chat.native.packed_folder import PackedFile, home_of, packed_files, packed_files_of, remove
 from h2o_chat.store import models_used
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")
@@ -59,12 +50,10 @@ def list_(
     """List what is here, the model used last first; with --hub also what can be had."""
     used = models_used(data_folder(None))
     typer.echo("here: h2o-chat -m NAME")
-    here = [one for one in models_here(used) if not one.name.startswith(ollama.PREFIX)]  # see below
-    rows = [(one.name, size(one.bytes), one.where) for one in here]
-    _table([("NAME", "SIZE", "WHERE"), *rows])
-    if of_ollama := ollama_rows():
-        typer.echo(f"\nhere, in {name_of(ollama.models_folder())}, which is ollama's")
-        _table(of_ollama)
+    kept = {one.name: _of_ollama(one) for one in ollama.installed()}
+    rows = {one.name: (size(one.bytes), kept.get(one.name, one.where)) for one in models_here(used)}
+    rows |= {name: ("", about) for name, about in kept.items() if name not in rows}
+    _table([("NAME", "SIZE", "WHERE"), *((name, *about) for name, about in rows.items())])
     own = user_aliases()
     if own:
         typer.echo(f"\nyour own names, from {name_of(config_file())}")
@@ -108,7 +97,7 @@ def pull(name: Name, yes: FetchYes = False) -> None:
     if name.lower() == smollm2.NAME and name.lower() not in user_aliases() and not smollm2.is_here():
         fetch_smollm2()
         typer.echo(f"{smollm2.NAME} is here: {name_of(smollm2.place())}")
-        pack_fetched(find(smollm2.NAME))
+        _pack(find(smollm2.NAME))
         return
     model = look_up(name)
     if isinstance(model, LocalModel):
@@ -116,7 +105,7 @@ def pull(name: Name, yes: FetchYes = False) -> None:
         return
     fetch(model, asking(yes))
     typer.echo(f"{model.repository} is here.")
-    pack_fetched(find(model.repository))
+    _pack(find(model.repository))
 
 
 @app.command()
@@ -130,10 +119,13 @@ def info(
     """Tell what is known of a model, without the network."""
     model = look_up(name)
     if check and isinstance(model, LocalModel):
-        with progress_bar() as progress:
-            ollama.check(model.folder, progress, again=True)
-        check_packed(model)
-    _tell(model)
+        _check(model)
+    if isinstance(model, HubModel):
+        typer.echo(model.repository)
+        _table(_rows_of_absent(model.repository))
+    else:
+        typer.echo(model.name)
+        _table(_rows_of(model))
 
 
 @app.command()
@@ -142,13 +134,13 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
     """Remove a fetched model from the cache."""
     model = look_up(name)
     if isinstance(model, LocalModel) and model.folder == smollm2.place():
-        _remove(model.name, name_of(model.folder), packed_of(model.folder), yes, model.folder.unlink)
+        _remove(model.name, name_of(model.folder), _packed_of(model.folder), yes, model.folder.unlink)
         return
     if isinstance(model, LocalModel) and model.revision is None:
         # its name may be that of a fetched one too
-        if packed := packed_of(model.folder):
-            of, stays = f"{in_all(packed)} of {model.name}", f"Its {_what(model)} stays"
-            if removed(f"Remove {of}? {stays}.", packed, yes):
+        if packed := _packed_of(model.folder):
+            of, stays = f"{_in_all(packed)} of {model.name}", f"Its {_what(model)} stays"
+            if _removed(f"Remove {of}? {stays}.", packed, yes):
                 typer.echo(f"Removed {of}. {stays}: it is yours to delete.")
             return
         raise ModelError(
@@ -163,7 +155,7 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
     if there is None:
         raise ModelError(f"{name} is not in {cache_folder()}, so there is nothing to remove.")
     what = f"{repository} ({size(there.bytes)}) from {name_of(cache_folder())}"
-    packed = packed_of(there.folder or there.root)
+    packed = _packed_of(there.folder or there.root)
     _remove(repository, what, packed, yes, partial(shutil.rmtree, there.root))
 
 
@@ -171,8 +163,8 @@ def _remove(
     name: str, what: str, packed: Sequence[PackedFile], yes: bool, delete: Callable[[], object]
 ) -> None:
     """Removes a model and its packed files, after asking."""
-    more = f", and {in_all(packed)}" if packed else ""
-    if removed(f"Remove {what}{more}?", packed, yes):
+    more = f", and {_in_all(packed)}" if packed else ""
+    if _removed(f"Remove {what}{more}?", packed, yes):
         delete()
         typer.echo(f"Removed {name}.")
 
@@ -190,60 +182,131 @@ def _row(alias: Alias, memory: int) -> tuple[str, ...]:
     )
 
 
-def _table(rows: list[tuple[str, ...]]) -> None:
-    """One line a row; on a terminal it is cut at the edge."""
-    rows = [tuple(map(name_of, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for row in rows:
-        line = "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo(line.rstrip()[:most])
+def _table(rows: Sequence[Sequence[str]]) -> None:
+    print_rows([["", *map(name_of, row)] for row in rows])
 
 
-def _tell(model: LocalModel | HubModel) -> None:
-    """Prints what the files of a present model say, or the table of known models about an absent one."""
-    repository = model.repository if isinstance(model, HubModel) else model.name
+def _rows_of(model: LocalModel) -> list[tuple[str, ...]]:
+    """Rows from the files of a model."""
+    config, weights = read_config(model.folder), check_weights(model.folder)
+    window = config.get("max_position_embeddings")
+    rows: list[tuple[str, ...]] = [
+        (_what(model), str(model.folder)),
+        ("revision", model.revision or f"none: a {_what(model)}"),
+        ("family", str(config["model_type"])),
+        ("parameters", f"{weights.parameters:,} ({weights.dtype})"),
+        ("16 bit", size(2 * weights.parameters)),
+        ("window", f"{window:,}" if isinstance(window, int) else "not said"),
+        ("template", "the model's own" if _has_template(model.folder) else "none: see --template"),
+    ]
+    if model.folder.is_file():
+        types, held_bytes = held_as(header_of(model.folder))
+        rows.append(("held as", f"{types}, {size(held_bytes)}"))
+    now, before = packed_files_of(model.folder)
+    rows += [("packed", f"int{one.bits}, {size(one.bytes)}: {one.path}") for one in now]
+    unused = "of earlier weights: h2o-chat models rm removes it"
+    return rows + [("packed", f"int{one.bits}, {size(one.bytes)}, {unused}: {one.path}") for one in before]
+
+
+def _rows_of_absent(repository: str) -> list[tuple[str, ...]]:
+    """Rows from the table of known models."""
     alias = next((one for one in ALIASES.values() if one.repository == repository), None)
-    typer.echo(repository)
-    rows: list[tuple[str, ...]] = []
-    if isinstance(model, LocalModel):
-        config, weights = read_config(model.folder), check_weights(model.folder)
-        window = config.get("max_position_embeddings")
-        rows += [
-            (_what(model), str(model.folder)),
-            ("revision", model.revision or f"none: a {_what(model)}"),
-            ("family", str(config["model_type"])),
-            ("parameters", f"{weights.parameters:,} ({weights.dtype})"),
-            ("16 bit", size(2 * weights.parameters)),
-            ("window", f"{window:,}" if isinstance(window, int) else "not said"),
-            ("template", _template(model.folder)),
-            *(gguf_rows(model.folder) if model.folder.is_file() else []),
-            *packed_rows(model.folder),
+    if alias is None:
+        return [("here", f"no: h2o-chat models pull {repository}")]
+    return [
+        ("here", f"no: h2o-chat models pull {alias.name}"),
+        ("family", alias.family),
+        ("parameters", f"{alias.parameters:,}"),
+        ("16 bit", size(alias.bytes_16)),
+        ("4 bit", size(alias.bytes_4)),
+        ("window", f"{alias.window:,}"),
+        ("template", "the model's own" if alias.chat else "none: see --template"),
+        ("gated", f"yes: see huggingface.co/{repository}" if alias.gated else "no"),
+    ]
+
+
+def _check(model: LocalModel) -> None:
+    """Verifies ollama's file and every packed file; a damaged one of these is packed again."""
+    from h2o_chat.native.packing import packed_for
+
+    with progress_bar() as progress:
+        ollama.check(model.folder, progress, again=True)
+        notes = [
+            packed_for(model.folder, one.bits, progress, verify=True).note
+            for one in packed_files_of(model.folder)[0]
         ]
-    elif alias is None:
-        rows += [("here", f"no: h2o-chat models pull {repository}")]
-    else:
-        rows += [
-            ("here", f"no: h2o-chat models pull {alias.name}"),
-            ("family", alias.family),
-            ("parameters", f"{alias.parameters:,}"),
-            ("16 bit", size(alias.bytes_16)),
-            ("4 bit", size(alias.bytes_4)),
-            ("window", f"{alias.window:,}"),
-            ("template", "the model's own" if alias.chat else "none: see --template"),
-            ("gated", f"yes: see huggingface.co/{repository}" if alias.gated else "no"),
-        ]
-    _table(rows)
+    for note in filter(None, notes):
+        typer.echo(f"h2o-chat: {note}", err=True)
+
+
+def _of_ollama(model: ollama.OllamaModel) -> str:
+    """Its licence, and whether it will run."""
+    if model.wrong:
+        return model.wrong
+    try:
+        _, file = ollama.find(model.name)
+        header = header_of(file)
+        config_of(header)
+    except ModelError as error:
+        return f"does not run: {error.message}"
+    runs = "runs" if _has_template(file) else "runs with --template"
+    if header.architecture not in FAMILIES:
+        runs += f", where transformers reads files of {header.architecture[:60]}"
+    return ", ".join(filter(None, ("ollama's", ollama.licence_of(model)[:60], runs)))
 
 
 def _what(model: LocalModel) -> str:
     return "file" if model.folder.is_file() else "folder"
 
 
-def _template(folder: Path) -> str:
-    if folder.is_file():
-        return template_of(folder)
-    about = folder / "tokenizer_config.json"
-    own = about.is_file() and '"chat_template"' in about.read_text(encoding="utf-8")
-    own = own or (folder / "chat_template.jinja").is_file()
-    return "the model's own" if own else "none: see --template"
+def _has_template(model: Path) -> bool:
+    if model.is_file():
+        return bool(header_of(model).text("tokenizer.chat_template", ""))
+    about = model / "tokenizer_config.json"
+    inside = about.is_file() and '"chat_template"' in about.read_text(encoding="utf-8")
+    return inside or (model / "chat_template.jinja").is_file()
+
+
+def _pack(model: LocalModel) -> None:
+    """Packs a fetched model, where the native step will use it; a failure is only reported."""
+    from h2o_chat.native.library import why_not
+
+    if model.folder.is_file() or why_not():  # the weights of a GGUF file are read as they are
+        return
+    from h2o_chat.native.packing import packed_for, usual_bits
+    from h2o_chat.native.probing import frame_of
+
+    try:
+        if isinstance(frame_of(model.folder), str):
+            return
+        bits = usual_bits(check_weights(model.folder).parameters)
+        with progress_bar() as progress:
+            packed = packed_for(model.folder, bits, progress)
+    except H2OChatError as error:
+        sys.stderr.write(f"h2o-chat: it is not packed yet: {error}\n")
+        return
+    typer.echo(f"Packed: int{bits}, {size(packed.path.stat().st_size)}.")
+
+
+def _packed_of(folder: Path) -> list[PackedFile]:
+    """All packed files of a model folder, or of a repository of which only a part was fetched."""
+    if folder.is_file() or (folder / "config.json").is_file():
+        now, before = packed_files_of(folder)
+        return now + before
+    return [one for one in packed_files() if one.home == home_of(folder)]
+
+
+def _in_all(packed: Sequence[PackedFile]) -> str:
+    """Their number and size, in words."""
+    what = "1 packed file" if len(packed) == 1 else f"{len(packed)} packed files"
+    return f"{what} ({size(sum(one.bytes for one in packed))})"
+
+
+def _removed(question: str, packed: Sequence[PackedFile], yes: bool) -> bool:
+    """Removes packed files, after asking; False where somebody said no."""
+    if not yes and not confirmed(question):
+        typer.echo("Nothing was removed.", err=True)
+        return False
+    for one in packed:
+        remove(one.path)
+    return True

@@ -1,4 +1,4 @@
-"""The prompt, from the command line, a pipe or a script: text, of a sensible length."""
+"""The prompt, from the command line, a pipe or a script: text, of a sensible length; else UsageError."""
 
 import os
 import select
@@ -19,11 +19,7 @@ SILENT_S = 3.0
 
 
 def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
-    """The prompt: the words of the command line, with the piped text behind them.
-
-    Raises:
-        UsageError: nothing, too much, or no text.
-    """
+    """The prompt: the words of the command line, with the piped text behind them."""
     if pipe is not None and words:
         _say_what_is_waited_for(pipe)
     piped = "" if pipe is None else decode(_limited(pipe, "stdin"), "stdin").strip("\n")
@@ -36,11 +32,7 @@ def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
 
 
 def read_script(path: Path) -> list[str]:
-    """The turns of a file.
-
-    Raises:
-        UsageError: it cannot be read, is too large, is no text, has no turns, or one that is too long.
-    """
+    """The turns of a file."""
     try:
         with path.open("rb") as file:
             raw = _limited(file, str(path))
@@ -51,11 +43,7 @@ def read_script(path: Path) -> list[str]:
 
 
 def decode(raw: bytes, what: str) -> str:
-    """UTF-8 text.
-
-    Raises:
-        UsageError: it is none; begins with `what`.
-    """
+    """UTF-8 text."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -87,11 +75,7 @@ def _limited(stream: BinaryIO, what: str) -> bytes:
 
 
 def grammar_of(file: Path) -> str:
-    """The grammar of JSON that a file's JSON schema describes.
-
-    Raises:
-        UsageError: the file cannot be read, or is no schema.
-    """
+    """The grammar of JSON that a file's JSON schema describes."""
     try:
         schema = loads(file.read_text("utf-8"))
     except OSError as error:

@@ -26,7 +26,6 @@ from h2o_chat.cli.run import complain, discard_stdout, ending, note_session
 from h2o_chat.engine.request import BatchReport, Request
 from h2o_chat.events.events import Turn
 from h2o_chat.models.hub import stay_offline
-from h2o_chat.models.obtain import fetch_missing
 from h2o_chat.remote.engine_here import batch_here
 
 if TYPE_CHECKING:
@@ -116,7 +115,6 @@ def _answer_all(asked: BatchTask) -> ExitCode:
         if not left:
             return ExitCode.OK
         with progress_bar() as progress:
-            fetch_missing(asked.settings.model, progress)
             stay_offline()
             batch = batch_here(asked.settings, asked.rows, len(left), progress)
         return _Run(asked, batch, results, tally).all(left)

@@ -24,7 +24,7 @@ from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import note_session
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.makers import Makers, recommended
-from h2o_chat.models.obtain import fetch_missing, obtain
+from h2o_chat.models.obtain import obtain
 from h2o_chat.remote.engine_here import batch_here
 
 if TYPE_CHECKING:
@@ -127,7 +127,6 @@ def _served(
     with at:
         give_back()
         with progress_bar() as progress:
-            fetch_missing(settings.model, progress)
             stay_offline()
             batch = batch_here(settings, rows, sys.maxsize, progress)
         from h2o_chat.engine.row_capacity import snapshots_for

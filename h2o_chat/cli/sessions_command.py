@@ -5,11 +5,11 @@ Text for a terminal is made harmless; in a file or a pipe it stays unchanged.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,7 +18,7 @@ from h2o_chat.base.errors import UsageError, name_of
 from h2o_chat.base.precedence import typed
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.files.export import FORMATS, file_name, mark_of, one_line, when, write_file
-from h2o_chat.cli.commands import confirmed, ends
+from h2o_chat.cli.commands import confirmed, ends, print_rows
 from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.store import Conversation, Store, conversation_ids
 
@@ -61,13 +61,12 @@ def list_(
     elif not found:
         typer.echo(f"No conversation in {name_of(data_folder(data))} yet.", err=True)
     else:
-        columns = [("id", "left"), ("updated", "left"), ("messages", "right"), ("tokens", "right")]
-        rows = [
-            (one.id, when(one.updated), f"{one.messages:,}", tokens, one.model, one.title)
-            for one in found
-            for tokens in ["-" if one.tokens is None else f"{one.tokens:,}"]
-        ]
-        _table([*columns, ("model", "left"), ("title", "left")], rows)
+        rows = [("id", "updated", "messages", "tokens", "model", "title")]
+        for one in found:
+            tokens = "-" if one.tokens is None else f"{one.tokens:,}"
+            about = one_line(one.model), one_line(one.title)
+            rows.append((one.id, when(one.updated), f"{one.messages:,}", tokens, *about))
+        print_rows(rows, right=(2, 3))
 
 
 @app.command()
@@ -142,8 +141,8 @@ def search(
     elif not found:
         typer.echo("Nothing was found.", err=True)
     else:
-        rows = [(one.conversation, one.title, one.role, one.snippet) for one in found]
-        _table([("id", "left"), ("title", "left"), ("who", "left"), ("what", "left")], rows)
+        rows = [(one.conversation, one_line(one.title), one.role, one_line(one.snippet)) for one in found]
+        print_rows([("id", "title", "who", "what"), *rows])
 
 
 @app.command()
@@ -198,25 +197,6 @@ def _show(conversation: Conversation) -> None:
 
 def _write(text: str) -> None:
     """Writes to stdout; a terminal shows control characters and never obeys them."""
-    _speak_utf8()
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     sys.stdout.write(safe_text(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
-
-
-def _speak_utf8() -> None:
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-
-
-def _table(columns: Sequence[tuple[str, Any]], rows: Iterable[tuple[str, ...]]) -> None:
-    """One line a row on a terminal, the last column cut to fit; elsewhere nothing is cut."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    _speak_utf8()
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, side in columns:
-        table.add_column(name, justify=side, no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(one_line(cell)) for cell in row))
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)

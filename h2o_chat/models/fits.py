@@ -7,7 +7,7 @@ from pathlib import Path
 from h2o_chat.base.config import QUANTIZE
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
-from h2o_chat.models.aliases import ALIASES, NF4_BYTES
+from h2o_chat.models.aliases import NF4_BYTES
 from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
 from h2o_chat.models.sizes import Sizes
 
@@ -185,14 +185,7 @@ def _what_fits(free: int, chosen: str, needs: dict[str, Need], budget: int) -> s
         how = next(how for how, one in needs.items() if one is need)
         flag = f"--quantize {how} " if how in QUANTIZE else ""  # a GGUF file keeps its own types
         return f"What would fit: {flag}--budget {min(slots, budget)}."
-    models = [
-        one
-        for one in ALIASES.values()
-        if Need(one.bytes_4, need.slots, _quantising(one.parameters)).total <= free
-    ]
-    largest = sorted(models, key=lambda one: one.bytes_4)[-3:]
-    names = ", ".join(one.name for one in reversed(largest))
-    return f"Models that would fit in nf4: {names}." if names else "No model that is known by name would fit."
+    return "A smaller model may fit: h2o-chat models list --hub"
 
 
 def _gb(count: int) -> str:

@@ -60,7 +60,10 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class Header:
-    """The header of a file."""
+    """The header of a file.
+
+    Methods raise ModelError where a value is of another kind, or is missing and has no default.
+    """
 
     path: Path
     values: Mapping[str, Any]
@@ -78,30 +81,18 @@ class Header:
         return self.text("general.architecture")
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A value that is text.
-
-        Raises:
-            ModelError: it is no text, or is missing and there is no default.
-        """
+        """A value that is text."""
         return str(self._get(key, default, lambda one: isinstance(one, str), "a text"))
 
     def whole(self, key: str, default: int | None = None) -> int:
-        """A value that is a whole number from 1 to 2^31 - 1.
-
-        Raises:
-            ModelError: it is none, or is missing and there is no default.
-        """
+        """A value that is a whole number from 1 to 2^31 - 1."""
         good = self._get(
             key, default, lambda one: type(one) is int and 0 < one < 2**31, "a whole number above 0"
         )
         return int(good)
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A value that is a finite number above 0.
-
-        Raises:
-            ModelError: it is none, or is missing and there is no default.
-        """
+        """A value that is a finite number above 0."""
         good = self._get(
             key,
             default,
@@ -111,11 +102,7 @@ class Header:
         return float(good)
 
     def token(self, key: str) -> int | None:
-        """A value that is a token's id; None if it is missing.
-
-        Raises:
-            ModelError: it is no token's id.
-        """
+        """A value that is a token's id; None if it is missing."""
         if key not in self.values:
             return None
         count = len(self.texts("tokenizer.ggml.tokens"))
@@ -124,20 +111,12 @@ class Header:
         )
 
     def texts(self, key: str) -> list[str]:
-        """A value that is a list of texts.
-
-        Raises:
-            ModelError: it is none, or is missing.
-        """
+        """A value that is a list of texts."""
         good: list[str] = self._get(key, None, lambda one: isinstance(one, list), "a list of texts")
         return good
 
     def numbers(self, key: str) -> "array[int] | array[float]":
-        """A value that is a list of numbers; empty if it is missing.
-
-        Raises:
-            ModelError: it is no list of numbers.
-        """
+        """A value that is a list of numbers; empty if it is missing."""
         good: array[int] = self._get(key, array("i"), lambda one: isinstance(one, array), "a list of numbers")
         return good
 
@@ -165,9 +144,6 @@ def header_of(path: Path) -> Header:
     """The header of a file; read again when its size, time or inode changes.
 
     Any part of a model in several files (NAME-00001-of-00003.gguf) stands for all of them.
-
-    Raises:
-        ModelError: it cannot be read, is damaged, or a part is missing.
     """
     try:
         about = [(part, part.stat()) for part in _parts_of(path)]
@@ -346,30 +322,11 @@ class _Reader:
 
 @lru_cache(maxsize=1)
 def kinds() -> dict[int, tuple[str, int, int]]:
-    """The types of tensors, by number: name, numbers in a block, bytes of a block.
+    """The types of tensors, by number: name, numbers in a block, bytes of a block."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-    Raises:
-        ModelError: the package gguf is not installed.
-    """
-    constants = library().constants
-    sizes = constants.GGML_QUANT_SIZES
-    return {int(one): (one.name, *sizes[one]) for one in constants.GGMLQuantizationType if one in sizes}
-
-
-def library() -> Any:
-    """The package gguf.
-
-    Raises:
-        ModelError: it is not installed.
-    """
-    try:
-        import gguf
-    except ImportError as error:
-        raise ModelError(
-            f"GGUF files are read with the package gguf, which cannot be imported ({error}).",
-            "Install it: pip install gguf",
-        ) from error
-    return gguf
+    sizes = GGML_QUANT_SIZES
+    return {int(one): (one.name, *sizes[one]) for one in GGMLQuantizationType if one in sizes}
 
 
 def damaged(path: Path, what: str) -> ModelError:

@@ -1,7 +1,8 @@
 """Configuration, names and shapes of a GGUF file's model in transformers' terms. No torch.
 
 transformers also reads configurations of GGUF files, but neither scaled rotations nor the head size of qwen3:
-the families below are read here, and each weight's shape is checked against the configuration.
+the families below are read here, and each weight's shape is checked against the configuration. A value or a
+tensor that is missing or wrong raises ModelError.
 """
 
 import math
@@ -74,9 +75,6 @@ def config_of(header: Header) -> dict[str, Any]:
     """The contents of config.json and generation_config.json, with checked shapes of all tensors.
 
     For architectures outside `READ` it has only `model_type`: transformers reads the rest.
-
-    Raises:
-        ModelError: a value or a tensor is missing or wrong.
     """
     kind = header.architecture
     _check_layers(header, header.values.get(f"{kind}.block_count"))
@@ -245,11 +243,7 @@ def turned_heads(config: dict[str, Any], name: str) -> int:
 
 
 def why_slow(model: Path) -> str:
-    """Why a model takes minutes to open every time; empty if it does not.
-
-    Raises:
-        ModelError: its file is damaged.
-    """
+    """Why a model takes minutes to open every time; empty if it does not."""
     if model.is_dir() or (kind := header_of(model).architecture) in FAMILIES:
         return ""
     return f"it is a GGUF file of the architecture {kind[:60]}, which transformers reads, and slowly"
@@ -297,11 +291,7 @@ def _check_tensors(header: Header, config: dict[str, Any]) -> None:
 
 
 def refuse_others(header: Header, known: Set[str]) -> None:
-    """Refuses a file with tensors beside the known ones.
-
-    Raises:
-        ModelError: it has some.
-    """
+    """Refuses a file with tensors beside the known ones."""
     if other := sorted(header.tensors.keys() - known):
         what = (
             "it is a mixture of experts of another family"

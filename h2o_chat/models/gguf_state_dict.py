@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.models.gguf import Header, damaged, header_of, library
+from h2o_chat.models.gguf import Header, damaged, header_of
 from h2o_chat.models.gguf_config import config_of, refuse_others, turned_heads
 from h2o_chat.models.gguf_gemma4 import ROPE_FREQS
 from h2o_chat.models.gguf_tensors import numbers_of
@@ -28,7 +28,9 @@ def state_dict_of(file: Path, made: Any, dtype: torch.dtype) -> dict[str, "LazyT
     Raises:
         ModelError: a tensor is of another shape, or not known.
     """
-    header, gguf = header_of(file), library()
+    import gguf  # not before a model needs it
+
+    header = header_of(file)
     number = next(one for one, name in gguf.MODEL_ARCH_NAMES.items() if name == header.architecture)
     table = gguf.get_tensor_name_map(number, made.num_hidden_layers)
     with torch.device("meta"):

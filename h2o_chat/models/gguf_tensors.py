@@ -1,4 +1,8 @@
-"""Reads tensors of a GGUF file by their names in transformers, some rows at a time."""
+"""Reads tensors of a GGUF file by their names in transformers, some rows at a time.
+
+A file that is damaged or of another architecture, and a tensor of another shape, of an unknown type, or with
+NaN or infinity raise ModelError.
+"""
 
 import re
 from dataclasses import replace
@@ -9,7 +13,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.gguf import Stored, damaged, header_of, library
+from h2o_chat.models.gguf import Stored, damaged, header_of
 from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
 from h2o_chat.models.safetensors_header import read_range
 
@@ -18,11 +22,7 @@ _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
 class GgufTensors:
-    """The tensors of a file of one of `gguf_config.FAMILIES`.
-
-    Raises:
-        ModelError: the file is damaged, or of another architecture.
-    """
+    """The tensors of a file of one of `gguf_config.FAMILIES`."""
 
     def __init__(self, file: Path) -> None:
         self._header = header_of(file)
@@ -34,11 +34,7 @@ class GgufTensors:
         return self._header.path
 
     def rows(self, name: str, shape: tuple[int, ...], first: int, end: int) -> Tensor:
-        """Rows [first, end) of a tensor of this shape, in fp32.
-
-        Raises:
-            ModelError: it has another shape, contains NaN or infinity, or its type is unknown.
-        """
+        """Rows [first, end) of a tensor of this shape, in fp32."""
         stored = self.find(name, shape)
         return numbers_of(name, stored, self.stored_rows(name, first, end)).view(end - first, *shape[1:])
 
@@ -68,11 +64,7 @@ class GgufTensors:
         return self._stored(name)[0].shape[0] // heads if heads else 0
 
     def find(self, name: str, shape: tuple[int, ...]) -> Stored:
-        """Type and place of a tensor of this shape.
-
-        Raises:
-            ModelError: it has another shape.
-        """
+        """Type and place of a tensor of this shape."""
         stored, known = self._stored(name)
         if known != shape:
             raise damaged(self.path, f"{name} has the shape {list(known)}, and {list(shape)} is needed")
@@ -94,11 +86,9 @@ def numbers_of(name: str, stored: Stored, raw: Tensor) -> Tensor:
 
     Args:
         raw: [rows, bytes of a row] uint8
-
-    Raises:
-        ModelError: NaN or infinity is among them, or their type is unknown.
     """
-    gguf = library()
+    import gguf  # not before a model needs it
+
     if stored.kind_name in _PLAIN:
         numbers = raw.view(_PLAIN[stored.kind_name]).float()
     else:

@@ -8,7 +8,6 @@ size, and a file with the right hash becomes a blob of the cache.
 
 import fnmatch
 import hashlib
-import json
 import logging
 import os
 import re
@@ -17,12 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.hub_cache import cache_folder, is_commit, root_of
 from h2o_chat.models.hub_errors import explained, gated, offline
-from h2o_chat.models.model_files import check_weights, is_inside
+from h2o_chat.models.model_files import check_weights, shards_of
 
 Fetched = Callable[[int, int], None]
 """(bytes fetched, bytes in all)"""
@@ -34,7 +33,7 @@ ANSWER_WITHIN_S = 5.0
 """Timeout of the only request for the listing: without a network the error must come soon."""
 
 CHUNK_BYTES = 2**20
-"""Bytes between two reports; with huggingface_hub's 10 MB, stopping and the rate would lag."""
+"""Bytes between two reports."""
 
 SPARE_BYTES = 256 * 2**20
 """Bytes that must stay free on the disk."""
@@ -51,11 +50,35 @@ _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class _File:
+    repository: str
+    revision: str
     name: str
     size: int
     """Listed size in bytes; no more is written."""
     hash: str
     """Its name in the cache: SHA-256 of a large file, git's blob hash of a small one."""
+
+    @property
+    def blob(self) -> Path:
+        """Its place in the cache.
+
+        Raises:
+            ModelError: its hash, which comes from a server, is none, and may be a path.
+        """
+        if not _HASH.fullmatch(self.hash):
+            raise ModelError(f"The hub names an impossible hash for {self.name}: {self.hash!r}.")
+        return root_of(self.repository) / "blobs" / self.hash
+
+    @property
+    def part(self) -> Path:
+        """The place of what was fetched of it, until all of it is here."""
+        return self.blob.with_name(f"{self.hash}.incomplete")
+
+    @property
+    def fetched(self) -> int:
+        """Bytes that are here already."""
+        there = next((one for one in (self.blob, self.part) if one.is_file()), None)
+        return min(there.stat().st_size, self.size) if there else 0
 
 
 def agreed(*_: object) -> None:
@@ -72,16 +95,25 @@ def pull(repository: str, report: Fetched, check: Callable[[Path], object], agre
     Raises:
         ModelError: no such model, gated, offline, without safetensors, or the disk is full.
     """
+    root = root_of(repository)
     with _asking_for(repository):
-        revision, files = _listing(repository)
-        folder, weights = _weights(repository, revision, files, check)
-        root = root_of(repository)
-        _fetch_all(repository, revision, weights, root, report, agree)
+        revision, weights = _prepare(repository, check, agree)
+        here = {file.name: file.fetched for file in weights}
+        total = sum(file.size for file in weights)
+        report(sum(here.values()), total)
+        for file in weights:
+
+            def count(got: int, name: str = file.name) -> None:
+                here[name] = got
+                report(sum(here.values()), total)
+
+            _fetch(file, count)
         main = root / "refs" / "main"
         main.parent.mkdir(parents=True, exist_ok=True)
         new = main.with_name(f"main.{os.getpid()}")
         new.write_text(revision)
         new.replace(main)  # once all of it is here
+    folder = root / "snapshots" / revision
     check_weights(folder)
     return folder
 
@@ -93,21 +125,33 @@ def ask(repository: str, agree: Agree, check: Callable[[Path], object] = agreed)
         ModelError: see `pull`.
     """
     with _asking_for(repository):
-        revision, files = _listing(repository)
-        _, weights = _weights(repository, revision, files, check)
-        _check_room(repository, weights, root_of(repository), agree)
+        _prepare(repository, check, agree)
 
 
-def _weights(
-    repository: str, revision: str, files: dict[str, "_File"], check: Callable[[Path], object]
-) -> tuple[Path, list["_File"]]:
-    """Fetches the small files of a revision; returns its folder and the list of its weight files."""
+def _prepare(repository: str, check: Callable[[Path], object], agree: Agree) -> tuple[str, list["_File"]]:
+    """Fetches the small files, and checks that the weights may be fetched and fit on the disk.
+
+    Returns:
+        The commit, and the files of weights.
+    """
+    revision, files = _listing(repository)
     root = root_of(repository)
-    small = [files[name] for name in _SMALL if name in files]
-    _fetch_all(repository, revision, small, root, lambda *_: None, agreed)
+    (root / "blobs").mkdir(parents=True, exist_ok=True)
+    for file in [files[name] for name in _SMALL if name in files]:
+        _fetch(file, agreed)
     folder = root / "snapshots" / revision
     check(folder)
-    return folder, [files[name] for name in _weight_names(repository, folder, files)]
+    weights = [files[name] for name in _weight_names(repository, folder, files)]
+    missing = sum(file.size - file.fetched for file in weights)
+    free = shutil.disk_usage(root).free
+    if missing and missing + SPARE_BYTES > free:
+        raise ModelError(
+            f"{repository} needs {missing / 1e9:.1f} GB more on the disk of {cache_folder()}, which has"
+            f" {free / 1e9:.1f} GB free.",
+            "Make room (h2o-chat models rm NAME), or set HF_HOME to a folder on another disk.",
+        )
+    agree(repository, missing, free)
+    return revision, weights
 
 
 @contextmanager
@@ -120,13 +164,12 @@ def _asking_for(repository: str) -> Iterator[None]:
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     from huggingface_hub import constants
 
-    before = constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE
-    constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE = False, CHUNK_BYTES
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, False
     try:
         with explained(repository):
             yield
     finally:
-        constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE = before
+        constants.HF_HUB_OFFLINE = before
 
 
 def stay_offline() -> None:
@@ -152,10 +195,11 @@ def _listing(repository: str) -> tuple[str, dict[str, _File]]:
     if info.sha is None or not is_commit(info.sha):  # it comes from a server and becomes a path
         raise ModelError(f"The hub names an impossible commit of {repository}: {info.sha!r}.")
     files = {
-        file.rfilename: _File(
-            file.rfilename, max(file.size or 0, 0), str(file.lfs.sha256 if file.lfs else file.blob_id)
+        one.rfilename: _File(
+            *(repository, info.sha, one.rfilename, max(one.size or 0, 0)),
+            str(one.lfs.sha256 if one.lfs else one.blob_id),
         )
-        for file in info.siblings or []
+        for one in info.siblings or []
     }
     if "config.json" not in files:
         raise ModelError(f"{repository} has no config.json, so it is not a model for transformers.")
@@ -173,108 +217,84 @@ def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> lis
             f"{repository} has no safetensors weights{found}.",
             "A copy of it may have model.safetensors.",
         )
-    try:
-        index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
-        names = sorted(set(index["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"The index of weights of {repository} is damaged: {error}.") from error
-    missing = [name for name in names if name not in files or not is_inside(name)]
-    if missing or not names:
+    names = shards_of(folder / "model.safetensors.index.json")
+    if missing := [name for name in names if name not in files]:
         raise ModelError(f"{repository} lacks weights that its index names: {', '.join(missing[:3])}.")
     return names
 
 
-def _check_room(repository: str, files: list[_File], root: Path, agree: Agree) -> dict[str, int]:
-    """Checks that missing bytes fit on the disk and may be fetched; returns bytes already here by file."""
-    blobs = root / "blobs"
-    blobs.mkdir(parents=True, exist_ok=True)
-    here = {file.name: _have(blobs, file) for file in files}
-    free = shutil.disk_usage(blobs).free
-    missing = sum(file.size for file in files) - sum(here.values())
-    if missing and missing + SPARE_BYTES > free:
-        raise ModelError(
-            f"{repository} needs {missing / 1e9:.1f} GB more on the disk of {cache_folder()}, which has"
-            f" {free / 1e9:.1f} GB free.",
-            "Make room (h2o-chat models rm NAME), or set HF_HOME to a folder on another disk.",
-        )
-    agree(repository, missing, free)
-    return here
+def _fetch(file: _File, here: Callable[[int], None]) -> None:
+    """Fetches one file, continuing an earlier download, and links it into the folder of its revision."""
+    from huggingface_hub.file_download import _create_symlink
+    from huggingface_hub.utils import WeakFileLock
 
-
-def _fetch_all(
-    repository: str, revision: str, files: list[_File], root: Path, report: Fetched, agree: Agree
-) -> None:
-    """Fetches files as blobs of the cache, with links to them in the folder of the revision."""
-    here = _check_room(repository, files, root, agree)
-    blobs, total = root / "blobs", sum(file.size for file in files)
-    report(sum(here.values()), total)
-    for file in files:
-
-        def count(got: int, name: str = file.name) -> None:
-            here[name] = got
-            report(sum(here.values()), total)
-
-        _fetch(repository, revision, file, blobs, count)
-        _link(blobs / _hash(file), root / "snapshots" / revision / file.name)
-
-
-def _have(blobs: Path, file: _File) -> int:
-    """Bytes of a file that are here already."""
-    for path in (blobs / _hash(file), _incomplete(blobs, file)):
-        if path.is_file():
-            return min(path.stat().st_size, file.size)
-    return 0
-
-
-def _hash(file: _File) -> str:
-    """The file's name in the cache, checked to be a hash, since it comes from a server."""
-    if not _HASH.fullmatch(file.hash):
-        raise ModelError(f"The hub names an impossible hash for {file.name}: {file.hash!r}.")
-    return file.hash
-
-
-def _incomplete(blobs: Path, file: _File) -> Path:
-    return blobs / f"{_hash(file)}.incomplete"
-
-
-def _fetch(repository: str, revision: str, file: _File, blobs: Path, here: Callable[[int], None]) -> None:
-    """Fetches one file, continuing an earlier download."""
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import WeakFileLock, build_hf_headers
-
-    part = _incomplete(blobs, file)
-    lock = cache_folder() / ".locks" / blobs.parent.name / f"{_hash(file)}.lock"  # huggingface_hub's own
+    root, blob, part = root_of(file.repository), file.blob, file.part
+    lock = cache_folder() / ".locks" / root.name / f"{file.hash}.lock"  # huggingface_hub's own
     lock.parent.mkdir(parents=True, exist_ok=True)
     with WeakFileLock(lock):
-        if (blobs / _hash(file)).exists():
-            return
-        with part.open("ab") as out:
-            if out.tell() > file.size:
-                out.seek(0)
-                out.truncate()
+        if not blob.exists():
             try:
-                http_get(
-                    hf_hub_url(repository, file.name, revision=revision),
-                    out,
-                    resume_size=out.tell(),
-                    headers=build_hf_headers(),
-                    expected_size=file.size,
-                    tqdm_class=_counting(out, file.size, here),
-                )
-            except _TooLarge as error:
+                with part.open("ab") as out:
+                    _append(file, out, here)
+                if _digest(part, file) != file.hash:
+                    raise ModelError(
+                        f"{file.name} of {file.repository} arrived damaged: its hash is not the one that the"
+                        " hub lists.",
+                        "It was thrown away: fetch it again.",
+                    )
+            except ModelError:
                 part.unlink()
-                raise ModelError(
-                    f"{file.name} of {repository} is larger than the {file.size:,} bytes that the hub lists.",
-                    "What came of it was thrown away. Fetch it again; if it stays so, do not trust it.",
-                ) from error
-        if _digest(part, file) != file.hash:
-            part.unlink()
-            raise ModelError(
-                f"{file.name} of {repository} arrived damaged: its hash is not the one the hub lists.",
-                "It was thrown away: fetch it again.",
-            )
-        part.rename(blobs / _hash(file))
+                raise
+            part.rename(blob)
+    place = root / "snapshots" / file.revision / file.name
+    if not place.exists():  # false also for a dangling link
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _create_symlink(str(blob), str(place), new_blob=True)
+
+
+def _append(file: _File, out: BinaryIO, here: Callable[[int], None]) -> None:
+    """Appends what is missing of a file; a connection that breaks off is opened again while it brings bytes.
+
+    Raises:
+        ModelError: the server sends more than the listed size; nothing is written beyond it.
+        HTTPError, OSError: it brings nothing.
+    """
+    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff
+
+    url = hf_hub_url(file.repository, file.name, revision=file.revision)
+    timeout_s = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    if out.tell() > file.size:
+        _empty(out)
+    while (begin := out.tell()) < file.size:
+        headers = build_hf_headers() | ({"Range": f"bytes={begin}-"} if begin else {})
+        wrong: Exception = OSError(f"{file.name} ends too soon")
+        try:
+            with http_stream_backoff(
+                "GET", url, headers=headers, timeout=timeout_s, retry_on_exceptions=()
+            ) as response:
+                hf_raise_for_status(response)
+                if response.status_code == 200:  # the whole, whatever was asked for
+                    _empty(out)
+                for piece in response.iter_bytes(CHUNK_BYTES):
+                    if out.tell() + len(piece) > file.size:
+                        raise ModelError(
+                            f"{file.name} of {file.repository} is larger than the {file.size:,} bytes that"
+                            " the hub lists.",
+                            "It was thrown away. Fetch it again; if it stays so, do not trust it.",
+                        )
+                    out.write(piece)
+                    here(out.tell())
+        except HTTPError as error:
+            wrong = error
+        if out.tell() <= begin:
+            raise wrong
+
+
+def _empty(out: BinaryIO) -> None:
+    out.seek(0)
+    out.truncate()
 
 
 def _digest(path: Path, file: _File) -> str:
@@ -285,45 +305,3 @@ def _digest(path: Path, file: _File) -> str:
         return hashlib.sha1(
             b"blob %d\0" % path.stat().st_size + whole.read(), usedforsecurity=False
         ).hexdigest()
-
-
-def _link(blob: Path, place: Path) -> None:
-    """Links a blob into a revision's folder as huggingface_hub does, or moves it where links do not exist."""
-    from huggingface_hub.file_download import _create_symlink
-
-    if not place.exists():  # false also for a dangling link
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _create_symlink(str(blob), str(place), new_blob=True)
-
-
-class _TooLarge(Exception):
-    """The server sends more than the listed size."""
-
-
-def _counting(out: BinaryIO, most: int, here: Callable[[int], None]) -> Any:
-    """A class with the part of tqdm's interface that huggingface_hub uses; reports bytes fetched to `here`.
-
-    `update` is called before a piece is written, so that nothing is written beyond `most`.
-
-    Args:
-        most: size of the file in bytes; beyond it `_TooLarge` is raised.
-    """
-
-    class Bar:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            return None
-
-        def update(self, n: int) -> None:
-            if n < 0:  # the download restarts, with the file cut
-                return
-            if out.tell() + n > most:
-                raise _TooLarge
-            here(out.tell() + n)
-
-        def __enter__(self) -> "Bar":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-    return Bar

@@ -300,8 +300,7 @@ def _import_bitsandbytes() -> None:
     hidden = sys.modules.get("kernels")
     sys.modules["kernels"] = None  # type: ignore[assignment]  # makes `import kernels` fail
     try:
-        with contextlib.suppress(ImportError):  # it is not installed: transformers says what to do
-            import bitsandbytes  # noqa: F401
+        import bitsandbytes  # noqa: F401
     finally:
         del sys.modules["kernels"]
         if hidden is not None:

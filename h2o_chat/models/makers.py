@@ -1,6 +1,5 @@
 """Sampling that a model's makers recommend in ollama, a GGUF file or generation_config.json. No torch."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from h2o_chat.base.config import BY_THE_MAKERS, Sampling
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import gguf, ollama
+from h2o_chat.models.model_files import read_json
 from h2o_chat.models.resolve import LocalModel
 
 USUAL = {"temperature": 0.7, "top_p": 0.9, "top_k": 0, "min_p": 0.05, "repetition_penalty": 1.0}
@@ -77,12 +77,7 @@ def _said(model: LocalModel) -> tuple[dict[str, float], Path]:
     path = model.folder / "generation_config.json"
     if not path.is_file():
         return {}, path
-    try:
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path} cannot be read: {error}.", "Fetch it again.") from error
-    if not isinstance(config, dict):
-        raise ModelError(f"{path} does not hold a JSON object.", "Fetch it again.")
+    config = read_json(path)
     said = _numbers(config, {name: name for name in BY_THE_MAKERS}, path)
     return (said | {"temperature": 0.0} if config.get("do_sample") is False else said), path
 

@@ -1,4 +1,7 @@
-"""Reads the configuration of a model and the headers of its weights, of a folder or a GGUF file. No torch."""
+"""Reads the configuration of a model and the headers of its weights, of a folder or a GGUF file. No torch.
+
+A file that is missing, damaged or cut short raises ModelError.
+"""
 
 import json
 import re
@@ -17,14 +20,10 @@ MOST_LAYERS = 10_000
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The contents of `config.json`, or the equivalent of a GGUF file.
-
-    Raises:
-        ModelError: it cannot be read, or is no configuration of a model.
-    """
+    """The contents of `config.json`, or the equivalent of a GGUF file."""
     if folder.is_file():
         return config_of(gguf.header_of(folder))
-    config = _read_json(folder / "config.json")
+    config = read_json(folder / "config.json")
     kind, classes = config.get("model_type") or "", config.get("architectures") or []
     if (
         not isinstance(kind, str)
@@ -71,11 +70,7 @@ class StoredWeights:
 
 
 def check_weights(folder: Path) -> StoredWeights:
-    """Reads the headers of all safetensors files, or of a GGUF file.
-
-    Raises:
-        ModelError: there are none, a shard is missing, or a file is cut short or damaged.
-    """
+    """Reads the headers of all safetensors files, or of a GGUF file."""
     by_dtype: dict[str, int] = {}
     stored, held = 0, ("", 0)
     if folder.is_file():
@@ -95,11 +90,7 @@ def check_weights(folder: Path) -> StoredWeights:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a folder.
-
-    Raises:
-        ModelError: there are none, or one that the index names is missing.
-    """
+    """The safetensors files of a folder."""
     index = folder / "model.safetensors.index.json"
     single = folder / "model.safetensors"
     if single.is_file():
@@ -111,15 +102,7 @@ def weight_files(folder: Path) -> list[Path]:
             f"{folder} has no safetensors weights{found}.",
             "Expected model.safetensors, or model.safetensors.index.json and its shards.",
         )
-    shards = _read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not shards:
-        raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
-    strange = [name for name in shards.values() if not is_inside(name)]
-    if strange:
-        raise ModelError(
-            f"{index} names {str(strange[0])[:60]!r}, which is no file beside it.", "Fetch it again."
-        )
-    paths = [folder / shard for shard in sorted(set(shards.values()))]
+    paths = [folder / shard for shard in shards_of(index)]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
         raise ModelError(
@@ -129,14 +112,27 @@ def weight_files(folder: Path) -> list[Path]:
     return paths
 
 
-def is_inside(name: Any) -> bool:
+def shards_of(index: Path) -> list[str]:
+    """The weight files that an index names."""
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
+    for name in shards.values():
+        if not _is_inside(name):
+            raise ModelError(
+                f"{index} names {str(name)[:60]!r}, which is no file beside it.", "Fetch it again."
+            )
+    return sorted(set(shards.values()))
+
+
+def _is_inside(name: Any) -> bool:
     """Whether `name` is a relative path that stays inside its folder."""
     if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
         return False
     return not (Path(name).is_absolute() or ".." in Path(name).parts)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

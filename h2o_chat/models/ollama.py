@@ -3,15 +3,14 @@
     MODELS/manifests/HOST/NAMESPACE/MODEL/TAG   JSON: layers with mediaType, digest "sha256:HEX" and size
     MODELS/blobs/sha256-HEX                     a layer: the model in GGUF, its template, licence ...
 
-MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md).
+MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md). A name, a manifest
+or a file that cannot be used raises ModelError.
 """
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ import platformdirs
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.base.progress import Progress
+from h2o_chat.models.checked_files import is_checked, note_checked
 
 PREFIX = "ollama:"
 """Prefix of the names of these models."""
-STAGE = "check"
 
 _HOST, _NAMESPACE, _TAG = "registry.ollama.ai", "library", "latest"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}(?::\d{1,5})?", re.ASCII)
@@ -31,8 +30,7 @@ _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}(?::\d{1,5})?", re.ASCII)
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _BLOB = re.compile(r"sha256-([0-9a-f]{64})", re.ASCII)
 _LAYER = "application/vnd.ollama.image."
-_MOST_MANIFEST_BYTES = 1 << 20
-_MOST_TEXT_BYTES = 1 << 20
+_MOST_BYTES = 1 << 20
 _MOST_MODELS = 10_000
 _AT_ONCE_BYTES = 1 << 22
 
@@ -98,18 +96,14 @@ def find(name: str) -> tuple[str, Path]:
 
 
 def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
-    """(file, parameters such as temperature and stop) that come with a model; None if there are none.
-
-    Raises:
-        ModelError: the model or the file cannot be read.
-    """
+    """(file, parameters such as temperature and stop) that come with a model; None if there are none."""
     parts = _parts(name)
     blob = OllamaModel(_shown(parts), _layers(models_folder().joinpath("manifests", *parts))).blob("params")
     if blob is None:
         return None
     try:
         with blob.open("rb") as file:
-            params = json.loads(file.read(_MOST_TEXT_BYTES))
+            params = json.loads(file.read(_MOST_BYTES))
         if not isinstance(params, dict):
             raise ValueError("it is no JSON object")
     except (OSError, ValueError, RecursionError) as error:
@@ -123,7 +117,7 @@ def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
 def installed() -> list[OllamaModel]:
     """All models of the store, sorted by name, including those that cannot be read, with the reason."""
     root, found = models_folder() / "manifests", list[OllamaModel]()
-    for path in sorted(_files(root, 4))[:_MOST_MODELS]:
+    for path in sorted(one for one in root.glob("*/*/*/*") if one.is_file())[:_MOST_MODELS]:
         parts = path.relative_to(root).parts
         if not all(map(_PART.fullmatch, parts)):
             continue
@@ -134,24 +128,14 @@ def installed() -> list[OllamaModel]:
     return found
 
 
-def _files(folder: Path, deep: int) -> Iterator[Path]:
-    """Files at depth `deep` below a folder; links to folders are not followed."""
-    with contextlib.suppress(OSError), os.scandir(folder) as inside:
-        for one in inside:
-            if deep == 1 and one.is_file():
-                yield Path(one.path)
-            elif deep > 1 and one.is_dir(follow_symlinks=False):
-                yield from _files(Path(one.path), deep - 1)
-
-
-def text_of(blob: Path | None) -> str:
-    """Text of a layer such as a licence; empty if it is missing or too long."""
-    try:
-        if blob is None or not blob.is_file() or blob.stat().st_size > _MOST_TEXT_BYTES:
-            return ""
-        return blob.read_text("utf-8", errors="replace")
-    except OSError:
+def licence_of(model: OllamaModel) -> str:
+    """The first line of its licence; empty if there is none, or it cannot be read."""
+    blob = model.blob("license")
+    if blob is None or not blob.is_file():
         return ""
+    with blob.open("rb") as file:
+        lines = file.read(_MOST_BYTES).decode("utf-8", "replace").split("\n")
+    return next((line.strip() for line in lines if line.strip()), "")
 
 
 def is_blob(path: Path) -> bool:
@@ -162,29 +146,21 @@ def is_blob(path: Path) -> bool:
 def check(path: Path, progress: Progress, *, again: bool = False) -> None:
     """Compares a blob with the digest in its name, which takes seconds, once; ignores other files.
 
-    Size, time and inode of a checked file are noted in the cache folder of this program.
-
     Args:
         progress: gets the stage "check" while the file is read.
         again: check it even if it was checked before.
-
-    Raises:
-        ModelError: the digest differs, or the file cannot be read.
     """
-    if not is_blob(path):
+    note = platformdirs.user_cache_path("h2o-chat") / "ollama" / f"{path.name}.checked"
+    if not is_blob(path) or (not again and is_checked(note, path.stat())):
         return
+    digest, done = hashlib.sha256(), 0
     try:
-        about = path.stat()
-        identity = {"bytes": about.st_size, "mtime_ns": about.st_mtime_ns, "inode": about.st_ino}
-        note = platformdirs.user_cache_path("h2o-chat") / "ollama" / f"{path.name}.checked"
-        if not again and _noted(note) == identity:
-            return
-        digest, done = hashlib.sha256(), 0
         with path.open("rb") as file:
+            about = os.fstat(file.fileno())
             while raw := file.read(_AT_ONCE_BYTES):
                 digest.update(raw)
                 done += len(raw)
-                progress(STAGE, min(1.0, done / max(1, about.st_size)))
+                progress("check", min(1.0, done / max(1, about.st_size)))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
     if path.name != f"sha256-{digest.hexdigest()}":
@@ -192,18 +168,7 @@ def check(path: Path, progress: Progress, *, again: bool = False) -> None:
             f"{path} is damaged: its SHA-256 is {digest.hexdigest()}.",
             "Fetch the model again: ollama pull NAME",
         )
-    with contextlib.suppress(OSError):  # it is checked again at the next start
-        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = note.with_name(f"{note.name}.{os.getpid()}.part")
-        part.write_text(json.dumps(identity))
-        part.replace(note)
-
-
-def _noted(note: Path) -> Any:
-    try:
-        return json.loads(note.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
+    note_checked(note, about)
 
 
 def _parts(name: str) -> tuple[str, str, str, str]:
@@ -230,14 +195,10 @@ def _shown(parts: tuple[str, ...]) -> str:
 
 
 def _layers(manifest: Path) -> tuple[ManifestLayer, ...]:
-    """
-    Raises:
-        ModelError: it cannot be read, or is no manifest.
-    """
     try:
         with manifest.open("rb") as file:
-            raw = file.read(_MOST_MANIFEST_BYTES + 1)
-        layers = [_layer(one) for one in json.loads(raw[:_MOST_MANIFEST_BYTES])["layers"]]
+            raw = file.read(_MOST_BYTES + 1)
+        layers = [_layer(one) for one in json.loads(raw[:_MOST_BYTES])["layers"]]
     except OSError as error:
         raise ModelError(f"{manifest} cannot be read: {error.strerror}.", "Check its permissions.") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:

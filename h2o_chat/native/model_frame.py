@@ -11,10 +11,15 @@ FROM_GGUF = "gpt_oss"
 
 MOST_EXPERTS = 1024
 """Experts of a layer for which the C++ step has room."""
-_MOST_LAYERS = 1024
 _MOST_COUNT = 2**24
-_MOST_HEAD = 1024
 _MOST_WINDOW = 2**31 - 1
+_RANGES = {
+    **dict.fromkeys(("hidden", "intermediate", "heads", "kv_heads", "vocabulary"), (1, _MOST_COUNT)),
+    **dict.fromkeys(("layers", "head_size"), (1, 1024)),
+    **dict.fromkeys(("experts", "chosen"), (0, MOST_EXPERTS)),
+    "window_tokens": (1, _MOST_WINDOW),
+}
+"""(least, most) of a frame's whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +105,9 @@ def from_json(data: Any) -> Frame:
         data = _OF_EXPERTS | data
     if not isinstance(data, dict) or set(data) != set(Frame.__dataclass_fields__):
         raise ValueError("the frame lacks a field, or has one that is not known")
-    for name in ("hidden", "intermediate", "heads", "kv_heads", "vocabulary"):
-        _whole(data, name, _MOST_COUNT)
-    layers = _whole(data, "layers", _MOST_LAYERS)
-    head_size = _whole(data, "head_size", _MOST_HEAD)
-    _whole(data, "window_tokens", _MOST_WINDOW)
+    for name, (least, most) in _RANGES.items():
+        _require(type(data[name]) is int and least <= data[name] <= most, data, name)
+    layers, head_size, experts, chosen = (data[one] for one in ("layers", "head_size", "experts", "chosen"))
     for name in ("tied", "bias", "head_norms", "shares_add_up"):
         _require(type(data[name]) is bool, data, name)
     _require(data["family"] in FAMILIES, data, "family")
@@ -114,9 +117,7 @@ def from_json(data: Any) -> Frame:
     _require(data["heads"] * head_size <= _MOST_COUNT, data, "heads")  # rows of a matrix are int32
     for name in ("bits", "head_bits"):
         _require(type(data[name]) is int and data[name] in (4, 8), data, name)
-    experts, chosen = data["experts"], data["chosen"]
-    _require(type(experts) is int and 0 <= experts <= MOST_EXPERTS, data, "experts")
-    _require(type(chosen) is int and min(experts, 1) <= chosen <= experts, data, "chosen")
+    _require(min(experts, 1) <= chosen <= experts, data, "chosen")
     _require(experts * layers <= 2**16 and (not experts or data["hidden"] % 16 == 0), data, "experts")
     _require(isinstance(data["ropes"], list) and len(data["ropes"]) <= layers, data, "ropes")
     ropes = tuple(_turning(one, head_size) for one in data["ropes"])
@@ -143,12 +144,6 @@ def _turning(data: Any, head_size: int) -> Turning:
     ):
         raise ValueError("ropes holds something that is no rotation")
     return Turning(tuple(data["inv_freq"]), data["scale"])
-
-
-def _whole(data: dict[str, Any], name: str, most: int) -> int:
-    value = data[name]
-    _require(type(value) is int and 1 <= value <= most, data, name)
-    return int(value)
 
 
 def _positive(value: Any) -> bool:

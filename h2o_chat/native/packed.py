@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.system import NO_WAITING, SAFELY
+from h2o_chat.models.checked_files import is_checked, note_checked
 from h2o_chat.native import layout
 from h2o_chat.native.kinds import MatrixAddress
-from h2o_chat.native.packed_folder import is_checked, note_checked
+from h2o_chat.native.packed_folder import note_of
 from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, header_in
 
 
@@ -100,7 +101,7 @@ def open_packed(path: Path, fingerprint: str | None = None, *, verify: bool = Fa
         warnings.simplefilter("ignore")  # torch warns that the tensor is read-only
         data = torch.frombuffer(mapped, dtype=torch.uint8)[start:]
     packed = Packed(path, header, data)
-    if verify or not is_checked(path, about):
+    if verify or not is_checked(note_of(path), about):
         packed.verify()
-        note_checked(path, about)
+        note_checked(note_of(path), about)
     return packed

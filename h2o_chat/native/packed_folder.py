@@ -1,8 +1,5 @@
 """Finds packed files on the disk, and those of a model. No torch."""
 
-import contextlib
-import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,13 +45,6 @@ class PackedFile:
         """`home_of` the original model; None if the header cannot be read."""
         return self.header.model if self.header else None
 
-    @property
-    def checked_at(self) -> float | None:
-        """Time of the last verification, in seconds since 1970; None: not verified since it last changed."""
-        with contextlib.suppress(OSError):
-            return _note_of(self.path).stat().st_mtime if is_checked(self.path, self.path.stat()) else None
-        return None
-
 
 def packed_files() -> list[PackedFile]:
     """All packed files, by name."""
@@ -91,36 +81,11 @@ def remove(path: Path) -> None:
     """
     try:
         path.unlink(missing_ok=True)
-        _note_of(path).unlink(missing_ok=True)
+        note_of(path).unlink(missing_ok=True)
     except OSError as error:
         raise PackedError(f"{path} cannot be removed: {error.strerror}.", "Look at its folder.") from error
 
 
-def is_checked(path: Path, about: os.stat_result) -> bool:
-    """Whether checksums were verified for the file's present size, time and inode."""
-    try:
-        noted = json.loads(_note_of(path).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return bool(noted == _identity(about))
-
-
-def note_checked(path: Path, about: os.stat_result) -> None:
-    """Notes that checksums were verified; without the note they are verified at each opening."""
-    note = _note_of(path)
-    part = note.with_name(f"{note.name}.{os.getpid()}.part")
-    with contextlib.suppress(OSError):
-        try:
-            part.write_text(json.dumps(_identity(about)))
-            note.unlink(missing_ok=True)  # replacing an existing file waits for the disk on some systems
-            part.replace(note)
-        finally:
-            part.unlink(missing_ok=True)
-
-
-def _identity(about: os.stat_result) -> dict[str, int]:
-    return {"bytes": about.st_size, "mtime_ns": about.st_mtime_ns, "inode": about.st_ino}
-
-
-def _note_of(path: Path) -> Path:
+def note_of(path: Path) -> Path:
+    """The note that its checksums were verified, see `checked_files`."""
     return path.with_name(f"{path.name}.checked")

@@ -26,9 +26,9 @@ from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packed_folder import home_of, packed_files_of, place_of, remove
 from h2o_chat.native.packed_header import PackedError, PackedHeader
 from h2o_chat.native.probing import HEAD_BITS, frame_of
+from h2o_chat.native.rounding import tiled, tiled_scales
 from h2o_chat.native.sources import Sources
 from h2o_chat.native.threads import one_torch_thread
-from h2o_chat.native.tiles import tiled, tiled_scales
 
 STAGE = "pack"
 BLOCK_NUMBERS = 1 << 17

@@ -1,13 +1,14 @@
-"""Rounds weights to 4 or 8 bits, with one scale per row and group of 32 columns.
+"""Rounds weights to 4 or 8 bits, with one scale per row and group of 32 columns, and lays them out in tiles.
 
 Groups are transposed to [32, N] while they are rounded, since torch sums over rows several times faster than
-along rows of 32.
+along rows of 32. Shapes: R rows; C columns, a multiple of 32; G groups of 32 columns; T tiles of 16 rows, for
+which R is a multiple of 16 (`layout.py`).
 """
 
 import torch
 from torch import Tensor
 
-from h2o_chat.native.layout import GROUP
+from h2o_chat.native.layout import GROUP, TILE
 
 STEPS = (1.05, 1.02, 1.0, 0.97, 0.94, 0.91)
 """Scales that are tried for 4 bits, as multiples of the one that maps the largest weight to -8."""
@@ -44,3 +45,17 @@ def _int4_scales(groups: Tensor) -> Tensor:
 def _divided(groups: Tensor, scales: Tensor) -> Tensor:
     """groups / scales; 0 where the scale is 0 (weights that are 0, or too small for fp16)."""
     return groups * torch.where(scales == 0, 0, 1 / scales)
+
+
+def tiled(q: Tensor, bits: int) -> Tensor:
+    """q [R, C] int8 as bytes [T, G, 4 or 8, 16, 4]."""
+    quads = q.view(-1, TILE, q.shape[1] // GROUP, 8, 4).permute(0, 2, 3, 1, 4)  # [T, G, 8, 16, 4]
+    if bits == 8:
+        return quads.contiguous().view(torch.uint8) ^ 128
+    halves = (quads + 8).contiguous().view(torch.uint8)
+    return halves[:, :, :4] | halves[:, :, 4:] << 4
+
+
+def tiled_scales(scales: Tensor) -> Tensor:
+    """scales [R, G] as [T, G, 16]."""
+    return scales.view(-1, TILE, scales.shape[1]).transpose(1, 2).contiguous()

@@ -93,26 +93,19 @@ def weights(folder: Path, header: Any) -> None:
 )
 def test_headers_of_weights(tmp_path: Path, header: Any) -> None:
     weights(tmp_path, header)
-    with pytest.raises(ModelError, match="no readable safetensors header"):
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged: "):
         check_weights(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("places", "said"),
-    [
-        (([0, 24], [0, 24]), "'b' shares bytes with 'a'"),
-        (([0, 24], [12, 36]), "'b' shares bytes with 'a'"),
-        (([0, 24], [28, 52]), "'b' leaves a hole behind 'a'"),
-        (([4, 28], [28, 52]), "'a' leaves a hole behind 'the header'"),
-    ],
+    "places",
+    [([0, 24], [0, 24]), ([0, 24], [12, 36]), ([0, 24], [28, 52]), ([4, 28], [28, 52])],
 )
-def test_tensors_that_do_not_lie_one_behind_the_other(
-    tmp_path: Path, places: tuple[list[int], list[int]], said: str
-) -> None:
+def test_tensors_that_do_not_lie_one_behind_the_other(tmp_path: Path, places: tuple[list[int], ...]) -> None:
     raw = json.dumps({n: TENSOR | {"data_offsets": p} for n, p in zip("ab", places, strict=True)}).encode()
     size = max(end for _, end in places)
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(raw)) + raw + bytes(size))
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match="is damaged: invalid offset for tensor"):
         check_weights(tmp_path)
 
 

@@ -136,15 +136,6 @@ def test_set_says_what_comes_before_it(file: Path, monkeypatch: pytest.MonkeyPat
     assert "H2O_CHAT_BUDGET is set too" in done.stderr
 
 
-def test_what_cannot_work_together_is_said(file: Path) -> None:
-    """Each may be right; the next `set` may mend it."""
-    assert call("config", "set", "budget", 3).stderr == ""
-    done = call("config", "set", "policy", "caote")
-    assert done.exit_code == ExitCode.OK
-    assert "The smallest budget that works here is 9" in done.stderr
-    assert call("config", "set", "budget", 9).stderr == ""
-
-
 def test_unset_mends_what_is_not_known(file: Path) -> None:
     file.write_text("[defaults]\nbugdet = 5 # oh\nseed = 1\n")
     assert call("config", "unset", "bugdet").exit_code == ExitCode.OK

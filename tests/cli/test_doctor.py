@@ -1,23 +1,19 @@
 """`h2o-chat doctor`: what it finds, what it calls wrong, and the exit code."""
 
-import fcntl
 import json
 import os
-import pty
 import shutil
-import struct
 import subprocess
 import sys
-import termios
 from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
 from forking import Forked
 from here import h2o_here
-from program import PROGRAM, Ended, Program
+from program import Ended, Program
 
-from h2o_chat.base.errors import ExitCode
+from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import doctor
 from h2o_chat.native import build, library
 
@@ -61,20 +57,12 @@ def test_a_machine_that_is_fine(home: Path, model: Path) -> None:
     found = json.loads(done.out)
     assert found["ok"]
     assert [one for one in found["problems"] if one["prevents"]] == []
-    sections = found["sections"]
-    assert {"h2o-chat", "Python", "torch", "transformers", "textual"} <= sections["versions"].keys()
-    assert sections["machine"]["threads"] >= 1
-    assert sections["folders"]["data"] | {"free_bytes": 0} == {
-        "path": str(home / "data"),
-        "exists": False,
-        "writable": True,
-        "free_bytes": 0,
-        "saved_memories_bytes": 0,
-        "at_most_bytes": 2 << 30,
-    }
-    will = sections["what_will_run"]
-    assert (will["name"], will["class"], will["fits"]) == ("stories260k", "Llama", True)
-    assert will["needed_bytes"] == will["weights_bytes"] + will["slots_bytes"] + will["headroom_bytes"]
+    rows = found["rows"]
+    assert all(f"{name} " in rows["versions"] for name in ("h2o-chat", "Python", "torch", "transformers"))
+    assert rows["conversations"].startswith(f"{home / 'data'}, ")
+    assert rows["conversations"].endswith("saved memories: 0 B")
+    assert rows["model"].startswith("stories260k, 260,032 parameters")
+    assert "512 slots" in rows["memory"]
     assert list(home.iterdir()) == [], "it changes nothing"
 
 
@@ -85,6 +73,7 @@ def test_the_report_for_people(h2o: Program, home: Path, model: Path) -> None:
     assert done.code == ExitCode.FAILED
     assert "problem: " in done.out
     assert "[defaults] seed is a list" in done.out
+    assert "conversations   " in done.out
     assert "For the screen: export LANG=C.UTF-8" in done.out
 
 
@@ -109,19 +98,17 @@ def test_a_broken_installation_is_said(h2o: Program, home: Path, model: Path, br
     (problem,) = [one for one in found["problems"] if one["prevents"]]
     assert "cannot be imported: OSError: libgone.so: no such file" in problem["what"]
     assert broken in problem["what"] or broken == "transformers"
-    assert found["sections"]["what_will_run"]["parameters"] == 260_032, "read without torch"
+    assert "260,032 parameters" in found["rows"]["model"], "read without torch"
 
 
 def test_what_is_missing_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    needs = ["torch>=99", "no-such-package>=1", "bitsandbytes>=99; extra == 'quantize'", "typer>=0.20"]
-    monkeypatch.setattr(doctor, "_requirements", lambda: needs)
-    report = doctor.DoctorReport()
-    doctor._versions(report)
-    first, second = report.problems
-    assert "torch is 2" in first.what
-    assert "needed is >=99" in first.what
-    assert (second.what, second.prevents) == ("no-such-package is not installed.", True)
-    assert 'pip install "no-such-package>=1"' in second.do
+    others = ["bitsandbytes>=99; extra == 'quantize'", "typer>=0.20"]
+    monkeypatch.setattr(doctor, "_requirements", lambda: [*others, "torch>=99"])
+    with pytest.raises(UsageError, match=r"torch is 2.* needed is >=99"):
+        doctor._versions(doctor.DoctorReport())
+    monkeypatch.setattr(doctor, "_requirements", lambda: [*others, "no-such-package>=1"])
+    with pytest.raises(UsageError, match=r'is not installed\. Install it: pip install "no-such-package>=1"'):
+        doctor._versions(doctor.DoctorReport())
 
 
 @pytest.mark.parametrize(
@@ -133,7 +120,6 @@ def test_what_is_missing_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) ->
         ({"DEVICE": "cuda:999"}, "!--device 'cuda:999' is not here"),
         ({"MODEL": "no/such-model"}, "!no/such-model is not on this machine, and HF_HUB_OFFLINE is set"),
         ({"MODEL": "/no/such/folder"}, "!No model '/no/such/folder'"),
-        ({"BUGDET": "3"}, "H2O_CHAT_BUGDET is not a setting. Did you mean H2O_CHAT_BUDGET?"),
     ],
 )
 def test_what_would_not_start_is_said(
@@ -143,7 +129,7 @@ def test_what_would_not_start_is_said(
         monkeypatch.setenv(f"H2O_CHAT_{name}", value)
     report = doctor.examine()
     assert said in problems(report)
-    assert report.prevents == ("BUGDET" not in variables)
+    assert report.prevents
 
 
 def test_a_model_that_can_be_fetched_is_only_a_note(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +138,6 @@ def test_a_model_that_can_be_fetched_is_only_a_note(home: Path, monkeypatch: pyt
     report = doctor.examine()
     assert "h2o-chat models pull Qwen/Qwen3-4B" in problems(report)
     assert not report.prevents
-    assert "fits_memory_at" in report.sections["what_will_run"]
 
 
 def test_a_model_without_a_tokenizer(home: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,15 +145,6 @@ def test_a_model_without_a_tokenizer(home: Path, small: Path, monkeypatch: pytes
         (home / name).write_bytes((small / name).read_bytes())
     monkeypatch.setenv("H2O_CHAT_MODEL", str(home))
     assert "has no tokenizer" in problems(doctor.examine())
-
-
-def test_quantising_needs_its_package(home: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("H2O_CHAT_QUANTIZE", "nf4")
-    find = doctor.importlib.util.find_spec
-    monkeypatch.setattr(
-        doctor.importlib.util, "find_spec", lambda name: None if name == "bitsandbytes" else find(name)
-    )
-    assert "!bitsandbytes is not installed, and stories260k" in problems(doctor.examine())
 
 
 @pytest.fixture
@@ -188,18 +164,17 @@ def not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_native_step(home: Path, compiled: None) -> None:
     report = doctor.examine()
-    assert report.sections["machine"]["native_step"] == "AVX2, compiled on 2026-11-22 by g++ 12.2.0"
-    will = report.sections["what_will_run"]
-    assert (will["step"], will["quantization"], will["fits"]) == ("native, AVX2", "int8", True)
+    assert report.rows["native step"] == "AVX2, compiled on 2026-11-22 by g++ 12.2.0"
+    assert report.rows["step"] == "native, AVX2"
+    assert "weights as int8" in report.rows["memory"]
     assert "There is no native step" not in problems(report)
 
 
 def test_without_the_native_step(home: Path, model: Path, not_compiled: None) -> None:
     """Everything works; what is missing is said, and the command that makes it."""
     report = doctor.examine()
-    assert report.sections["machine"]["native_step"] == "none: its library was not compiled"
-    will = report.sections["what_will_run"]
-    assert (will["step"], will["fits"]) == ("transformers: its library was not compiled", True)
+    assert report.rows["native step"] == "none: its library was not compiled"
+    assert report.rows["step"] == "transformers: its library was not compiled; float32 on cpu"
     assert not report.prevents
     assert (
         "There is no native step: its library was not compiled. There is no C++ compiler: none was found."
@@ -221,7 +196,7 @@ def test_another_step_by_choice(
 ) -> None:
     monkeypatch.setenv("H2O_CHAT_QUANTIZE", "nf4")
     report = doctor.examine()
-    assert report.sections["what_will_run"]["step"].startswith("transformers: --quantize nf4")
+    assert report.rows["step"].startswith("transformers: --quantize nf4")
     assert not report.prevents
 
 
@@ -237,52 +212,17 @@ def test_folders_that_cannot_be_written(home: Path, model: Path, monkeypatch: py
 
 
 def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Cuda:
-        """A machine with one GPU whose driver has failed, or with a driver that torch cannot use."""
+    def broken(number: int) -> tuple[int, int]:
+        raise RuntimeError("CUDA driver\nis broken")
 
-        count = 1
-
-        def device_count(self) -> int:
-            return self.count
-
-        def mem_get_info(self, number: int) -> Any:
-            raise RuntimeError("CUDA driver\nis broken")
-
-    class Torch:
-        version = type("Version", (), {"cuda": "12.8"})
-        cuda = Cuda()
-
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", broken)
     report = doctor.DoctorReport()
-    assert doctor._gpus(Torch, report)["devices"] == []
+    doctor._gpus(report)
+    assert report.rows["GPUs"] == "none"
     assert "CUDA driver is broken" in problems(report)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    Torch.cuda.count = 0
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     report = doctor.DoctorReport()
-    doctor._gpus(Torch, report)
+    doctor._gpus(report)
     assert "torch finds no GPU" in problems(report)
-
-
-def test_a_small_terminal(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real program on a terminal of 50 x 20. Folders of the hub are read while something is imported."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path / "data"))
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 50, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    process = Forked(
-        [*PROGRAM, "doctor"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment | {"TERM": "xterm"}
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            some = os.read(ours, 65536)
-        except OSError:  # how a terminal says that nobody writes any more
-            break
-        if not some:
-            break
-        shown += some
-    os.close(ours)
-    assert process.wait(60) == ExitCode.OK
-    assert b"The terminal has 50 x 20 cells." in shown
-    assert b"The screen needs 60 x 24" in shown

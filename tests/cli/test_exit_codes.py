@@ -112,7 +112,7 @@ def test_unsupported_family_before_any_weight(tmp_path: Path) -> None:
     ("file", "content", "said"),
     [
         ("config.json", b"{", "config.json is not JSON"),
-        ("model.safetensors", b"", "is damaged: it has no readable safetensors header"),
+        ("model.safetensors", b"", "model.safetensors is damaged: header too small"),
         ("model.safetensors", None, "has no safetensors weights"),
         ("model.safetensors.index.json", b'{"weight_map": {"a": "model-1.safetensors"}}', "lacks 1 of 1"),
     ],

@@ -88,16 +88,17 @@ def test_a_conversation_goes_on(chatting: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def test_they_are_listed(store: Path) -> None:
+    damaged = store / "manifests" / "registry.ollama.ai" / "library" / "pilot" / "damaged"
+    damaged.write_text("{}")
     done = h2o_here("models")
     assert done.code == ExitCode.OK
-    lines = [line.split() for line in done.out.splitlines()]
-    assert ["here,", "in", str(store) + ",", "which", "is", "ollama's"] in lines
-    [pilot] = [line for line in done.out.splitlines() if "ollama:pilot" in line]
-    assert pilot.split()[1:3] == ["3", "MB"]
-    assert "Apache License\\x1b[2J" in pilot
-    assert pilot.endswith(" yes")
+    [pilot, other] = [line for line in done.out.splitlines() if "ollama:pilot" in line]
+    assert "ollama:pilot:damaged" in other, "what cannot be read comes last"
+    assert pilot.split()[:3] == ["ollama:pilot", "3", "MB"]
+    assert pilot.endswith(r"ollama's, Apache License\x1b[2J, runs")
     [stories] = [line for line in done.out.splitlines() if "ollama:stories:3m" in line]
-    assert stories.endswith(" yes, with --template")
+    assert stories.endswith("ollama's, runs with --template")
+    assert "is damaged: it is no manifest of a model" in other
     next((store / "blobs").glob("sha256-*")).unlink()
     assert h2o_here("models").code == ExitCode.OK
 
@@ -107,8 +108,7 @@ def test_info(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     said = h2o_here("models", "info", "ollama:pilot", "--check").out
     rows = {line[2:].partition("  ")[0]: line.split("  ")[-1].strip() for line in said.splitlines()[1:]}
     assert rows["held as"].startswith("Q8_0, ")
-    assert rows["template"] == "the file's own"
-    assert rows["ollama"] == "ollama:pilot"
+    assert rows["template"] == "the model's own"
     assert rows["revision"] == "none: a file"
     assert rows["parameters"].endswith("(Q8_0)")
     done = h2o_here("models", "rm", "ollama:pilot", "--yes")

@@ -60,7 +60,8 @@ def sessions(data: Path) -> Sessions:
 def on_a_terminal(*arguments: object, answer: str = "") -> tuple[int, str]:
     """Exit code and all that a terminal gets to see."""
     ours, theirs = pty.openpty()
-    process = Forked([*PROGRAM, "sessions", *map(str, arguments)], stdin=theirs, stdout=theirs, stderr=theirs)
+    command, environment = [*PROGRAM, "sessions", *map(str, arguments)], os.environ | {"COLUMNS": "100"}
+    process = Forked(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     os.write(ours, answer.encode())
     seen = b""

@@ -57,8 +57,7 @@ def test_the_beginning_of_a_long_passage_is_cut_off(pocket: Loaded) -> None:
 
 
 def test_the_commands(tmp_path: Path) -> None:
-    """A second run of `qa` takes what the first has found."""
-    turns, items, known = (tmp_path / name for name in ("turns.txt", "items.jsonl", "known.jsonl"))
+    turns, items = tmp_path / "turns.txt", tmp_path / "items.jsonl"
     turns.write_text("\n---\n".join(SAID))
     items.write_text(
         json.dumps({"context": "My dog is called Rexo.", "question": "Whose name?", "answer": "Rexo"})
@@ -69,11 +68,10 @@ def test_the_commands(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert "3 messages, then 20 questions" in done.stdout
-    ask = ["eval", "qa", "--items", str(items), *model, "--tokens", "6", "--results", str(known), "--json"]
-    first, second = (runner.invoke(app, ask) for _ in range(2))
-    assert first.exit_code == 0, first.output
-    assert first.stdout == second.stdout
-    scores = json.loads(first.stdout)["scores"]
+    ask = ["eval", "qa", "--items", str(items), *model, "--tokens", "6", "--json"]
+    done = runner.invoke(app, ask)
+    assert done.exit_code == 0, done.output
+    scores = json.loads(done.stdout)["scores"]
     assert [(one["policy"], one["recall"]) for one in scores] == [
         *(("full", False), ("h2o", False), ("h2o", True))
     ]

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cli.cli import app
 from h2o_chat.lab.eval.perplexity import (
-    buckets,
     feed_of,
     measure,
     nll,
@@ -61,7 +59,7 @@ def test_the_table_of_34_stories(stories: Loaded, texts: list[str], variant: str
         {budget: expected[budget] for budget in budgets}, abs=0.005
     )
     assert all(low < score.ratio < high for score in report.scores for low, high in [score.interval])
-    assert [(score.first, score.end) for score in report.scores] == [(budget, 511) for budget in budgets]
+    assert [score.first for score in report.scores] == budgets
 
 
 def test_the_default_costs_less_than_a_window_on_some_stories(stories: Loaded, texts: list[str]) -> None:
@@ -73,7 +71,7 @@ def test_the_default_costs_less_than_a_window_on_some_stories(stories: Loaded, t
     assert h2o == pytest.approx(1.0450, abs=0.003)
     assert window == pytest.approx(1.2565, abs=0.005)
     assert all(low < score.ratio < high for score in report.scores for low, high in [score.interval])
-    assert [(score.first, score.end) for score in report.scores] == [(32, 127)] * 2
+    assert [score.first for score in report.scores] == [32] * 2
 
 
 # -- far past the trained window ---------------------------------------------------------------------------
@@ -148,7 +146,7 @@ def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -
     variants = [PolicyVariant("h2o", chunk=70), PolicyVariant("h2o", chunk=16)]
     report = measure(stories, ids, variants, [32], seed=0, prompt=70, paired=True)
     whole, parts = report.scores
-    assert all((score.first, score.end) == (70, 99) for score in report.scores)
+    assert [score.first for score in report.scores] == [70, 70]
     assert whole.to_first is None
     assert parts.to_first is not None
     assert parts.to_first[0] == pytest.approx(parts.perplexity / whole.perplexity)
@@ -182,14 +180,9 @@ def test_a_tokenizer_may_have_no_bos() -> None:
     assert documents(["ab"], words, 3).tolist() == [[ord(" "), ord("a"), ord("b")]]
 
 
-def test_buckets_cover_everything_past_the_budget_once() -> None:
-    assert buckets(32, 512, 512) == [(32, 511)]
-    assert buckets(128, 2048, 512) == [(64, 512), (512, 1024), (1024, 2047)]
-    assert buckets(128, 1500, 512) == [(64, 512), (512, 1024), (1024, 1499)]
-    for length in range(600, 5000, 37):
-        found = buckets(128, length, 512)
-        assert found[-1][1] == length - 1
-        assert all(before[1] == after[0] for before, after in pairwise(found))
+def test_documents_longer_than_the_window_have_no_reference(stories: Loaded) -> None:
+    with pytest.raises(UsageError, match="its window has 512"):
+        measure(stories, torch.zeros(1, 513, dtype=torch.int64), [PolicyVariant("h2o")], [32], seed=0)
 
 
 def test_bootstrap_brackets_the_mean_and_repeats() -> None:

@@ -14,7 +14,6 @@ from h2o_chat.lab.eval import answered_recall
 from h2o_chat.lab.eval.answered_recall import BARE, KINDS, Answered, write
 from h2o_chat.lab.eval.synthetic_talk import Question, holds, is_right
 from h2o_chat.lab.shared.intervals import wilson
-from h2o_chat.lab.shared.measured_results import Results
 from h2o_chat.lab.shared.policy_variant import runs_of
 from h2o_chat.models.load import Loaded
 
@@ -104,10 +103,9 @@ def test_the_same_facts_with_and_without_talk_in_between() -> None:
     assert long != other
 
 
-def test_the_model_answers_itself(pocket: Loaded, tmp_path: Path) -> None:
+def test_the_model_answers_itself(pocket: Loaded) -> None:
     """Every question is asked twice, once with recall, and the conversation knows of none."""
-    runs, known = runs_of(["window"], [64])[1:], Results(tmp_path / "results.jsonl")
-    report = answered_recall.measure(pocket, 300, 1, 3, runs, results=known, recall=True)
+    report = answered_recall.measure(pocket, 300, 1, 3, runs_of(["window"], [64])[1:], recall=True)
     names = [BARE, "window", "window, recall"]
     assert list(dict.fromkeys(share.policy for share in report.shares)) == names
     assert {share.of for share in report.shares if share.group == "plain"} == {KINDS["plain"]}
@@ -116,8 +114,6 @@ def test_the_model_answers_itself(pocket: Loaded, tmp_path: Path) -> None:
     assert right[1] <= right[2], "what is recalled is known at least as well"
     (far,) = (s.right for s in report.shares if (s.policy, s.group) == ("window", "plain, far half"))
     assert far == 0, "all of it is long gone"
-    again = Results(tmp_path / "results.jsonl")
-    assert answered_recall.measure(pocket, 300, 1, 3, runs, results=again, recall=True) == report
     settings = Settings(budget=64, recall="off", events_every=0)
     talk = Answered(Chat(Engine(pocket, settings), settings))
     questions = write(talk, 300, "3 0")

@@ -1,7 +1,6 @@
 """`h2o-chat lab bench speed`: peers are compared turn by turn; times are not judged here."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,15 +24,16 @@ def model(tmp_path: Path) -> Path:
 
 def test_ours_beside_stock_and_beside_ours(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first of ours is compared with everything else, each further one with the first."""
-    settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32")
-    wanted = Wanted(settings, quantize=("none",), seen=(20, 90), threads=(1, 2), prompt=24, turns=1)
+    settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32", threads=1)
+    wanted = Wanted(settings, ("none",), (20, 90, 9000), prompt=24, turns=1, policies=("h2o", "window"))
     report = run_speed(wanted)
-    assert len(report.rows) == 1 + 2 * 2
-    first = "transformers float32, 1 threads, 20 seen"
-    aged = "transformers float32, 1 threads, 90 seen"
+    assert len(report.rows) == 2 + 6, "stock where its window holds them"
+    first, aged, far = (f"transformers float32, h2o, {seen} seen" for seen in ("20", "90", "9,000"))
+    assert "transformers float32, window, 90 seen" in {row.peer for row in report.rows}
     pairs = {(one.peer, one.beside) for one in report.ratios}
-    assert {(first, "stock float32"), (aged, first)} <= pairs
-    assert (aged, "stock float32") not in pairs
+    assert {(first, "stock float32, 20 seen"), (aged, "stock float32, 90 seen"), (far, first)} <= pairs
+    timed = {row.peer for row in report.rows if row.first_ms}
+    assert timed == {first, "stock float32, 20 seen"}, "one prompt of each"
     assert [row.seen_tokens for row in report.rows if row.peer == aged] == [90]
     mine, stock = (next(row for row in report.rows if row.kind == kind) for kind in ("ours", "stock"))
     ratio = report.ratios[0]
@@ -43,20 +43,11 @@ def test_ours_beside_stock_and_beside_ours(model: Path, capsys: pytest.CaptureFi
     show_speed(report)
     said = capsys.readouterr().out
     assert f"beside {first}." in said
-    assert f"{1 / ratio.token:.2f} times as fast as stock float32" in said.splitlines()[-1]
+    assert f"{1 / ratio.token:.2f} times as fast as stock float32" in said
 
 
-def test_stock_where_ours_has_seen_as_much_and_compiled(model: Path) -> None:
-    """Each is compared with what has seen as much; a turn ends where it began."""
+def test_a_turn_of_compiled_stock_ends_where_it_began(model: Path) -> None:
     settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32")
-    wanted = Wanted(settings, quantize=("none",), seen=(20, 90), threads=(1,), prompt=24, turns=1)
-    report = run_speed(replace(wanted, stock_in_window=True))
-    ours, stock = "transformers float32, {} seen", "stock float32, {} seen"
-    pairs = {(one.peer, one.beside) for one in report.ratios}
-    for seen in (20, 90):
-        assert (ours.format(seen), stock.format(seen)) in pairs
-    timed = {row.peer for row in report.rows if row.first_ms}
-    assert timed == {ours.format(20), stock.format(20)}, "one prompt of each"
     loaded = open_model(settings, lambda *_: None)
     compiled = Stock(loaded, compiled=True)
     compiled.read([*range(3, 23)])

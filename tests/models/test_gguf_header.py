@@ -122,14 +122,6 @@ def test_a_file_cut_short(file: Path) -> None:
         check_weights(file)
 
 
-def test_without_the_package(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gguf.kinds.cache_clear()
-    gguf.forget()
-    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
-    with pytest.raises(ModelError, match="pip install gguf"):
-        read_config(file)
-
-
 def test_words_of_a_stranger_are_not_obeyed(llama: Path, tmp_path: Path) -> None:
     path = write(llama, tmp_path / "x.gguf", "F32", values={"tokenizer.ggml.model": "\x1b]0;gone\x07"})
     with pytest.raises(ModelError) as caught:

@@ -69,7 +69,7 @@ def test_a_gguf_file_and_ollama_which_comes_first(
 @pytest.mark.parametrize(
     ("written", "wrong"),
     [
-        ("{", "cannot be read"),
+        ("{", "is not JSON"),
         ("[]", "JSON object"),
         ('{"temperature": "hot"}', "'hot'"),
         ('{"top_p": 7}', "--top-p is 7"),

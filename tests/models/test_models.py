@@ -144,7 +144,7 @@ def test_only_safetensors(folder: Path) -> None:
 def test_weights_cut_short(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
-    with pytest.raises(ModelError, match=r"damaged: .* bytes, its header describes"):
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged: "):
         load(folder)
 
 
@@ -161,7 +161,7 @@ def test_weights_cut_short(folder: Path) -> None:
 )
 def test_weights_that_are_none(folder: Path, content: bytes) -> None:
     (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(ModelError, match="no readable safetensors header"):
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged: "):
         load(folder)
 
 
@@ -169,10 +169,8 @@ def test_weights_of_an_unknown_kind(folder: Path) -> None:
     header = json.dumps({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}).encode()
     content = struct.pack("<Q", len(header)) + header + bytes(4)
     (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(ModelError, match="stored as F99"):
+    with pytest.raises(ModelError, match="F99"):
         load(folder)
-    with pytest.raises(ModelError, match="cannot be loaded"):
-        load(folder, dtype="float32")
 
 
 def test_missing_shard(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models that ollama keeps: found by name, checked, never changed."""
+"""Models that ollama keeps: found by name, never changed."""
 
 import json
 import os

@@ -18,10 +18,11 @@ from making import SIZES, Make, silent
 from tiny_models import tiny
 
 from h2o_chat.base.errors import ModelError
+from h2o_chat.models.checked_files import is_checked
 from h2o_chat.native import packing
 from h2o_chat.native.layout import ALIGNED, layout
 from h2o_chat.native.packed import Packed, open_packed
-from h2o_chat.native.packed_folder import is_checked, packed_files
+from h2o_chat.native.packed_folder import note_of
 from h2o_chat.native.packed_header import MAGIC, PackedError
 from h2o_chat.native.packing import packed_for
 
@@ -237,8 +238,7 @@ def test_checksums_are_verified_when_the_file_changed(
     open_packed(path, verify=True)
     assert len(read) == 1
     os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns + 1000))
-    assert not is_checked(path, path.stat())
-    assert packed_files()[0].checked_at is None
+    assert not is_checked(note_of(path), path.stat())
     open_packed(path)
     open_packed(path)
     assert len(read) == 2, "once"
@@ -249,15 +249,14 @@ def test_checksums_are_verified_when_the_file_changed(
     copy.replace(path)
     open_packed(path)
     assert len(read) == 3, "another inode"
-    assert packed_files()[0].checked_at is not None
 
 
 @pytest.mark.parametrize("noted", [b"", b"[]", b"{", b"[" * 100000, b"\xff", b'{"bytes": 1}'])
 def test_a_note_that_is_none(packed: Packed, noted: bytes) -> None:
     packed.path.with_name(f"{packed.path.name}.checked").write_bytes(noted)
-    assert not is_checked(packed.path, packed.path.stat())
+    assert not is_checked(note_of(packed.path), packed.path.stat())
     assert open_packed(packed.path).frame == packed.frame
-    assert is_checked(packed.path, packed.path.stat())
+    assert is_checked(note_of(packed.path), packed.path.stat())
 
 
 def test_a_cache_that_cannot_be_written_is_verified_each_time(packed: Packed) -> None:
@@ -265,7 +264,7 @@ def test_a_cache_that_cannot_be_written_is_verified_each_time(packed: Packed) ->
     note.unlink()
     note.mkdir()
     assert open_packed(packed.path).frame == packed.frame
-    assert not is_checked(packed.path, packed.path.stat())
+    assert not is_checked(note_of(packed.path), packed.path.stat())
 
 
 def test_what_cannot_be_packed_again_is_not_opened_either(

@@ -9,8 +9,7 @@ from torch import Tensor
 from twin import rounded_activations
 
 from h2o_chat.native.kinds import Q4_0, Q8_0, MatrixAddress
-from h2o_chat.native.rounding import rounded
-from h2o_chat.native.tiles import tiled, tiled_scales
+from h2o_chat.native.rounding import rounded, tiled, tiled_scales
 
 
 def weights(seed: int, rows: int = 16, columns: int = 96) -> Tensor:

@@ -76,10 +76,10 @@ def asked(folder: Path, programs: Path, step: str) -> str:
             sys.exit(f"exit code {done.returncode}\n{done.stderr}")
         return done.stdout
 
-    doctor = json.loads(run("doctor", "--json"))["sections"]
-    print(f"native step: {doctor['machine']['native_step']}")
-    if not doctor["what_will_run"]["step"].startswith(step):
-        sys.exit(f"The step is {doctor['what_will_run']['step']}, and not {step}.")
+    doctor = json.loads(run("doctor", "--json"))["rows"]
+    print(f"native step: {doctor['native step']}")
+    if not doctor["step"].startswith(step):
+        sys.exit(f"The step is {doctor['step']}, and not {step}.")
     for number in range(TIMES):
         began = time.perf_counter()
         answer = run("run", QUESTION, "--temperature", "0").strip()

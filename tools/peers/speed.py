@@ -28,7 +28,6 @@ from h2o_chat.lab.bench.speed import OTHER, Absent, Peer, Wanted, one_line, run_
 from h2o_chat.lab.bench.speed_table import show_speed
 from h2o_chat.lab.bench.timed_programs import Sample
 from h2o_chat.lab.shared.report_output import tell
-from h2o_chat.models.choices import default_threads
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
 from h2o_chat.native.spin_wait import let_torch_sleep
@@ -44,11 +43,10 @@ def other_programs(
     model = find(wanted.settings.model).folder
     window = check_family(model).max_position_embeddings
     seen = [age for age in AGES if age <= window] or AGES[:1]
-    threads = wanted.threads[0] if wanted.threads else default_threads()
     contexts = list(dict.fromkeys([*seen, wanted.prompt]))
     found, absent = list[Peer](), list[Absent]()
     for number, name in enumerate(names):
-        how = programs.Conditions(folder, model, contexts, threads, wanted.settings.budget)
+        how = programs.Conditions(folder, model, contexts, wanted.threads, wanted.settings.budget)
         try:
             runs, about = programs.start(name, how)
         except H2OChatError as error:
@@ -63,7 +61,7 @@ def other_programs(
         for tokens in seen:
             peer = Peer(
                 *(f"{program}, {tokens:,} seen", program, OTHER, given, Conversation(runs, tokens)),
-                *(tokens, threads, form, dtype, int(about["token_bytes"])),
+                *(tokens, wanted.threads, form, dtype, int(about["token_bytes"])),
                 timed_prompt=tokens == seen[0],
             )
             found.append(peer)
@@ -123,8 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 report = run_equal_memory(settings, memory, asked.folder)
                 return tell(report, asked.json, show_equal_memory)
             seen = [int(tokens) for tokens in asked.seen.split(",")]
-            threads = [asked.threads] if asked.threads else []
-            wanted = Wanted(settings, ["h2o"], quantize, seen, threads, asked.prompt, asked.turns, asked.seed)
+            wanted = Wanted(settings, quantize, seen, asked.prompt, asked.turns, asked.seed)
             speeds = run_speed(wanted, partial(other_programs, wanted, names, asked.folder))
             return tell(speeds, asked.json, show_speed)
 

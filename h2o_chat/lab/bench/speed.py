@@ -16,7 +16,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import PolicyName, Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.graph.loading import open_model
@@ -44,21 +44,24 @@ COPY_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Wanted:
-    """Combinations of this program that are timed; stock is timed once for each form of weights."""
+    """Combinations that are timed: each form of weights, each policy, at each number of tokens seen.
+
+    Stock is timed where its window holds them.
+    """
 
     settings: Settings
-    policies: Sequence[str] = ("h2o",)
     quantize: Sequence[str] = ("auto",)
     seen: Sequence[int] = (640,)
     """Tokens before the first that is timed."""
-    threads: Sequence[int] = ()
-    """Empty: as many as the program takes by itself. Stock and other programs have the first of them."""
     prompt: int = 640
     """Tokens of the prompt whose first token is timed."""
     turns: int = 12
     seed: int = 0
-    stock_in_window: bool = False
-    """Stock is timed at all of `seen` that its window holds, and not at the first alone."""
+    policies: Sequence[PolicyName] = ("h2o",)
+
+    @property
+    def threads(self) -> int:
+        return self.settings.threads or default_threads()
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,6 @@ def run_speed(wanted: Wanted, others: Others = lambda stack, progress: ([], []))
 
 def stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list[Peer]:
     """Loads each form of weights once, for all that use it."""
-    threads = wanted.threads or [default_threads()]
     stocks, ours = list[Peer](), list[Peer]()
     for quantize in wanted.quantize:
         loaded = open_model(replace(wanted.settings, quantize=quantize), progress)  # type: ignore[arg-type]
@@ -206,29 +208,27 @@ def stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list
         else:
             about = form, loaded.dtype, weight_bytes(loaded.model)
             window = loaded.model.config.get_text_config().max_position_embeddings
-            lengths = wanted.seen[:1]
-            if wanted.stock_in_window:
-                lengths = [one for one in wanted.seen if one <= window]
-            for seen in lengths:
-                program = f"stock {form}"
-                name = f"{program}, {seen:,} seen" if len(lengths) > 1 else program
-                given = f"transformers {transformers.__version__}: {form}; SDPA, full cache"
-                peer = Peer(name, program, STOCK, given, Stock(loaded), seen, threads[0], *about)
-                peer.timed_prompt = seen == lengths[0]
-                stocks.append(peer)
-        for policy, seen, count in product(wanted.policies, wanted.seen, threads):
-            settings = replace(wanted.settings, policy=policy)  # type: ignore[arg-type]
-            runs = Ours(loaded, settings, count)
-            parts = [f"{runs.engine.session.engine} {form}"]
-            parts += [policy] if len(wanted.policies) > 1 else []
-            parts += [f"{count} threads"] if len(threads) > 1 else []
+            given = f"transformers {transformers.__version__}: {form}; SDPA, full cache"
+            for seen in [one for one in wanted.seen if one <= window]:
+                stocks.append(_peer(wanted, f"stock {form}", STOCK, given, Stock(loaded), seen, about))
+                stocks[-1].timed_prompt = seen == wanted.seen[0]
+        for policy, seen in product(wanted.policies, wanted.seen):
+            runs = Ours(loaded, replace(wanted.settings, policy=policy), wanted.threads)
+            given = f"{form} weights, policy {policy}, {wanted.settings.budget} slots, as the program runs"
+            parts = [f"{runs.engine.session.engine} {form}", *([policy] if len(wanted.policies) > 1 else [])]
             program = ", ".join(parts)
-            name = f"{program}, {seen:,} seen" if len(wanted.seen) > 1 else program
-            given = f"{form} weights, policy {policy}, {settings.budget} slots, as the program runs"
-            ours.append(Peer(name, program, OURS, given, runs, seen, count, *about, timed_prompt=not ours))
+            ours.append(_peer(wanted, program, OURS, given, runs, seen, about))
+            ours[-1].timed_prompt = len(ours) == 1
     for one in (*stocks, *ours):
         stack.callback(one.runs.close)
     return [*stocks, *ours]
+
+
+def _peer(
+    wanted: Wanted, program: str, kind: str, given: str, runs: Program, seen: int, about: tuple[str, str, int]
+) -> Peer:
+    name = f"{program}, {seen:,} seen" if len(wanted.seen) > 1 else program
+    return Peer(name, program, kind, given, runs, seen, wanted.threads, *about)
 
 
 def _take_turns(
@@ -255,7 +255,7 @@ def _take_turns(
     for number in range(wanted.turns):
         for one in peers:
             one.decodes += one.decode()
-        torch.set_num_threads(max(wanted.threads or [default_threads()]))
+        torch.set_num_threads(wanted.threads)
         read_gb_s.append(bandwidth_gb_s(memory))
         progress("turns", (number + 1) / wanted.turns)
     return statistics.median(read_gb_s)

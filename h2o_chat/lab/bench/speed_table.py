@@ -14,7 +14,7 @@ COLUMNS = (
 
 
 def show_speed(report: Report) -> None:
-    """Writes the tables, a sentence for each ratio and the verdict to stdout."""
+    """Writes the tables, and a sentence for each ratio, to stdout."""
     table = Table()
     for number, column in enumerate(COLUMNS):
         table.add_column(column, justify="right" if number else "left", no_wrap=not number)
@@ -33,20 +33,7 @@ def show_speed(report: Report) -> None:
     if disturbed:
         total = sum(row.turns for row in report.rows)
         lines.append(f"Something else ran in {disturbed} of {total} samples: measure again when it is idle.")
-    lines.append(_verdict(report, by_name))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-
-
-def _verdict(report: Report, rows: dict[str, Speed]) -> str:
-    """Compares the first of ours with each program that is not ours."""
-    mine = next(row for row in report.rows if row.kind == OURS)
-    ours = f"Verdict: {mine.peer} takes {mine.token_ms:.2f} ms a token"
-    beside = [
-        f"{1 / ratio.token:.2f} times as fast as {ratio.beside}"
-        for ratio in report.ratios
-        if ratio.peer == mine.peer and rows[ratio.beside].kind != OURS
-    ]
-    return f"{ours}, {', '.join(beside)}." if beside else f"{ours}; no other program was measured."
 
 
 def _given(report: Report) -> Table:

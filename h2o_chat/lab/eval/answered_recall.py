@@ -9,9 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import BudgetError
@@ -30,7 +28,6 @@ from h2o_chat.lab.eval.synthetic_talk import (
     is_right,
 )
 from h2o_chat.lab.shared.intervals import wilson
-from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import Run
 from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
@@ -170,15 +167,14 @@ def _fill(script: Answered, talk: Iterator[str], until: float) -> None:
 
 def _answers(
     loaded: Loaded, run: Run, tokens: int, seeds: Sequence[str], recall: bool, tick: Tick
-) -> tuple[list[list[str]], list[dict[str, Any]]]:
-    """Answers of every conversation, without recall, then with it; all questions in order, as JSON."""
-    found, questions = [], list[dict[str, Any]]()
+) -> tuple[list[list[str]], list[Question]]:
+    """Answers of every conversation, without recall, then with it; all questions in order."""
+    found, questions = [], list[Question]()
     for number, seed in enumerate(seeds):
         settings = replace(run.settings(), recall="off")
         script = Answered(Chat(Engine(loaded, settings), settings))
-        asked = write(script, tokens, seed, recall)
+        questions += write(script, tokens, seed, recall)
         found.append(script.answers)
-        questions += map(asdict, asked)
         script.chat.close()
         tick((number + 1) / len(seeds))
     return found, questions
@@ -191,25 +187,20 @@ def measure(
     seed: int,
     runs: Sequence[Run],
     tick: Tick = unheard,
-    results: Results | None = None,
     recall: bool = False,
 ) -> LongRecallReport:
     """Measures the facts with nothing in between first, then every run.
 
     Args:
         runs: without the cache that keeps everything, which a long conversation does not fit.
-        results: what is there already is not measured again.
         recall: each is asked once more with what is gone told again.
     """
-    results, shares, known = results or Results(None), list[Share](), list[bool]()
+    shares, known = list[Share](), list[bool]()
     seeds = [f"{seed} {number}" for number in range(conversations)]
     ways = [(Run(), 0), *((run, tokens) for run in runs)]
     for done, (run, length) in enumerate(ways):
         again = recall and length > 0
-        where = key(loaded, "answered", [length, seeds, again], policy=run.name, budget=run.budget)
-        told = part(tick, done, len(ways))
-        said, rows = results.once(where, partial(_answers, loaded, run, length, seeds, again, told))
-        questions = [Question(**row) for row in rows]
+        said, questions = _answers(loaded, run, length, seeds, again, part(tick, done, len(ways)))
         for at, name in enumerate((run.name, f"{run.name}, recall")[: 1 + again]):
             each = [answer for one in said for answer in one[at * KINDS.total() : (at + 1) * KINDS.total()]]
             right = [is_right(*pair) for pair in zip(questions, each, strict=True)]

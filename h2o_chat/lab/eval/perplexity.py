@@ -3,9 +3,7 @@
 Texts are joined and cut into documents of equal length, which are fed one token at a time, one document a
 row, through a cache that forgets and through one that does not. `ratio = exp(mean NLL - mean NLL with
 everything)` over the positions past the budget (and past the part that is read as a prompt, if there is one):
-1.000 is nothing lost. Documents longer than the model's
-window have no such reference: there the perplexity itself is given, by how far into the document it was
-measured.
+1.000 is nothing lost.
 
 Shapes: N documents of L tokens; NLL [N, L - 1], entry t for the token after position t.
 """
@@ -13,7 +11,6 @@ Shapes: N documents of L tokens; NLL [N, L - 1], entry t for the token after pos
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -24,7 +21,6 @@ from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.shared.intervals import bootstrap
-from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import PolicyVariant, slots_of
 from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.load import Loaded
@@ -34,17 +30,14 @@ from h2o_chat.transformers_cache.cache import H2OCache
 
 ROWS = 16
 """Documents at once."""
-FIRST_BUCKET = 64
-"""Where the buckets of long documents begin: before it, most budgets have lost nothing."""
 
-
-Ratio = tuple[float, float, float] | None
-"""A ratio of perplexities and its 95% interval; None where there is nothing to compare with."""
+Ratio = tuple[float, float, float]
+"""A ratio of perplexities, and the ends of its 95% interval."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One variant at one budget, over one stretch of the documents."""
+    """One variant at one budget."""
 
     policy: str
     budget: int
@@ -57,14 +50,12 @@ class Score:
     recent: int
     first: int
     """First position that was counted."""
-    end: int
-    """First position behind them."""
     perplexity: float
-    ratio: float | None
-    """Perplexity divided by the full cache's; None where the documents are longer than the window."""
+    ratio: float
+    """Perplexity divided by the full cache's."""
     interval: tuple[float, float]
-    """95% interval of the ratio, or of the perplexity where there is none; bootstrap over documents."""
-    to_first: Ratio = None
+    """95% interval of the ratio; bootstrap over documents."""
+    to_first: Ratio | None = None
     """Perplexity to that of the first variant, document by document, and its interval, where wanted."""
 
 
@@ -120,25 +111,11 @@ def _parts(tokens: int, size: int) -> list[int]:
     return [min(size, tokens - start) for start in range(0, tokens, size)]
 
 
-def buckets(budget: int, length: int, window: int) -> list[tuple[int, int]]:
-    """The stretches [first, end) of positions that are counted.
-
-    Past the budget, where documents fit the window; else 64 to the window, and then twice as far each time.
-    """
-    last = length - 1
-    if length <= window:
-        return [(budget, last)]
-    edges = [FIRST_BUCKET, window]
-    while edges[-1] < last:
-        edges.append(min(2 * edges[-1], last))
-    return [(first, end) for first, end in pairwise(edges) if first < end]
-
-
 def through(
     loaded: Loaded, ids: Tensor, columns: int, prompt: int, plan: dict[str, Any], tick: Tick
-) -> tuple[list[list[float]], int]:
+) -> tuple[Tensor, int]:
     """NLL of documents [N, L] through fresh caches, [N, L - 1]; bytes of keys and values of one of them."""
-    positions, length, rows, held = trained_positions(loaded), ids.shape[1], list[list[float]](), 0
+    positions, length, rows, held = trained_positions(loaded), ids.shape[1], list[Tensor](), 0
     feed = feed_of(loaded)
     for batch in torch.split(ids.to(loaded.device), ROWS):
         cache = H2OCache(positions=positions, **plan)
@@ -146,10 +123,10 @@ def through(
         for found in nll(feed, batch, cache, columns, prompt):
             parts.append(found)
             read = sum(one.shape[1] for one in parts) / (length - 1)
-            tick((len(rows) + len(batch) * read) / len(ids))
-        rows += torch.cat(parts, 1).tolist()
+            tick((len(rows) * ROWS + len(batch) * read) / len(ids))
+        rows.append(torch.cat(parts, 1))
         held = cache.bytes_held // len(batch)
-    return rows, held
+    return torch.cat(rows).cpu(), held
 
 
 def measure(
@@ -161,19 +138,17 @@ def measure(
     tick: Tick = unheard,
     prompt: int = 0,
     equal_bytes: bool = False,
-    results: Results | None = None,
     paired: bool = False,
 ) -> PerplexityReport:
     """All variants at all budgets on documents [N, L], whose first `prompt` tokens are read as a prompt.
 
     Args:
-        results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
         paired: each is compared with the first of them, too, at the same budget.
 
     Raises:
         BudgetError: a variant's parts do not fit a budget.
-        UsageError: a budget that a document does not fill.
+        UsageError: a budget that a document does not fill, or a document that is longer than the window.
     """
     count, length = ids.shape
     if max(budgets) >= length - 1:
@@ -186,86 +161,73 @@ def measure(
             f"A prompt of {prompt:,} tokens leaves nothing to measure of documents of {length:,}.",
             "Give a smaller --prompt or a larger --length.",
         )
-    positions = trained_positions(loaded)
+    window = trained_positions(loaded).window
+    if length > window:
+        raise UsageError(
+            f"Documents of {length:,} tokens do not fit the full cache of {loaded.name}: its window has"
+            f" {window:,}.",
+            "Give a smaller --length.",
+        )
     shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in variants for b in budgets}
-    fits = length <= positions.window
-    runs = len(shares) + fits
-    ticks = (part(tick, number, runs) for number in range(runs))
-    results, data = results or Results(None), ids.tolist()
-
-    def run(columns: int = 1, prompt: int = 0, **plan: Any) -> tuple[Tensor, int]:
-        where = key(loaded, "perplexity", data, columns=columns, prompt=prompt, **plan)
-        told = next(ticks)
-        found, held = results.once(where, partial(through, loaded, ids, columns, prompt, plan, told))
-        return torch.tensor(found), held
-
-    full = run(columns=64, policy="full")[0] if fits else None
+    ticks = (part(tick, number, len(shares) + 1) for number in range(len(shares) + 1))
+    full, _ = through(loaded, ids, 64, 0, {"policy": "full"}, next(ticks))
     scores = []
     of_first: dict[int, Tensor] = {}
     for (variant, budget), parts in shares.items():
-        found, held = run(
-            prompt=prompt,
-            budget=parts.budget,
-            policy=variant.policy,
-            sinks=parts.sinks,
-            recent=parts.recent,
-            chunk=variant.chunk,
-            kv=variant.kv,
-        )
-        firsts = of_first.setdefault(budget, found)
-        for first, end in buckets(budget, length, positions.window):
-            first = max(first, prompt)
-            if first >= end:
-                continue
-            lost = (found if full is None else found - full)[:, first:end].mean(1)  # [N]
-            scores.append(
-                Score(
-                    policy=str(variant),
-                    budget=budget,
-                    slots=parts.budget,
-                    kv_bytes=held,
-                    sinks=parts.sinks,
-                    recent=parts.recent,
-                    first=first,
-                    end=end,
-                    perplexity=float(found[:, first:end].mean().exp()),
-                    ratio=None if full is None else float(lost.mean().exp()),
-                    interval=bootstrap(lost, seed),
-                    to_first=_ratio(found, firsts, first, end, seed) if paired else None,
-                )
+        plan = {
+            "budget": parts.budget,
+            "policy": variant.policy,
+            "sinks": parts.sinks,
+            "recent": parts.recent,
+            "chunk": variant.chunk,
+            "kv": variant.kv,
+        }
+        found, held = through(loaded, ids, 1, prompt, plan, next(ticks))
+        first = max(budget, prompt)
+        baseline = of_first.setdefault(budget, found)
+        ratio, *interval = _ratio(found, full, first, seed)
+        scores.append(
+            Score(
+                policy=str(variant),
+                budget=budget,
+                slots=parts.budget,
+                kv_bytes=held,
+                sinks=parts.sinks,
+                recent=parts.recent,
+                first=first,
+                perplexity=float(found[:, first:].mean().exp()),
+                ratio=ratio,
+                interval=(interval[0], interval[1]),
+                to_first=_ratio(found, baseline, first, seed) if paired and baseline is not found else None,
             )
-    return PerplexityReport(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)
+        )
+    return PerplexityReport(loaded.name, loaded.dtype, count, length, window, prompt, seed, scores)
 
 
-def _ratio(found: Tensor, other: Tensor, first: int, end: int, seed: int) -> Ratio:
-    """Perplexity of NLL [N, L - 1] over [first, end) to that of another; None of itself."""
-    if other is found:
-        return None
-    more = (found - other)[:, first:end].mean(1)
+def _ratio(found: Tensor, other: Tensor, first: int, seed: int) -> Ratio:
+    """Perplexity of NLL [N, L - 1] from a position on to that of another, and its interval."""
+    more = (found - other)[:, first:].mean(1)  # [N]
     return float(more.mean().exp()), *bootstrap(more, seed)
 
 
 def show_table(report: PerplexityReport) -> None:
-    """Policies down, budgets across; with several stretches, one line for each."""
+    """Policies down, budgets across."""
     budgets = sorted({score.budget for score in report.scores})
-    ratio = all(score.ratio is not None for score in report.scores)
-    what = "perplexity to full" if ratio else "perplexity"
-    lines: dict[tuple[str, str], dict[int, str]] = {}
+    lines: dict[str, dict[int, str]] = {}
 
-    def put(who: str, stretch: str, budget: int, value: float, low: float, high: float) -> None:
-        lines.setdefault((who, stretch), {})[budget] = f"{value:.4f} [{low:.3f}, {high:.3f}]"
+    def put(who: str, budget: int, value: float, low: float, high: float) -> None:
+        lines.setdefault(who, {})[budget] = f"{value:.4f} [{low:.3f}, {high:.3f}]"
 
     for score in report.scores:
-        stretch = "past the budget" if ratio else f"{score.first:,}-{score.end:,}"
-        stretch = f"{score.first:,}-{score.end:,}" if report.prompt_tokens else stretch
-        who, value = score.policy, score.perplexity if score.ratio is None else score.ratio
-        name = who if score.slots == score.budget else f"{who} in as many bytes"
-        put(name, stretch, score.budget, value, *score.interval)
+        more = "" if score.slots == score.budget else " in as many bytes"
+        put(score.policy + more, score.budget, score.ratio, *score.interval)
         if score.to_first is not None:
-            put(f"{who} : {report.scores[0].policy}", stretch, score.budget, *score.to_first)
+            put(f"{score.policy} : {report.scores[0].policy}", score.budget, *score.to_first)
+    behind = f" and a prompt of {report.prompt_tokens:,}" if report.prompt_tokens else ""
     print_table(
-        ("policy", "positions", *(f"{budget} slots" for budget in budgets)),
-        [(*who, *(cells.get(budget, "") for budget in budgets)) for who, cells in lines.items()],
-        f"{report.model}: {what}, {report.documents} documents of {report.length_tokens:,} tokens",
+        ("policy", *(f"{budget} slots" for budget in budgets)),
+        [(who, *(cells.get(budget, "") for budget in budgets)) for who, cells in lines.items()],
+        f"{report.model}: perplexity to full past the budget{behind}, {report.documents} documents of"
+        f" {report.length_tokens:,} tokens",
         "In brackets: 95% bootstrap interval over documents.",
     )

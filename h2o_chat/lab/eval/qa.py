@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from h2o_chat.base.config import Sampling
@@ -20,7 +19,6 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.shared.intervals import mean_interval
-from h2o_chat.lab.shared.measured_results import Results, key
 from h2o_chat.lab.shared.policy_variant import Run
 from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
@@ -95,14 +93,9 @@ def measure(
     answer_tokens: int = 128,
     seed: int = 0,
     tick: Tick = unheard,
-    results: Results | None = None,
 ) -> QaReport:
-    """Measures every run without recall and with it; the full cache has nothing to recall.
-
-    Args:
-        results: items that were answered already are not answered again.
-    """
-    results, scores = results or Results(None), list[Scored]()
+    """Measures every run without recall and with it; the full cache has nothing to recall."""
+    scores = list[Scored]()
     ways = [(run, recall) for run in runs for recall in ((False, True) if run.budget else (False,))]
     step = ""
     for done, (run, recall) in enumerate(ways):
@@ -111,9 +104,7 @@ def measure(
         step, found = chat.session.engine, list[tuple[str, bool, float]]()
         for number, item in enumerate(items):
             text = message(loaded.tokenizer, item, prompt_tokens)
-            data = [text, system, answer_tokens, recall]
-            where = key(loaded, "qa", data, policy=run.name, budget=run.budget)
-            found.append(results.once(where, partial(_answer, chat, text, answer_tokens)))
+            found.append(_answer(chat, text, answer_tokens))
             tick((done + (number + 1) / len(items)) / len(ways))
         chat.close()
         each = [f1(answer, item.answer) for (answer, *_), item in zip(found, items, strict=True)]

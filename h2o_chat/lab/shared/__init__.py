@@ -1,1 +1,1 @@
-"""Parts that several measurements share: policies compared, intervals, texts, results on disk, tables."""
+"""Parts that several measurements share: policies compared, intervals, texts, tables."""

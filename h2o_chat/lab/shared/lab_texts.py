@@ -1,4 +1,7 @@
-"""Reads files of texts, or of one JSON object a line, and cuts documents from texts."""
+"""Reads files of texts, or of one JSON object a line, and cuts documents from texts.
+
+A file that cannot be read, or holds something else, raises UsageError.
+"""
 
 import json
 from collections.abc import Sequence
@@ -21,11 +24,7 @@ HALVES = ("even", "odd")
 
 
 def read_texts(path: Path) -> list[str]:
-    """A JSON list of strings, or any other file as one text.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """A JSON list of strings, or any other file as one text."""
     wanted = "Give a text file, or a .json file with a list of strings."
     try:
         text = _read(path)
@@ -38,11 +37,7 @@ def read_texts(path: Path) -> list[str]:
 
 
 def read_items(path: Path, kind: type[Item]) -> list[Item]:
-    """A file of one JSON object a line, with the fields of a dataclass, which all are texts.
-
-    Raises:
-        UsageError: it cannot be read, or a line is none; says which.
-    """
+    """A file of one JSON object a line, with the fields of a dataclass, which all are texts."""
     try:
         lines = [line for line in _read(path).split("\n") if line.strip()]
     except (OSError, ValueError) as error:

@@ -40,7 +40,7 @@ def print_tables(*tables: "Table") -> None:
         console.print(table)
 
 
-LEFT = ("policy", "positions", "recall")
+LEFT = ("policy", "recall")
 """Columns of words; all others are numbers."""
 
 

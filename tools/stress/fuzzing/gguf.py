@@ -219,7 +219,6 @@ class _Opened:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.base.config import Settings
-        from h2o_chat.cli.packed_files import gguf_rows, template_of
         from h2o_chat.models.gguf_tokenizer import require_template
         from h2o_chat.models.load import check_family
         from h2o_chat.models.load_tokenizer import load_tokenizer
@@ -230,8 +229,6 @@ class _Opened:
 
         self.path.write_bytes(raw)
         found = checked(find(str(self.path)))
-        for _, said in [*gguf_rows(found.folder), ("", template_of(found.folder))]:
-            refuse_controls(said, "a row")
         require_template(Settings(model=str(self.path)))
         load_tokenizer(found.folder, check_family(found.folder).vocab_size)
         frame = frame_of(found.folder)
@@ -262,13 +259,12 @@ class _Store:
     def __call__(self, raw: bytes) -> None:
         import os
 
-        from h2o_chat.cli.packed_files import ollama_rows
-        from h2o_chat.models.ollama import find, is_blob
+        from h2o_chat.models.ollama import find, installed, is_blob
 
         os.environ["OLLAMA_MODELS"] = str(self.folder)
         self.manifest.write_bytes(raw)
-        for row in ollama_rows():
-            refuse_controls(" ".join(row), "a row")
+        for one in installed():
+            refuse_controls(f"{one.name} {one.wrong}", "a row")
         name = raw[:80].decode("utf-8", "replace")
         for asked in (f"ollama:{name}", "ollama:tiny"):
             try:

@@ -88,7 +88,7 @@ def _path(raw: bytes) -> None:
 
     path = Path(os.fsdecode(raw.replace(b"\0", b"")))
     data_folder(path)
-    for read in (importer.read, precedence.check_file, read_script, texts.read_texts):
+    for read in (importer.read, precedence.from_file, read_script, texts.read_texts):
         try:
             read(path)
         except UsageError as error:

@@ -116,8 +116,9 @@ class Answer:
         every = self.row.settings.events_every
         if not every or self.new_tokens + 1 < every * (self._looks + 1):
             return False
-        stride, left = self.row.runner.cache.plan.stride, self.row.slots_left
-        if left is not None and left < stride and every % stride == 0:
+        plan = self.row.runner.cache.plan
+        left = plan.budget + 1 - self.row.kept if plan.shares.bounded else plan.stride
+        if left < plan.stride and every % plan.stride == 0:
             return False
         self._looks += 1
         return True

@@ -193,12 +193,6 @@ class Row:
         shares, protected = self.cache.plan.shares, self.cache.protected_in(self.number)
         return protected, shares.budget - shares.recent - protected if shares.bounded else None
 
-    @property
-    def slots_left(self) -> int | None:
-        """Tokens until the next eviction; None without a limit."""
-        plan = self.runner.cache.plan
-        return plan.budget + 1 - self.kept if plan.shares.bounded else None
-
     # -- what is seen of it ----------------------------------------------------------------------------
 
     def look(self) -> CacheState:

@@ -1,4 +1,4 @@
-"""`h2o-chat replay`: a recorded conversation on the screen, without its model."""
+"""`h2o-chat replay`: a recorded conversation on the screen, or two side by side, without their models."""
 
 import sys
 from itertools import chain
@@ -24,12 +24,22 @@ Speed = Annotated[
 @ends
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Made by --record, or by run --json.")],
+    other: Annotated[
+        Path | None, typer.Argument(metavar="OTHER", help="Print what both held at the end, side by side.")
+    ] = None,
     speed: Speed = "1.0",
 ) -> ExitCode:
     """Show a recorded conversation again, as it was; no model is loaded."""
     pace = _times(speed)
     from h2o_chat.events.recording import read
 
+    if other is not None:
+        from h2o_chat.cli import replay_beside
+
+        replay_beside.show(
+            (replay_beside.folded(read(file)), replay_beside.folded(read(other))), (file.name, other.name)
+        )
+        return ExitCode.OK
     events = read(file)
     first = next(events)  # an error about the file belongs into the shell
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # it is drawn on stderr
@@ -59,7 +69,7 @@ def demo(
     speed: Speed = "1.0",
 ) -> None:
     """Show a recorded conversation that comes with the program, at once; no model is loaded."""
-    replay(next((file for file in DEMO if file.is_file()), DEMO[0]), speed)
+    replay(next((file for file in DEMO if file.is_file()), DEMO[0]), speed=speed)
 
 
 def _times(speed: str) -> float:

@@ -21,6 +21,17 @@ KEY_CELLS = 22
 COMMAND_CELLS = 30
 LEAST_CELLS = 24
 """Columns that are enough for the right side."""
+PANEL = (
+    ("██████████▓▓▓▓▓░░", "the slots of the memory, by the reason why each is kept:"),
+    ("█ important", "without it the model would say something else most (the paper's heavy hitters)"),
+    ("▓ newest", "the last tokens, which are always kept"),
+    ("░ pinned", "the first tokens, the system prompt, what you pin: never forgotten"),
+    ("still remembered", "words of long ago, and how many heads hold them"),
+    ("a head", "one of the model's small memories: each decides alone what it keeps"),
+    ("just forgotten", "what no head holds any more; the conversation on the left keeps it"),
+    ("recalled #1", "the words of message 1 were read again, because a question needed them"),
+)
+"""The parts of the memory panel, and what they mean."""
 
 
 class Help(ModalScreen[None]):
@@ -56,8 +67,9 @@ class Help(ModalScreen[None]):
 
 
 def help_text(places: Iterable[tuple[str, Widget | object]], width: int, *, commands: bool = True) -> Content:
-    """Keys by place, then the commands, wrapped to a width."""
-    lines: list[Content] = []
+    """The memory panel, keys by place, then the commands, wrapped to a width."""
+    lines = [Content(""), Content.styled("the memory panel", "bold $primary")]
+    lines += [_row(part, what, KEY_CELLS, width) for part, what in PANEL]
     for title, place in places:
         rows = _keys(place, width)
         if rows:

@@ -43,20 +43,24 @@ class Phrase:
 def remembered(memory: CacheView, most: int = LISTED) -> list[HeldWord]:
     """The words that are held for another reason than being new, the oldest message first.
 
-    In each message the words that most heads hold come first, each word once. Pinned words follow behind all
-    others, and the system prompt is left out: neither can be evicted. Before the first eviction: all words.
+    In each message the words that most heads hold come first. A word is listed once, where it was said first:
+    words that stand everywhere would fill the list. Pinned words follow behind all others, and the system
+    prompt is left out: neither can be evicted. Before the first eviction: all words.
     """
     bound = memory.recent_from if memory.evicted else memory.seen
     old = sorted(position for position in memory.hold if position < bound)
     found: list[HeldWord] = []
     pinned: list[HeldWord] = []
+    listed = set[str]()
     at = 0
     while at < len(old) and len(found) < most:
         span = memory.span(old[at])
         end = bisect_right(old, span.last, at) if span else at + 1
         if span and span.role != "system":
             for held in _of_message(memory, old[at:end], most):
-                (pinned if held.kind == "S" else found).append(held)
+                if held.word.text.lower() not in listed:
+                    (pinned if held.kind == "S" else found).append(held)
+            listed.update(held.word.text.lower() for held in (*found, *pinned))
         at = end
     return (found + pinned)[:most]
 

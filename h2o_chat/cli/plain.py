@@ -190,7 +190,7 @@ class PlainChat:
 
     def choose_setting(self) -> None:
         for name, value in settable.values(self.chat, self.sampling).items():
-            self.say(f"{name} = {settable.shown(value)}")
+            self.say(f"{name} = {settable.typed(value) or 'none'}")
 
     def find(self, words: str) -> None:
         found = [n for n, one in enumerate(self.chat.messages) if words.lower() in one.text.lower()]

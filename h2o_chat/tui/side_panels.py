@@ -167,7 +167,7 @@ class SidePanels:
         return not self.quiet and (self.room != "hidden" or not self.beside)
 
     def toggle_panel(self) -> None:
-        """SidePanels the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
+        """Beside the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
         if self.beside:
             self.room = ROOMS[(ROOMS.index(self.room) + 1) % len(ROOMS)]
         else:

@@ -103,7 +103,7 @@ def setting(surface: Surface, words: str) -> None:
         settable.apply(surface, {name: settable.read(name, value)})
     else:
         present = settable.values(surface.idle(), surface.sampling)[name]
-        surface.say(f"{name} = {settable.shown(present)}")
+        surface.say(f"{name} = {settable.typed(present) or 'none'}")
 
 
 def setting_named(name: str) -> Callable[[Surface, str], None]:

@@ -56,12 +56,6 @@ def typed(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(repr, value)) or "none"
-    return "none" if value is None else str(value)
-
-
 def check(chat: Chat, new: dict[str, Any]) -> None:
     """See `going_back.check_rebuild`."""
     if rebuilding := _only(new, REBUILDING):
@@ -105,4 +99,4 @@ def _only(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _named(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} = {shown(value)}" for name, value in values.items())
+    return ", ".join(f"{name} = {typed(value) or 'none'}" for name, value in values.items())

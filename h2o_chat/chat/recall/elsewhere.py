@@ -1,6 +1,5 @@
 """Searches what lies outside of a conversation for a question: remembered facts, other conversations."""
 
-from dataclasses import dataclass
 from textwrap import shorten
 
 from h2o_chat.chat.conversation.keeper import Keeper
@@ -15,14 +14,6 @@ TITLE_CHARACTERS = 30
 """Characters of a conversation's title that the model reads with its words."""
 
 
-@dataclass(frozen=True)
-class FoundElsewhere:
-    score: float
-    """See `Hit`."""
-    words: str
-    """A piece, with its source in front."""
-
-
 class Elsewhere:
     """Looks through the store of a conversation, but for the conversation itself."""
 
@@ -31,8 +22,10 @@ class Elsewhere:
         self._known: tuple[object, Index, list[Fact | SaidElsewhere]] | None = None
         """The conversation and facts that it was made from, the index, the source of each message in it."""
 
-    def find(self, question: str, others: bool) -> list[FoundElsewhere]:
-        """Finds what shares a rare word with a question, the best first; each text once.
+    def find(self, question: str, others: bool) -> list[tuple[float, str]]:
+        """Finds what shares a rare word with a question: (score, see `Hit`; a piece, its source in front).
+
+        The best comes first, each text once.
 
         Args:
             others: other conversations are searched too, not the facts alone.
@@ -42,12 +35,11 @@ class Elsewhere:
             return []
         index, each = self._index(facts)
         there = {one.id for one in self._store.list()}  # some may have been removed since
-        found = dict[str, FoundElsewhere]()
+        found = dict[str, tuple[float, str]]()
         for hit in index.find(question):
             of = each[hit.piece.message]
             if isinstance(of, Fact) or (others and of.conversation in there):
-                words = f"({_source(of)}) {hit.piece.text}"
-                found.setdefault(hit.piece.text, FoundElsewhere(hit.score, words))
+                found.setdefault(hit.piece.text, (hit.score, f"({_source(of)}) {hit.piece.text}"))
         return list(found.values())
 
     def _index(self, facts: list[Fact]) -> tuple[Index, list[Fact | SaidElsewhere]]:

@@ -207,12 +207,12 @@ class Recall:
             self._notes.append(Note("elsewhere", "Nothing is recalled from elsewhere: the store has failed."))
             hits = []
         found = list[Recalled]()
-        for hit in hits:
-            enough = hit.score >= max(LEAST_SCORE, NEAR_BEST * hits[0].score) and NEAR_BEST * hit.score > best
-            held = any(self._held(one, hit.words, engine) >= HELD for one in again.get(hit.words, []))
-            size = self._count(hit.words)
+        for score, words in hits:
+            enough = score >= max(LEAST_SCORE, NEAR_BEST * hits[0][0]) and NEAR_BEST * score > best
+            held = any(self._held(one, words, engine) >= HELD for one in again.get(words, []))
+            size = self._count(words)
             if enough and not held and size <= room:
-                found.append(Recalled(-1, hit.words))
+                found.append(Recalled(-1, words))
                 room -= size
         return found
 

@@ -7,7 +7,7 @@ from h2o_chat.base.safe import fit, token_label
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Heavy
 from h2o_chat.tui.panel.gauge import kept_line
-from h2o_chat.tui.widgets.box_frame import Line, chosen_at, title, window
+from h2o_chat.tui.widgets.box_frame import Line, chosen_at, clipped, title, window
 from h2o_chat.tui.widgets.theme import MUTED
 
 LEGEND = "↑↓ another token   pgdn more   █ held"
@@ -63,9 +63,7 @@ def _pointed(memory: CacheView, cells: int) -> str:
     text, where = memory.text(position), f"@{position:,}"
     if text is None:
         return where
-    label, room = token_label(text), max(cells - len(where) - 1, 1)
-    cut = fit(label, room)
-    return f"{label if cut.rstrip() == label else f'{fit(label, room - 1)}…'} {where}"
+    return f"{clipped(token_label(text), max(cells - len(where) - 1, 1)).rstrip()} {where}"
 
 
 def _hitters(memory: CacheView, inner: int) -> list[Line]:

@@ -189,7 +189,6 @@ class Conversations(ListDialog):
         """The result of a search in a thread, or its error."""
 
         number: int
-        """Number of the search."""
         found: list[FoundConversation]
         trouble: H2OChatError | None
 

@@ -128,7 +128,7 @@ class PromptBox(TextArea):
         self,
         send: Callable[[str], bool],
         id: str,
-        menu: Menu | None = None,
+        menu: Menu,
         history: PromptHistory | None = None,
     ) -> None:
         """Args:
@@ -233,7 +233,6 @@ class PromptBox(TextArea):
         return False
 
     def _chose(self, key: str, found: list[Completion]) -> bool:
-        assert self._menu is not None
         at = min(self._menu.at, len(found) - 1)
         match key:
             case "up" | "down":
@@ -286,7 +285,7 @@ class PromptBox(TextArea):
         return self.document.get_line(row)[:column]
 
     def _choices(self) -> list[Completion]:
-        if self._menu is None or self.text == self._closed_for:
+        if self.text == self._closed_for:
             return []
         before = self._before()
         if before.startswith("/") and self.cursor_location[0]:
@@ -296,8 +295,7 @@ class PromptBox(TextArea):
     def _show_menu(self) -> None:
         if self.text != self._closed_for:
             self._closed_for = None
-        if self._menu is not None:
-            self._menu.show(self._choices())
+        self._menu.show(self._choices())
 
     async def _on_paste(self, event: events.Paste) -> None:
         # A pasted escape sequence must reach neither the terminal nor, unseen, the model; and terminals

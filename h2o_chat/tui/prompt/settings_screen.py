@@ -61,7 +61,6 @@ class OneOf(Select[str], inherit_bindings=False):
 @dataclass(frozen=True)
 class Changed:
     values: dict[str, Any]
-    """The changed values by name."""
     theme: str | None
 
 

@@ -89,7 +89,6 @@ HEAT_LIGHT: Ramp = (
     ("#ffffff", "#8f5b1c"),
     ("#ffffff", "#6b4110"),
 )
-"""The light version: from pale to dark."""
 HEAT_ANSI_DARK: Ramp = (
     *(("ansi_default", "ansi_default"),) * 2,
     *(("ansi_yellow", "ansi_default"),) * 2,

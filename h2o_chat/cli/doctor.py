@@ -282,8 +282,7 @@ def _would_start(settings: Settings, model: LocalModel, report: DoctorReport) ->
         if settings.quantize == "auto" and not quantizable(model.folder, config):
             settings = replace(settings, quantize="none")
         choice = choices.choose(model.name, settings, config, weights)
-        quantization = choice.quantization
-        need = choices.needs_of(settings, config, weights, choice.dtype, [quantization])[quantization]
+        quantization, need = choice.quantization, choice.need
         report.rows["step"] += f"; {choice.dtype} on {choice.where}"
     report.rows["memory"] = (
         f"{size(need.total)}: weights as {quantization} {size(need.weights)}, {settings.budget:,} slots"

@@ -1,4 +1,7 @@
-"""`h2o-chat config`: shows the settings and their sources; edits `config.toml`, whose comments stay."""
+"""`h2o-chat config`: shows the settings and their sources; edits `config.toml`, whose comments stay.
+
+An unknown setting, and a file that is no TOML, raise UsageError.
+"""
 
 import json
 import os
@@ -82,11 +85,7 @@ def unset(name: Name) -> None:
 
 
 def _plain(name: str) -> str:
-    """The name of a setting from `top_p`, `top-p` or `--top-p`.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The name of a setting from `top_p`, `top-p` or `--top-p`."""
     plain = name.removeprefix("--").replace("-", "_").lower()
     precedence.known(plain, "Setting")
     return plain
@@ -101,11 +100,7 @@ def _shown(value: Any) -> str:
 
 
 def _defaults(tables: dict[str, Any]) -> dict[str, Any]:
-    """The table `[defaults]`, right or wrong.
-
-    Raises:
-        UsageError: it is no table.
-    """
+    """The table `[defaults]`, right or wrong."""
     defaults = tables.get("defaults", {})
     if not isinstance(defaults, dict):
         raise UsageError(f"{config_file()}: defaults is no table.", "Write a line [defaults] instead.")

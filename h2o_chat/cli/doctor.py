@@ -1,6 +1,7 @@
 """`h2o-chat doctor`: what is here, what would run, what is wrong and what to do about it.
 
-torch and transformers are imported inside, and may fail: a broken installation is what this is for.
+torch and transformers are imported inside, and may fail: a broken installation is what this is for. Functions
+raise what prevents a start; `examine` goes on with the next.
 """
 
 import importlib
@@ -102,10 +103,6 @@ def examine() -> DoctorReport:
 
 
 def _versions(report: DoctorReport) -> None:
-    """
-    Raises:
-        UsageError: a package is missing, or of another version.
-    """
     shown = [f"h2o-chat {h2o_chat.__version__}", f"Python {platform.python_version()}"]
     shown += [f"{name} {_version(name) or 'missing'}" for name in ("torch", "transformers", "textual")]
     report.rows["versions"] = ", ".join(shown)
@@ -207,11 +204,7 @@ def _folders(report: DoctorReport) -> None:
 
 
 def _configuration(report: DoctorReport) -> Settings:
-    """The settings without flags.
-
-    Raises:
-        UsageError: they are wrong.
-    """
+    """The settings without flags."""
     found = precedence.settings()
     named = [f"{one.name} = {one.value} ({one.source})" for one in found if one.source != "default"]
     report.rows["set"] = ", ".join(named) or "nothing"
@@ -224,9 +217,6 @@ def _model(settings: Settings, report: DoctorReport, *, loads: bool) -> None:
 
     Args:
         loads: torch and transformers can be imported.
-
-    Raises:
-        H2OChatError: it would not start.
     """
     from h2o_chat.chat.conversation.opening import choose_unnamed
 
@@ -252,11 +242,7 @@ def _model(settings: Settings, report: DoctorReport, *, loads: bool) -> None:
 
 
 def _would_start(settings: Settings, model: LocalModel, report: DoctorReport) -> None:
-    """Makes all checks of a start before weights are read.
-
-    Raises:
-        H2OChatError: it would not start.
-    """
+    """Makes all checks of a start before weights are read."""
     from h2o_chat.models import choices
     from h2o_chat.models.held_weights import held_weights
     from h2o_chat.models.load import check_family, quantizable
@@ -282,8 +268,7 @@ def _would_start(settings: Settings, model: LocalModel, report: DoctorReport) ->
         if settings.quantize == "auto" and not quantizable(model.folder, config):
             settings = replace(settings, quantize="none")
         choice = choices.choose(model.name, settings, config, weights)
-        quantization = choice.quantization
-        need = choices.needs_of(settings, config, weights, choice.dtype, [quantization])[quantization]
+        quantization, need = choice.quantization, choice.need
         report.rows["step"] += f"; {choice.dtype} on {choice.where}"
     report.rows["memory"] = (
         f"{size(need.total)}: weights as {quantization} {size(need.weights)}, {settings.budget:,} slots"

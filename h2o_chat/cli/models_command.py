@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -66,12 +66,8 @@ def list_(
         folders = "GGUF files elsewhere: h2o-chat config set model_folders '[\"FOLDER\"]'"
         typer.echo(f"\n{more}" + ("" if precedence.model_folders() else f"\n{folders}"))
         return
-    import psutil
-
-    memory = psutil.virtual_memory().total
-    typer.echo(f"\nto be had; fits: with this machine's {size(memory)} of memory")
-    header = ("NAME", "16 BIT", "4 BIT", "WINDOW", "FITS", "", "REPOSITORY")
-    _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
+    typer.echo("\nto be had; fits: into this machine's memory")
+    _table(_hub_rows(ALIASES.values()))
 
 
 @app.command("families")
@@ -121,8 +117,9 @@ def info(
     if check and isinstance(model, LocalModel):
         _check(model)
     if isinstance(model, HubModel):
-        typer.echo(model.repository)
-        _table(_rows_of_absent(model.repository))
+        typer.echo(f"{model.repository} is not here: h2o-chat models pull {model.repository}")
+        if known := [one for one in ALIASES.values() if one.repository == model.repository]:
+            _table(_hub_rows(known))
     else:
         typer.echo(model.name)
         _table(_rows_of(model))
@@ -169,17 +166,17 @@ def _remove(
         typer.echo(f"Removed {name}.")
 
 
-def _row(alias: Alias, memory: int) -> tuple[str, ...]:
-    notes = [*(["gated"] if alias.gated else []), *([] if alias.chat else ["base model"])]
-    return (
-        alias.name,
-        size(alias.bytes_16),
-        size(alias.bytes_4),
-        f"{alias.window:,}",
-        fits(alias, memory),
-        ", ".join(notes),
-        alias.repository,
-    )
+def _hub_rows(aliases: Iterable[Alias]) -> list[tuple[str, ...]]:
+    """Rows from the table of known models, below a header."""
+    import psutil
+
+    memory = psutil.virtual_memory().total
+    rows: list[tuple[str, ...]] = [("NAME", "16 BIT", "4 BIT", "WINDOW", "FITS", "", "REPOSITORY")]
+    for one in aliases:
+        notes = ", ".join([*(["gated"] if one.gated else []), *([] if one.chat else ["base model"])])
+        sizes = size(one.bytes_16), size(one.bytes_4), f"{one.window:,}", fits(one, memory)
+        rows.append((one.name, *sizes, notes, one.repository))
+    return rows
 
 
 def _table(rows: Sequence[Sequence[str]]) -> None:
@@ -206,23 +203,6 @@ def _rows_of(model: LocalModel) -> list[tuple[str, ...]]:
     rows += [("packed", f"int{one.bits}, {size(one.bytes)}: {one.path}") for one in now]
     unused = "of earlier weights: h2o-chat models rm removes it"
     return rows + [("packed", f"int{one.bits}, {size(one.bytes)}, {unused}: {one.path}") for one in before]
-
-
-def _rows_of_absent(repository: str) -> list[tuple[str, ...]]:
-    """Rows from the table of known models."""
-    alias = next((one for one in ALIASES.values() if one.repository == repository), None)
-    if alias is None:
-        return [("here", f"no: h2o-chat models pull {repository}")]
-    return [
-        ("here", f"no: h2o-chat models pull {alias.name}"),
-        ("family", alias.family),
-        ("parameters", f"{alias.parameters:,}"),
-        ("16 bit", size(alias.bytes_16)),
-        ("4 bit", size(alias.bytes_4)),
-        ("window", f"{alias.window:,}"),
-        ("template", "the model's own" if alias.chat else "none: see --template"),
-        ("gated", f"yes: see huggingface.co/{repository}" if alias.gated else "no"),
-    ]
 
 
 def _check(model: LocalModel) -> None:

@@ -30,6 +30,7 @@ class Choice:
     """Whether weights are quantised while loading; False if they are stored quantised."""
     dtype: str
     devices: tuple[torch.device, ...]
+    need: Need
     room: tuple[int, ...] = ()
     """Bytes of weights for each device, where not all fit; the others stay in main memory."""
     offload: str = ""
@@ -43,6 +44,9 @@ class Choice:
 def choose(name: str, settings: Settings, config: Any, weights: StoredWeights) -> Choice:
     """Chooses what the settings leave open, by the stored weights and this machine.
 
+    The layers are on one device, or on all GPUs if one is too small and none was named. Weights that are not
+    quantised and do not fit into these may stay in main memory.
+
     Raises:
         UsageError: a device that this machine lacks, or precisions that exclude each other.
         ModelError: the weights are stored in a type that cannot be loaded.
@@ -52,19 +56,25 @@ def choose(name: str, settings: Settings, config: Any, weights: StoredWeights) -
     stored = stored_quantization(config)
     quantization = choose_quantization(settings, weights, stored)
     dtype = choose_dtype(settings, weights, device, quantization)
-    devices = choose_devices(name, settings, config, weights, quantization, dtype, device)
-    need = needs_of(settings, config, weights, dtype, [quantization])[quantization]
-    free, room, offload = [free_bytes(one) for one in devices], list[int](), ""
-    if device.type == "cuda" and need.total > sum(free):
-        room = [one - (need.total - need.weights) // len(free) for one in free]
+    needs = needs_of(settings, config, weights, dtype, [quantization] if stored else ["none", "int8", "nf4"])
+    need, devices = needs[quantization], [device]
+    by_itself = device.type == "cuda" and settings.device == "auto"
+    if by_itself and need.total > free_bytes(device):
+        devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    where, each = ", ".join(map(str, devices)), [free_bytes(one) for one in devices]
+    free, room, offload = sum(each), list[int](), ""
+    if by_itself and quantization == "none" and need.slots + need.headroom < free < need.total:
+        room = [one - (need.total - need.weights) // len(each) for one in each]
         stays = need.weights - sum(room)
         ms = stays / upload_bytes_per_s(device) * 1e3
         offload = (
             f"{stays / 1e9:.1f} of {need.weights / 1e9:.1f} GB of weights stay in main memory; to copy them"
             f" takes at least {ms:,.0f} ms a token"
         )
+        where, free = f"{where} with main memory", free + free_bytes(torch.device("cpu"))
+    require(name, where, free, quantization, needs, settings.budget)
     quantises = quantization != "none" and not stored
-    return Choice(quantization, quantises, dtype, tuple(devices), tuple(room), offload)
+    return Choice(quantization, quantises, dtype, tuple(devices), need, tuple(room), offload)
 
 
 def default_threads() -> int:
@@ -94,35 +104,6 @@ def choose_device(wanted: str) -> torch.device:
     if wanted not in known:
         raise UsageError(f"--device {wanted!r} is not here.", f"One of: auto, {', '.join(known)}.")
     return torch.device("cuda:0" if wanted == "cuda" else wanted)
-
-
-def choose_devices(
-    name: str,
-    settings: Settings,
-    config: Any,
-    weights: StoredWeights,
-    quantization: str,
-    dtype: str,
-    device: torch.device,
-) -> list[torch.device]:
-    """The devices of the layers: one, or all GPUs if one is too small and none was named.
-
-    Weights in the model's precision that do not fit into these may stay in main memory.
-
-    Raises:
-        OutOfMemoryError: the model does not fit; says what would.
-    """
-    ways = [quantization] if stored_quantization(config) else ["none", "int8", "nf4"]
-    needs = needs_of(settings, config, weights, dtype, ways)
-    devices = [device]
-    if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > free_bytes(device):
-        devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
-    where, free = ", ".join(map(str, devices)), sum(map(free_bytes, devices))
-    may_stay = device.type == "cuda" and settings.device == "auto" and quantization == "none"
-    if may_stay and needs["none"].slots + needs["none"].headroom < free < needs["none"].total:
-        where, free = f"{where} with main memory", free + free_bytes(torch.device("cpu"))
-    require(name, where, free, quantization, needs, settings.budget)
-    return devices
 
 
 def needs_of(

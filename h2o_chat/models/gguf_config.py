@@ -325,22 +325,18 @@ def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
         return {"rope_type": "llama3", "rope_theta": theta} | _llama_3(header, theta, head_size)
     if scaled == "none" or (scaled == "linear" and factor not in header.values):
         return {"rope_type": "default", "rope_theta": theta}
-    if scaled == "linear":
-        return {"rope_type": "linear", "rope_theta": theta, "factor": header.number(factor)}
     usual = {f"{kind}.rope.scaling.yarn_beta_fast": 32.0, f"{kind}.rope.scaling.yarn_beta_slow": 1.0}
     strange = [
         key
         for key, value in header.values.items()
         if (".rope.scaling.yarn_" in key or key.endswith(".attn_factor")) and value != usual.get(key)
     ]
-    if scaled == "yarn" and not strange:
-        original = header.whole(f"{kind}.rope.scaling.original_context_length")
-        return {
-            "rope_type": "yarn",
-            "rope_theta": theta,
-            "factor": header.number(factor),
-            "original_max_position_embeddings": original,
-        }
+    if scaled == "linear" or (scaled == "yarn" and not strange):
+        scaling = {"rope_type": scaled, "rope_theta": theta, "factor": header.number(factor)}
+        if scaled == "yarn":
+            original = f"{kind}.rope.scaling.original_context_length"
+            scaling["original_max_position_embeddings"] = header.whole(original)
+        return scaling
     raise ModelError(
         f"{header.path} scales its rotation in a way that is not known here ({scaled[:60]}).",
         "Known: none, linear, yarn, and that of llama 3.",

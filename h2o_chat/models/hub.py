@@ -6,7 +6,6 @@ HTTP (never Xet), into `blobs/HASH.incomplete`: a later call continues, no more 
 size, and a file with the right hash becomes a blob of the cache.
 """
 
-import fnmatch
 import hashlib
 import logging
 import os
@@ -21,7 +20,7 @@ from typing import BinaryIO
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.hub_cache import cache_folder, is_commit, root_of
 from h2o_chat.models.hub_errors import explained, gated, offline
-from h2o_chat.models.model_files import check_weights, shards_of
+from h2o_chat.models.model_files import check_weights, no_safetensors, shards_of
 
 Fetched = Callable[[int, int], None]
 """(bytes fetched, bytes in all)"""
@@ -44,7 +43,6 @@ _SMALL = (
     *("special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt"),
     "model.safetensors.index.json",
 )
-_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -211,12 +209,7 @@ def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> lis
     if "model.safetensors" in files:
         return ["model.safetensors"]
     if "model.safetensors.index.json" not in files:
-        pickled = [name for name in files if any(fnmatch.fnmatch(name, kind) for kind in _PICKLED)]
-        found = f" ({pickled[0]} is pickle, which can run code and is not read)" if pickled else ""
-        raise ModelError(
-            f"{repository} has no safetensors weights{found}.",
-            "A copy of it may have model.safetensors.",
-        )
+        raise no_safetensors(repository, files)
     names = shards_of(folder / "model.safetensors.index.json")
     if missing := [name for name in names if name not in files]:
         raise ModelError(f"{repository} lacks weights that its index names: {', '.join(missing[:3])}.")

@@ -1,11 +1,13 @@
 """Silences what transformers says while it loads, and passes its progress bars on."""
 
 import contextlib
+import io
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from tqdm import tqdm  # type: ignore[import-untyped]
 from transformers.utils import logging as hf_logging
 
 
@@ -37,40 +39,15 @@ def reporting(report: Callable[[float], None]) -> Iterator[None]:
         hf_logging.set_tqdm_hook(previous)
 
 
-class _Bar:
-    """The part of tqdm's interface that transformers uses: an iterable and a counter."""
+class _Bar(tqdm):  # type: ignore[misc]
+    """A bar of transformers, which is reported and not drawn."""
 
-    def __init__(
-        self,
-        report: Callable[[float], None],
-        iterable: Iterable[Any] | None = None,
-        *_: Any,
-        total: float | None = None,
-        **__: Any,
-    ) -> None:
+    monitor_interval = 0  # no thread that looks after it
+
+    def __init__(self, report: Callable[[float], None], *args: Any, **given: Any) -> None:
         self._report = report
-        self._items: list[Any] = [] if iterable is None else list(iterable)
-        self._total = total or len(self._items)
-        self._done = 0.0
+        super().__init__(*args, **given | {"file": io.StringIO(), "disable": False})
 
-    def __iter__(self) -> Iterator[Any]:
-        for item in self._items:
-            yield item
-            self.update()
-
-    def update(self, n: float = 1) -> None:
-        self._done += n
-        if self._total:
-            self._report(min(1.0, self._done / self._total))
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
-
-    def set_postfix(self, *_: Any, **__: Any) -> None:
-        return None
+    def display(self, *_: Any, **__: Any) -> None:
+        if self.total:
+            self._report(min(1.0, self.n / self.total))

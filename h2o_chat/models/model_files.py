@@ -5,6 +5,7 @@ A file that is missing, damaged or cut short raises ModelError.
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -96,12 +97,7 @@ def weight_files(folder: Path) -> list[Path]:
     if single.is_file():
         return [single]
     if not index.is_file():
-        other = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
-        found = f" ({', '.join(other[:3])} is pickle, which can run code and is not read)" if other else ""
-        raise ModelError(
-            f"{folder} has no safetensors weights{found}.",
-            "Expected model.safetensors, or model.safetensors.index.json and its shards.",
-        )
+        raise no_safetensors(folder, sorted(path.name for path in folder.iterdir()))
     paths = [folder / shard for shard in shards_of(index)]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
@@ -110,6 +106,16 @@ def weight_files(folder: Path) -> list[Path]:
             "The download is not complete: fetch the missing files.",
         )
     return paths
+
+
+def no_safetensors(where: object, names: Iterable[str]) -> ModelError:
+    """The error for a folder or a repository without weights that can be read; `names` are its files."""
+    pickled = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
+    found = f" ({pickled[0]} is pickle, which can run code and is not read)" if pickled else ""
+    return ModelError(
+        f"{where} has no safetensors weights{found}.",
+        "Expected model.safetensors, or model.safetensors.index.json and its shards; a copy may have them.",
+    )
 
 
 def shards_of(index: Path) -> list[str]:

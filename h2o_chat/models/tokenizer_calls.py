@@ -20,9 +20,6 @@ def tokens_of(tokenizer: Any, text: str, **how: Any) -> list[int]:
 
     Args:
         how: `split_special_tokens=True`: special tokens in the text are plain characters.
-
-    Raises:
-        ModelError: the tokenizer fails.
     """
     with blamed_on_the_model("The model's tokenizer fails on this text"):
         ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False, **how)["input_ids"]
@@ -30,11 +27,7 @@ def tokens_of(tokenizer: Any, text: str, **how: Any) -> list[int]:
 
 
 def text_of(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
-    """The text of ids; `how`: `skip_special_tokens` and the like, see transformers.
-
-    Raises:
-        ModelError: the tokenizer fails.
-    """
+    """The text of ids; `how`: `skip_special_tokens` and the like, see transformers."""
     with blamed_on_the_model("The model's tokenizer fails to spell its tokens"):
         return str(tokenizer.decode(ids, **how))
 
@@ -46,9 +39,6 @@ def blamed_on_the_model(
     """Turns exceptions inside, including panics of Rust, into a `ModelError`.
 
     `H2OChatError`, `MemoryError`, `KeyboardInterrupt` and `SystemExit` pass unchanged.
-
-    Raises:
-        ModelError: `what`, and the reason.
     """
     try:
         yield

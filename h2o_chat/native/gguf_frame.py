@@ -1,13 +1,14 @@
 """The frame of a GGUF file from its values alone, where they are plain; no model of transformers is made."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 import transformers
 
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES, config_of
-from h2o_chat.native.model_frame import FROM_GGUF, MOST_EXPERTS, Frame, Turning
+from h2o_chat.native.model_frame import FROM_GGUF, MOST_EXPERTS, Frame, Turning, frame_from
 
 
 def plain_frame(file: Path) -> Frame | None:
@@ -40,17 +41,10 @@ def plain_frame(file: Path) -> Frame | None:
 
         made = transformers.AutoConfig.for_model(**config)
         inv_freq, scale = ROPE_INIT_FUNCTIONS[rotation["rope_type"]](made, torch.device("cpu"))
-    return Frame(
-        family=family,
-        layers=layers,
-        hidden=config["hidden_size"],
-        intermediate=config["intermediate_size"],
-        heads=config["num_attention_heads"],
-        kv_heads=config["num_key_value_heads"],
-        head_size=head_size,
-        vocabulary=config["vocab_size"],
-        epsilon=config["rms_norm_eps"],
-        tied=config["tie_word_embeddings"],
+    return frame_from(
+        SimpleNamespace(**config),
+        head_size,
+        bits=8,
         bias=gpt_oss or family == "qwen2",
         head_norms=family in ("qwen3", "qwen3_moe", "olmoe"),
         window_tokens=config["max_position_embeddings"],
@@ -59,9 +53,4 @@ def plain_frame(file: Path) -> Frame | None:
             None if interval and number % interval == interval - 1 else 0 for number in range(layers)
         ),
         sees=tuple(config["sliding_window"] if gpt_oss and at % 2 == 0 else None for at in range(layers)),
-        bits=8,
-        head_bits=8,
-        experts=experts,
-        chosen=config["num_experts_per_tok"] if experts else 0,
-        shares_add_up=bool(experts and config["norm_topk_prob"]),
     )

@@ -9,6 +9,8 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe
 FROM_GGUF = "gpt_oss"
 """One more, whose folders pack their experts in a way that is not read here: from GGUF files alone."""
 
+HEAD_BITS = 8
+"""Bits of output layer and embedding: with 4 the perplexity of pocket rises by another 7% (dev/LOG.md)."""
 MOST_EXPERTS = 1024
 """Experts of a layer for which the C++ step has room."""
 _MOST_COUNT = 2**24
@@ -63,7 +65,7 @@ class Frame:
     bits: int
     """Bits of the layers' weights, 4 or 8."""
     head_bits: int
-    """Bits of output layer and embedding, 4 or 8; normally 8 (`probing.HEAD_BITS`)."""
+    """Bits of output layer and embedding, 4 or 8; normally `HEAD_BITS`."""
     experts: int = 0
     """Experts of each layer, each an MLP; 0: one MLP that every token takes."""
     chosen: int = 0
@@ -85,6 +87,34 @@ class Frame:
     def mlps(self) -> list[str]:
         """Prefixes of the names of a layer's MLPs."""
         return [f"experts.{number}." for number in range(self.experts)] or [""]
+
+
+def frame_from(config: Any, head_size: int, bits: int, **found: Any) -> Frame:
+    """The frame of a configuration in transformers' terms.
+
+    Args:
+        found: what a configuration does not say in one way for all families: bias, head_norms, window_tokens,
+            ropes, rope_of, sees.
+    """
+    experts = getattr(config, "num_experts", 0)
+    return Frame(
+        family=config.model_type,
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        intermediate=getattr(config, "moe_intermediate_size", config.intermediate_size),
+        heads=config.num_attention_heads,
+        kv_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+        head_size=head_size,
+        vocabulary=config.vocab_size,
+        epsilon=float(config.rms_norm_eps),
+        tied=bool(config.tie_word_embeddings),
+        bits=bits,
+        head_bits=HEAD_BITS,
+        experts=experts,
+        chosen=config.num_experts_per_tok if experts else 0,
+        shares_add_up=bool(experts and config.norm_topk_prob),
+        **found,
+    )
 
 
 _OF_EXPERTS = {"experts": 0, "chosen": 0, "shares_add_up": False}

@@ -21,11 +21,11 @@ from h2o_chat.base.system import MOVES_OPEN_FILES, lock
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import FOUR_BITS_FROM
 from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, padded, parts
-from h2o_chat.native.model_frame import Frame
+from h2o_chat.native.model_frame import HEAD_BITS, Frame
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packed_folder import home_of, packed_files_of, place_of, remove
 from h2o_chat.native.packed_header import PackedError, PackedHeader
-from h2o_chat.native.probing import HEAD_BITS, frame_of
+from h2o_chat.native.probing import frame_of
 from h2o_chat.native.rounding import tiled, tiled_scales
 from h2o_chat.native.sources import Sources
 from h2o_chat.native.threads import one_torch_thread

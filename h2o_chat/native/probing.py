@@ -16,12 +16,9 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
 from h2o_chat.models.load import check_family
-from h2o_chat.native.model_frame import FAMILIES, MOST_EXPERTS, Frame, Turning
+from h2o_chat.native.model_frame import FAMILIES, MOST_EXPERTS, Frame, Turning, frame_from
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
-
-HEAD_BITS = 8
-"""Bits of output layer and embedding: with 4 the perplexity of pocket rises by another 7% (dev/LOG.md)."""
 
 _LAYER = {
     *("input_layernorm.weight", "post_attention_layernorm.weight"),
@@ -52,13 +49,12 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
         return f"its MLP computes {config.hidden_act}, and only silu is known"
     if getattr(config, "clip_qkv", None) is not None:
         return "it clips queries, keys and values"
-    heads, hidden, experts = config.num_attention_heads, config.hidden_size, getattr(config, "num_experts", 0)
+    hidden, experts = config.hidden_size, getattr(config, "num_experts", 0)
     if experts and hidden % 16:
         return f"its layers have experts and {hidden} numbers, which is no multiple of 16"
     if experts and not 0 < config.num_experts_per_tok <= experts <= MOST_EXPERTS:
         return f"a token takes {config.num_experts_per_tok:,} of {experts:,} experts"
-    head_size = getattr(config, "head_dim", None) or hidden // heads
-    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    head_size = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
     if head_size % 16:
         return f"its heads have {head_size} numbers, which is no multiple of 16"
     narrow = _narrow(config, head_size)
@@ -75,28 +71,16 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
     if isinstance(found, str):
         return found
     ropes, rope_of = found
-    return Frame(
-        family=config.model_type,
-        layers=config.num_hidden_layers,
-        hidden=hidden,
-        intermediate=getattr(config, "moe_intermediate_size", config.intermediate_size),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=head_size,
-        vocabulary=config.vocab_size,
-        epsilon=float(config.rms_norm_eps),
-        tied=bool(config.tie_word_embeddings),
+    return frame_from(
+        config,
+        head_size,
+        bits,
         bias=bool(names & _BIASES),
         head_norms=bool(names & _NORMS),
         window_tokens=positions.window,
         ropes=ropes,
         rope_of=rope_of,
         sees=_sees(narrow, positions),
-        bits=bits,
-        head_bits=HEAD_BITS,
-        experts=experts,
-        chosen=config.num_experts_per_tok if experts else 0,
-        shares_add_up=bool(experts and config.norm_topk_prob),
     )
 
 

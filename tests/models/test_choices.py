@@ -21,9 +21,10 @@ def test_all_gpus_where_one_is_too_small(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(choices, "free_bytes", lambda device: 10 * BILLION)
     config = transformers.LlamaConfig()
 
-    def choose(parameters: int, device: str, quantization: str) -> list[torch.device]:
-        settings, weights = Settings(device=device), StoredWeights(parameters, "F16", 2 * parameters)
-        return choices.choose_devices("m", settings, config, weights, quantization, "float16", GPU)
+    def choose(parameters: int, device: str, quantization: Any) -> list[torch.device]:
+        settings = Settings(device=device, quantize=quantization, dtype="float16")
+        weights = StoredWeights(parameters, "F16", 2 * parameters)
+        return [*choices.choose("m", settings, config, weights).devices]
 
     both = [GPU, torch.device("cuda:1")]
     assert choose(BILLION, "auto", "none") == [GPU]

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import programs
-from rich.table import Table
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
@@ -32,7 +31,7 @@ from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.bench.speed import Absent, one_line
 from h2o_chat.lab.bench.timed_programs import wait_until_idle
-from h2o_chat.lab.shared.report_output import print_tables
+from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.choices import default_threads
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
@@ -265,21 +264,15 @@ def _speed(
 def show_equal_memory(report: Report) -> None:
     """A table on stdout, how each was set up, and a verdict."""
     memory, lines = report.memory, []
-    table = Table(
-        *("program", "rows", "MB of K/V", "s a prompt"),
-        *(f"ms a step at {tokens:,}" for tokens in memory.lengths),
-        *("tok/s decoding", "tok/s in all"),
-        title=f"{memory.tokens_in:,} tokens in, {memory.tokens_out:,} out,"
-        f" {memory.kv_bytes / (1 << 30):g} GiB of K/V",
-    )
+    columns = ["program", "rows", "MB of K/V", "s a prompt"]
+    columns += [*(f"ms a step at {tokens:,}" for tokens in memory.lengths), "tok/s decoding", "tok/s in all"]
+    rows = []
     for one in report.rows:
-        table.add_row(
-            *(one.program, f"{one.rows:,}", f"{one.kv_mb:,.1f}", f"{one.prompt_ms / 1000:,.2f}"),
-            *(f"{ms:,.1f}" for ms in one.step_ms),
-            *(f"{one.decode_tok_s:,.1f}", f"{one.tok_s:,.1f}"),
-        )
+        row = [one.program, f"{one.rows:,}", f"{one.kv_mb:,.1f}", f"{one.prompt_ms / 1000:,.2f}"]
+        rows.append([*row, *(f"{number:,.1f}" for number in (*one.step_ms, one.decode_tok_s, one.tok_s))])
         lines.append(f"{one.program}: {one.given}")
-    print_tables(table)
+    title = f"{memory.tokens_in:,} tokens in, {memory.tokens_out:,} out, {memory.kv_bytes / (1 << 30):g} GiB"
+    print_table(columns, rows, f"{title} of K/V")
     lines += [f"{one.peer}: not measured. {one.reason}" for one in report.absent]
     ours, *others = report.rows
     beside = [

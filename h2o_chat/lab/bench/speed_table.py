@@ -2,10 +2,8 @@
 
 import sys
 
-from rich.table import Table
-
 from h2o_chat.lab.bench.speed import OURS, TURN_TOKENS, Ratio, Report, Speed
-from h2o_chat.lab.shared.report_output import print_tables
+from h2o_chat.lab.shared.report_output import print_table
 
 COLUMNS = (
     "peer", "seen", "threads", "ms a token", "spread", "floor, ms", "of it",
@@ -15,12 +13,10 @@ COLUMNS = (
 
 def show_speed(report: Report) -> None:
     """Writes the tables, and a sentence for each ratio, to stdout."""
-    table = Table()
-    for number, column in enumerate(COLUMNS):
-        table.add_column(column, justify="right" if number else "left", no_wrap=not number)
-    for row in report.rows:
-        table.add_row(*_cells(row))
-    print_tables(table, _given(report))
+    print_table(COLUMNS, map(_cells, report.rows))
+    given = list({row.program: row.given for row in report.rows}.items())
+    given += [(one.peer, f"did not run: {one.reason}") for one in report.absent]
+    print_table(("peer", "was given"), given)
     by_name = {row.peer: row for row in report.rows}
     lines = [_sentence(ratio, by_name) for ratio in report.ratios]
     first = report.rows[0]
@@ -34,16 +30,6 @@ def show_speed(report: Report) -> None:
         total = sum(row.turns for row in report.rows)
         lines.append(f"Something else ran in {disturbed} of {total} samples: measure again when it is idle.")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-
-
-def _given(report: Report) -> Table:
-    """How each program was set up; why those without figures have none."""
-    table = Table("peer", "was given")
-    for program, given in {row.program: row.given for row in report.rows}.items():
-        table.add_row(program, given)
-    for one in report.absent:
-        table.add_row(one.peer, f"did not run: {one.reason}")
-    return table
 
 
 def _cells(row: Speed) -> list[str]:

@@ -12,8 +12,6 @@ from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.progress import Tick, progress_bar
 
 if TYPE_CHECKING:  # importing torch takes seconds
-    from rich.table import Table
-
     from h2o_chat.models.load import Loaded
 
 Found = TypeVar("Found")
@@ -31,16 +29,7 @@ def tell(found: Found, as_json: bool, show: Callable[[Found], None]) -> ExitCode
     return ExitCode.OK
 
 
-def print_tables(*tables: "Table") -> None:
-    """Prints tables on stdout."""
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH)
-    for table in tables:
-        console.print(table)
-
-
-LEFT = ("policy", "recall")
+LEFT = ("policy", "recall", "peer", "was given")
 """Columns of words; all others are numbers."""
 
 
@@ -48,6 +37,7 @@ def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = ""
 ) -> None:
     """Prints a table on stdout."""
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title or None, caption=caption or None)
@@ -55,7 +45,7 @@ def print_table(
         table.add_column(name, justify="left" if name in LEFT else "right")
     for row in rows:
         table.add_row(*row)
-    print_tables(table)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
 def slots(budget: int | None) -> str:

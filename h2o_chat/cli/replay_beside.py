@@ -13,7 +13,7 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Event, Session
 
 STYLES = ("dim", "", "bold", "bold underline")
-"""Of a held token, by quarters of the heads that hold it."""
+"""Styles of a held token, by quarters of the heads that hold it."""
 
 
 def folded(events: Iterable[Event]) -> CacheView:

@@ -96,6 +96,8 @@ def test_a_conversation_goes_on_and_only_what_is_new_is_read(one: Client, turns:
 
 
 def test_an_answer_is_made_once_more_from_where_it_began(one: Client, turns: list[Turn]) -> None:
+    for count in range(1, len(TEXTS) + 1):
+        one.complete(history(turns, count))
     for count in (4, 2, 4):
         found = one.complete(history(turns, count))
         assert (found.text, cached(found) > 0) == (turns[count - 1].text, True)

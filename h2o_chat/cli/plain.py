@@ -193,7 +193,9 @@ class PlainChat:
             self.say(f"{name} = {settable.typed(value) or 'none'}")
 
     def find(self, words: str) -> None:
-        found = [n for n, one in enumerate(self.chat.messages) if words.lower() in one.text.lower()]
+        divide = self.chat.template.thinking.divide
+        said = [divide(one.text)[1] if one.role == "assistant" else one.text for one in self.chat.messages]
+        found = [index for index, text in enumerate(said) if words.lower() in text.lower()]
         if not found:
             raise UsageError(f"{words!r} stands in no message.", "/find WORDS")
         for index in found:

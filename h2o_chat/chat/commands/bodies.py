@@ -117,9 +117,9 @@ def budget(surface: Surface, words: str) -> None:
         chat = surface.idle()
         session, seen = chat.session, chat.engine.seen
         if session.budget is None or seen <= session.budget:
-            raise UsageError("Nothing was forgotten yet.")
+            return surface.say("Nothing was forgotten yet: there is room.")
         if session.budget >= session.window:
-            raise UsageError("The memory is already as large as the model's window.")
+            return surface.say("The memory is already as large as the model's window.")
         words = str(remarks.more_room(session, seen))
     setting(surface, f"budget {words}")
 

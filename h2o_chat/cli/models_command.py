@@ -92,9 +92,6 @@ def pull(name: Name, yes: FetchYes = False) -> None:
     """Fetch a model; call again to go on where it broke off."""
     if name.lower() == smollm2.NAME and name.lower() not in user_aliases() and not smollm2.is_here():
         fetch_smollm2()
-        typer.echo(f"{smollm2.NAME} is here: {name_of(smollm2.place())}")
-        _pack(find(smollm2.NAME))
-        return
     model = look_up(name)
     if isinstance(model, LocalModel):
         typer.echo(f"{model.name} is here: {name_of(model.folder)}")

@@ -68,12 +68,8 @@ def estimate(
     tables = 1 if sizes.tied else 2
     embedding = min(weights.parameters, tables * sizes.vocabulary * sizes.hidden)
     rest = (weights.parameters - embedding) * _PER_WEIGHT[quantization]
-    return Need(embedding * itemsize + int(rest), slots, _quantising(weights.parameters))
-
-
-def _quantising(parameters: int) -> int:
-    """Headroom in bytes of a model that is quantised while loading."""
-    return HEADROOM_BYTES + int(QUANTISING_SHARE * 2 * parameters)
+    headroom = HEADROOM_BYTES + int(QUANTISING_SHARE * 2 * weights.parameters)
+    return Need(embedding * itemsize + int(rest), slots, headroom)
 
 
 def slot_bytes(

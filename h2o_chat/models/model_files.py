@@ -124,18 +124,12 @@ def shards_of(index: Path) -> list[str]:
     if not isinstance(shards, dict) or not shards:
         raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
     for name in shards.values():
-        if not _is_inside(name):
+        named = isinstance(name, str) and 0 < len(name) < 200 and "\0" not in name
+        if not named or Path(name).is_absolute() or ".." in Path(name).parts:
             raise ModelError(
                 f"{index} names {str(name)[:60]!r}, which is no file beside it.", "Fetch it again."
             )
     return sorted(set(shards.values()))
-
-
-def _is_inside(name: Any) -> bool:
-    """Whether `name` is a relative path that stays inside its folder."""
-    if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
-        return False
-    return not (Path(name).is_absolute() or ".." in Path(name).parts)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -209,6 +209,18 @@ def test_a_token_that_is_fed_ahead() -> None:
     assert 14 < went < 20, "what settles or turns keys is not fed ahead"
 
 
+def test_the_first_token_does_not_wait_until_the_prompt_is_absorbed() -> None:
+    model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=2, max_position_embeddings=256)
+    engine = Engine(loaded(model), Settings(budget=64, prefill="full", events_every=0))
+    engine.sampler.on_cpu = False
+    waiting = list[bool]()
+    for turn in range(2):
+        for event in engine.generate(words(100, seed=turn), Sampling(temperature=0, max_tokens=4)):
+            if isinstance(event, Token):
+                waiting.append(any(arena.waiting for arena in engine.runner.cache.arenas_in_step))
+    assert waiting == 2 * [True, False, False, False]
+
+
 def assert_same(one: Any, other: Any) -> None:
     """Two snapshots are equal, but for keys and values of empty slots."""
     assert (one.clocks, one.fed) == (other.clocks, other.fed)

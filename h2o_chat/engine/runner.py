@@ -268,9 +268,7 @@ class Runner:
 
         `feed` of that token finds it done; whatever else changes or reads the row takes it back first.
         """
-        if self.graph is None or any(arena.waiting for arena in self.cache.arenas_in_step):
-            return  # the first token of an answer is read before its prompt is absorbed
-        if self.graph.captured(self.cache) and can_go_ahead(self.cache):
+        if self.graph is not None and can_go_ahead(self.cache) and self.graph.captured(self.cache):
             ahead = Ahead(self.cache)
             ahead.logits, self.chosen = self.feed([[-1]], prompt=False, on_device=token), -1
             self._ahead = ahead

@@ -13,7 +13,12 @@ from h2o_chat.transformers_cache.cache import H2OCache
 
 
 def can_go_ahead(cache: H2OCache) -> bool:
-    """Whether the next token of a cache with one row can be undone after it was fed."""
+    """Whether the next token of a cache with one row can be undone after it was fed.
+
+    Not where a prompt waits to be absorbed: its first token is read before that.
+    """
+    if any(arena.waiting for arena in cache.arenas_in_step):
+        return False
     distance, clocks = cache.plan.distance, [replace(clock) for clock in cache.clocks]
     assert distance is not None
     return (

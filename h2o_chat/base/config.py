@@ -287,4 +287,6 @@ def _server(name: str, table: Any, where: str) -> ToolServer:
             timed = isinstance(timeout_s, int | float) and 0 < timeout_s < math.inf
             if timed and all(isinstance(one, str) for one in texts):
                 return ToolServer(name, tuple(command), env, timeout_s)
+    if isinstance(table, dict) and "env" in table:
+        table = table | {"env": "..."}  # it may hold keys
     raise UsageError(f"{where} is {str(table)[:200]}.", _HINT)

@@ -129,6 +129,13 @@ def variable(name: str) -> str:
     return _PREFIX + name.upper()
 
 
+def misspelt_variables() -> list[str]:
+    """Variables that are probably misspelt settings, and what was meant; they may be another program's."""
+    unknown = [name for name in os.environ if name.startswith(_PREFIX) and name not in map(variable, NAMES)]
+    near = {name: difflib.get_close_matches(name, map(variable, NAMES), n=1, cutoff=0.85) for name in unknown}
+    return [f"{name} is not a setting. Did you mean {found[0]}?" for name, found in near.items() if found]
+
+
 def known(name: str, where: str) -> None:
     """Checks that a setting exists."""
     if name not in NAMES:

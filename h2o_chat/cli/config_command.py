@@ -47,7 +47,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON object o
         rows = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
         typer.echo(json.dumps({"file": str(config_file()), "settings": rows}))
         return
-    table = [("NAME", "VALUE", "FROM")]
+    table = [("NAME", "FROM", "VALUE")]
     for one in settings:
         from_where = precedence.variable(one.name) if one.source == "environment" else one.source
         value = _shown(one.value)
@@ -55,7 +55,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON object o
             value += f" (on the screen: {SCREEN_TOKENS})"
         if one.name in BY_THE_MAKERS and one.source == "default":
             value += f", {MAKERS}"
-        table.append((one.name, value, from_where))
+        table.append((one.name, from_where, value))
     print_rows(table)
 
 

@@ -205,6 +205,8 @@ def _folders(report: DoctorReport) -> None:
 
 def _configuration(report: DoctorReport) -> Settings:
     """The settings without flags."""
+    for said in precedence.misspelt_variables():
+        report.note(said, "Set the one that was meant, or none.")
     found = precedence.settings()
     named = [f"{one.name} = {one.value} ({one.source})" for one in found if one.source != "default"]
     report.rows["set"] = ", ".join(named) or "nothing"

@@ -51,9 +51,10 @@ def list_(
     used = models_used(data_folder(None))
     typer.echo("here: h2o-chat -m NAME")
     kept = {one.name: _of_ollama(one) for one in ollama.installed()}
-    rows = {one.name: (size(one.bytes), kept.get(one.name, one.where)) for one in models_here(used)}
-    rows |= {name: ("", about) for name, about in kept.items() if name not in rows}
-    _table([("NAME", "SIZE", "WHERE"), *((name, *about) for name, about in rows.items())])
+    rows = [(one.name, size(one.bytes), kept.get(one.name, one.where)) for one in models_here(used)]
+    listed = {name for name, *_ in rows}
+    rows += [(name, "", about) for name, about in kept.items() if name not in listed]
+    _table([("NAME", "SIZE", "WHERE"), *rows])
     own = user_aliases()
     if own:
         typer.echo(f"\nyour own names, from {name_of(config_file())}")

@@ -34,6 +34,8 @@ def replay(
     from h2o_chat.events.recording import read
 
     if other is not None:
+        if pace != 1:
+            raise UsageError("Two recordings are printed, not played.", "Leave out --speed.")
         from h2o_chat.cli import replay_beside
 
         replay_beside.show(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import ExitCode, UsageError
 
 KINDS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
 BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
@@ -17,6 +17,9 @@ BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "a
 
 class _Plain:
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and getattr(self, "no_args_is_help", False) and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), err=True)  # typer takes it for printed
+            ctx.exit(ExitCode.USAGE)
         try:
             found: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except typer.BadParameter as error:

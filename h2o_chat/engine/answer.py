@@ -65,7 +65,12 @@ class Answer:
         clock = time.perf_counter()
         changes = self.wished.changes(self._other_words.refused())
         self.look_due = self._look_due()
-        ahead = ahead and not self.look_due and self.new_tokens + 1 != self.sampling.max_tokens
+        ahead = (
+            ahead
+            and not self.look_due
+            and self.wished.keeps_no_logits
+            and self.new_tokens + 1 != self.sampling.max_tokens
+        )
         token = self.row.choose(self.wished.allowed(logits), self.sampling, changes, ahead)
         self._other_words.hear(token)
         self.wished.took(token, logits)

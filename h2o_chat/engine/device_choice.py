@@ -72,7 +72,7 @@ class DeviceChoice:
         if meanwhile is None:
             return int(self._token)
         self._read.copy_(self._token, non_blocking=True)
-        chosen = torch.cuda.current_stream().record_event() if self._token.is_cuda else None
+        chosen = torch.cuda.current_stream(self._token.device).record_event() if self._token.is_cuda else None
         meanwhile(self._token)
         if chosen is not None:
             chosen.synchronize()

@@ -18,6 +18,11 @@ class Wished:
         self.chances: tuple[Chance, ...] = ()
         """The token chosen last, then the likeliest ones."""
 
+    @property
+    def keeps_no_logits(self) -> bool:
+        """Whether `took` does not read the logits, which a step that was asked for meanwhile overwrites."""
+        return self._wishes.chances is None
+
     def allowed(self, logits: Tensor) -> Tensor:
         """Logits [V], -inf where the grammar does not allow a token.
 

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,9 @@ Agree = Callable[[str, int, int], None]
 ANSWER_WITHIN_S = 5.0
 """Timeout of the only request for the listing: without a network the error must come soon."""
 
-CHUNK_BYTES = 2**20
+CHUNK_BYTES = 2**18
+TRIES, PAUSE_S = 5, 1.0
+"""Connections in a row that bring nothing, and the time between them, before a download gives up."""
 """Bytes between two reports."""
 
 SPARE_BYTES = 256 * 2**20
@@ -246,20 +249,21 @@ def _fetch(file: _File, here: Callable[[int], None]) -> None:
 
 
 def _append(file: _File, out: BinaryIO, here: Callable[[int], None]) -> None:
-    """Appends what is missing of a file; a connection that breaks off is opened again while it brings bytes.
+    """Appends what is missing of a file; a connection that breaks off is opened again.
 
     Raises:
         ModelError: the server sends more than the listed size; nothing is written beyond it.
-        HTTPError, OSError: it brings nothing.
+        HTTPError, OSError: it refuses, or TRIES connections bring nothing.
     """
     from huggingface_hub import constants, hf_hub_url
-    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff
 
     url = hf_hub_url(file.repository, file.name, revision=file.revision)
     timeout_s = constants.HF_HUB_DOWNLOAD_TIMEOUT
     if out.tell() > file.size:
         _empty(out)
+    tries = 0
     while (begin := out.tell()) < file.size:
         headers = build_hf_headers() | ({"Range": f"bytes={begin}-"} if begin else {})
         wrong: Exception = OSError(f"{file.name} ends too soon")
@@ -279,10 +283,15 @@ def _append(file: _File, out: BinaryIO, here: Callable[[int], None]) -> None:
                         )
                     out.write(piece)
                     here(out.tell())
+        except HfHubHTTPError:
+            raise
         except HTTPError as error:
             wrong = error
-        if out.tell() <= begin:
+        tries = 0 if out.tell() > begin else tries + 1
+        if tries == TRIES:
             raise wrong
+        if tries:
+            time.sleep(PAUSE_S)
 
 
 def _empty(out: BinaryIO) -> None:

@@ -133,8 +133,11 @@ def licence_of(model: OllamaModel) -> str:
     blob = model.blob("license")
     if blob is None or not blob.is_file():
         return ""
-    with blob.open("rb") as file:
-        lines = file.read(_MOST_BYTES).decode("utf-8", "replace").split("\n")
+    try:
+        with blob.open("rb") as file:
+            lines = file.read(_MOST_BYTES).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
     return next((line.strip() for line in lines if line.strip()), "")
 
 

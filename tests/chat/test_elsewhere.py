@@ -12,7 +12,7 @@ from talk import GREEDY, POCKET, TALK
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
-from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.message import Message, from_stored
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note
 from h2o_chat.store import Conversation, Store, StoredMessage
@@ -62,6 +62,17 @@ def test_other_conversations_are_searched_only_when_that_was_asked_for(loaded: A
     stored = store.path(chat.keeper.conversation)[0]  # type: ignore[union-attr, arg-type]
     assert stored.recalled == ((None, words),), "what crossed stays visible"
     assert asked(chat_of(loaded, store, recall="off"), ASKED) == []
+
+
+def test_what_a_page_brought_back_of_itself_is_still_its_own_when_reopened(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store)
+    asked(chat, "Hello there.")
+    page = f"{TRIP} {' '.join(TALK * 12)}\n\n{ASKED}"
+    assert TRIP in asked(chat, page)[0]
+    assert chat.messages[2].recalled[0].index == 2
+    chat.keeper.catch_up()  # type: ignore[union-attr]
+    path = store.path(chat.keeper.conversation)  # type: ignore[union-attr, arg-type]
+    assert from_stored(path)[2].recalled[0].index == 2
 
 
 def test_what_was_said_here_comes_first(loaded: Any, store: Store) -> None:

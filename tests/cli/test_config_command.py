@@ -42,8 +42,8 @@ def test_show_says_where_each_value_comes_from(file: Path, monkeypatch: pytest.M
     assert by_name.keys() == set(precedence.NAMES)
     table = call("config", "show").stdout
     rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()}
-    assert rows["budget"] == ["64", "config.toml"]
-    assert rows["top_p"] == ["0.5", "H2O_CHAT_TOP_P"]
+    assert rows["budget"] == ["config.toml", "64"]
+    assert rows["top_p"] == ["H2O_CHAT_TOP_P", "0.5"]
     assert "\x1b" not in table
 
 
@@ -54,9 +54,9 @@ def test_an_answer_on_the_screen_ends_too(file: Path) -> None:
     table = call("config", "show").stdout
     (row,) = [line for line in table.splitlines() if line.startswith("max_tokens")]
     assert row.split()[1:] == [
+        "default",
         f"{Sampling().max_tokens}",
         *f"(on the screen: {SCREEN_TOKENS})".split(),
-        "default",
     ]
     assert "\x9b" not in table
 

@@ -36,7 +36,14 @@ def test_two_policies_are_printed_beside_each_other(chatty: Path, tmp_path: Path
 def test_recordings_without_a_common_message_are_refused(chatty: Path, tmp_path: Path) -> None:
     events = tmp_path / "one.jsonl"
     assert h2o_here("run", "-m", chatty, "Hello.", "--max-tokens", 2, "--record", events).code == ExitCode.OK
-    (tmp_path / "empty.jsonl").write_text(events.read_text().splitlines()[0] + "\n")
-    done = h2o_here("replay", events, tmp_path / "empty.jsonl")
-    assert done.code == ExitCode.USAGE
-    assert "no message in common" in done.err
+    lines = [line for line in events.read_text().splitlines(keepends=True) if '"note"' not in line]
+    states = [line for line in lines if '"cache"' in line]
+    for name, kept, why in (
+        ("empty", [lines[0], *states[:1], lines[-1]], "no message in common"),
+        ("stateless", [line for line in lines if line not in states], "no state"),
+        ("cut", lines[:-1], "cut off"),
+    ):
+        (tmp_path / f"{name}.jsonl").write_text("".join(kept))
+        done = h2o_here("replay", events, tmp_path / f"{name}.jsonl")
+        assert done.code == ExitCode.USAGE
+        assert why in done.err

@@ -16,6 +16,7 @@ from textual.binding import Binding
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat.commands import bodies, table
+from h2o_chat.chat.files import pdf_process
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
@@ -358,11 +359,26 @@ def test_a_folder_and_a_pdf_are_sent_along(tmp_path: Path, monkeypatch: pytest.M
     Path("book/cover.png").write_bytes(b"\x89PNG\xff")
     Path("book/.git/config").write_text("hidden")
     Path("book/again.txt").symlink_to("one.txt")
+    Path("book/late.log").write_bytes(b"x" * 5000 + b"\xff")
+    Path(os.fsdecode(b"book/n\xe4me\n.txt")).write_text("odd name")
     said = with_files("Where is the key? @book")
-    assert said.startswith("book/one.txt:\n```\néé")
+    assert "\n\nbook/one.txt:\n```\néé" in said
+    assert with_files("What is in @book/one.txt? And @book?").endswith("What is in book/one.txt? And book?")
     assert "book/part two/paper.pdf:\n```\nThe key lies below the third flowerpot.\n```" in said
     assert said.endswith("\n\nWhere is the key? book")
-    assert said.count(":\n```\n") == 2
+    assert "book/n\ufffdme↵.txt:\n```\nodd name" in said
+    assert said.count(":\n```\n") == 3
+
+
+def test_a_pdf_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty thousand pages that are one and the same, large one: a small file."""
+    monkeypatch.setattr(pdf_process, "LIMIT_S", 1.0)
+    heavy = pdf("x) Tj (" * 20_000).replace(
+        b"/Kids [3 0 R] /Count 1", b"/Kids [" + b"3 0 R " * 50_000 + b"] /Count 50000"
+    )
+    (tmp_path / "heavy.pdf").write_bytes(heavy)
+    with pytest.raises(UsageError, match="takes longer than"):
+        with_files(f"@{tmp_path}/heavy.pdf")
 
 
 def pdf(text: str) -> bytes:

@@ -8,7 +8,7 @@ from h2o_chat.base.errors import BudgetError
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.loops import Repeating
-from h2o_chat.chat.conversation.message import Message, Recalled
+from h2o_chat.chat.conversation.message import OWN_PAGE, Message, Recalled
 from h2o_chat.chat.conversation.spans import prompt_spans, was_read
 from h2o_chat.chat.templates.chat_template import Template
 from h2o_chat.chat.templates.thinking import Thinking
@@ -39,10 +39,10 @@ class Exchange:
         role: str = "user",
     ) -> None:
         self.user, self.answer = Message(role, text, recalled=recalled), Message("assistant", "")
-        self._recalled = tuple(
-            (before[one.index].id if 0 <= one.index < len(before) else None, one.words) for one in recalled
-        )
-        """(number of the message in the store, words); None: the words are of this message itself."""
+        numbers = {one.index: before[one.index].id for one in recalled if 0 <= one.index < len(before)}
+        numbers[len(before)] = OWN_PAGE
+        self._recalled = tuple((numbers.get(one.index), one.words) for one in recalled)
+        """(number of the message in the store, words); None: from elsewhere."""
         self._keeper = keeper
         if keeper:
             keeper.rescue.messages = before

@@ -97,11 +97,16 @@ class Message:
     """(number from 1, count) among the messages said in this place; None: it is the only one."""
 
 
+OWN_PAGE = 0
+"""Stored for what a page brings back of itself: no message has this number. None: from elsewhere."""
+
+
 def from_stored(path: Sequence[StoredMessage]) -> list[Message]:
     """The messages of a stored branch; `Holds` sets their hold."""
     places: dict[int | None, int] = {stored.id: index for index, stored in enumerate(path)}
-    messages = []
+    messages = list[Message]()
     for one in path:
+        places[OWN_PAGE] = len(messages)
         found = [(places.get(number, -1), words) for number, words in one.recalled]
         recalled = tuple(Recalled(at, words, at < 0 or path[at].role != "assistant") for at, words in found)
         place = one.first, one.last, one.finish

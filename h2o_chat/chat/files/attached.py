@@ -1,7 +1,6 @@
 """`@file` in a prompt: the text of the file, or of a folder's files, is sent along, with its path."""
 
 import codecs
-import io
 import os
 import re
 import threading
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.base.safe import raw_text
+from h2o_chat.chat.files.pdf_process import pdf_text
 
 LIMIT_BYTES = 2 << 20
 """Most text, of all files of one message together: four books."""
@@ -39,7 +40,8 @@ class AttachedFiles:
                 self.text = with_files(self.text)
             except H2OChatError as error:
                 self.error = error
-            tell(self)
+            finally:
+                tell(self)
 
         threading.Thread(target=read, name="files", daemon=True).start()
 
@@ -72,16 +74,29 @@ def with_files(text: str) -> str:
         name = found[1].strip('"')
         if name == "@":
             return "@"
+        name, mark = _without_mark(name)
         if (path := _path(name)) is None:
             return found[0]
         for one in _files_below(path) if path.is_dir() else [path]:
-            if str(one) not in files:
-                files[str(one)] = _read(one, left)
-                left -= len(files[str(one)].encode())
-        return name
+            shown = raw_text(os.fsencode(one).decode("utf-8", "replace")).replace("\n", "↵")
+            if shown not in files:
+                files[shown] = _read(one, left)
+                left -= len(files[shown].encode())
+        return name + mark
 
     said = _NAMED.sub(plain, text)
     return "".join(f"{name}:\n{_fenced(content)}\n\n" for name, content in files.items()) + said
+
+
+def _without_mark(name: str) -> tuple[str, str]:
+    """The name of a file, and the mark of the sentence behind it: `notes/` and `?`."""
+    bare = re.sub(r"[^\w/]+$", "", name)
+    try:
+        if bare and not Path(name).expanduser().exists() and Path(bare).expanduser().exists():
+            return bare, name[len(bare) :]
+    except (OSError, RuntimeError, ValueError):
+        pass  # `_path` says what is wrong
+    return name, ""
 
 
 def _path(name: str) -> Path | None:
@@ -104,7 +119,7 @@ def _path(name: str) -> Path | None:
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """The texts and PDFs of a folder, by name; hidden ones and links are left out."""
+    """The texts and PDFs of a folder, by name; hidden ones, links and what cannot be read are left out."""
     found = []
     for at, folders, names in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith("."))
@@ -118,14 +133,19 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file begins like a PDF or a text."""
-    with path.open("rb") as file:
-        start = file.read(4096)
+    """Whether a file is a PDF or a text that could be sent along."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(start)  # its last letter may be cut
+        with path.open("rb") as file:
+            raw = file.read(LIMIT_BYTES + 1)
+    except OSError:
+        return False
+    if raw.startswith(PDF):
+        return True
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(raw)  # its last letter may be cut
     except UnicodeDecodeError:
-        return start.startswith(PDF)
-    return b"\0" not in start
+        return False
+    return b"\0" not in raw
 
 
 def _read(path: Path, left: int) -> str:
@@ -139,7 +159,7 @@ def _read(path: Path, left: int) -> str:
     except OSError as error:
         raise UsageError(f"{name!r} cannot be read: {error.strerror}.") from error
     if raw.startswith(PDF) and len(raw) <= PDF_LIMIT_BYTES:
-        raw = pdf_text(raw, name).encode()
+        raw = pdf_text(raw, name, left).encode()
     if len(raw) > left:
         limit = LIMIT_BYTES >> 20
         raise UsageError(
@@ -152,25 +172,6 @@ def _read(path: Path, left: int) -> str:
     if "\0" in content:
         raise UsageError(f"{name!r} is no text: it has NUL bytes.", "Only texts can be sent along.")
     return content.replace("\r\n", "\n")
-
-
-def pdf_text(raw: bytes, name: str) -> str:
-    """The text of a PDF file, page by page.
-
-    Raises:
-        UsageError: it is damaged, encrypted, or holds no text; or pypdf is not installed.
-    """
-    try:
-        import pypdf
-    except ModuleNotFoundError as error:
-        raise UsageError("PDF files are read by pypdf.", "pip install 'h2o-chat[pdf]'") from error
-    try:
-        text = "\n\n".join(page.extract_text() for page in pypdf.PdfReader(io.BytesIO(raw)).pages)
-    except Exception as error:  # whatever a damaged file makes of a parser
-        raise UsageError(f"{name!r} cannot be read as PDF: {type(error).__name__}: {error}") from error
-    if not text.strip():
-        raise UsageError(f"{name!r} holds no text: its pages are pictures.")
-    return text
 
 
 def _fenced(content: str) -> str:

@@ -8,7 +8,7 @@ imported conversation is read anew when it is resumed.
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -278,6 +278,9 @@ def _typed(kind: type[Kind], value: Any, where: str) -> Kind:
     try:
         found: Kind = typed.read(kind, value, where)
     except ValueError as error:
+        needed = [one.name for one in fields(kind) if one.default is one.default_factory is MISSING]  # type: ignore[arg-type]
+        if "required" in str(error) and (lacks := [name for name in needed if name not in value]):
+            raise UsageError(f"{where} has no {lacks[0]}.", _HINT) from error
         raise UsageError(f"{error}.", _HINT) from error
     return found
 

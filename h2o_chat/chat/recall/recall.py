@@ -200,7 +200,7 @@ class Recall:
         engine: Holding,
         room: int,
     ) -> list[Recalled]:
-        """Finds what was said elsewhere, where nothing here shares half as much with the question: `best`."""
+        """Finds what was said elsewhere, where nothing here (`best`) shares NEAR_BEST of it."""
         try:
             hits = self.elsewhere.find(question, others)[:LOOKED_AT] if self.elsewhere else []
         except StoreError:  # whoever writes there says why

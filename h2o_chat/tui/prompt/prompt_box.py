@@ -241,6 +241,8 @@ class PromptBox(TextArea):
             case "escape":
                 self._closed_for = self.text
                 self._show_menu()
+            case "enter" if at == 0 and self._before().endswith("/"):
+                self._send_text()  # the folder itself
             case "enter" if any(self._typed_out(one) for one in (found if at == 0 else [found[at]])):
                 self._send_text()
             case _:

@@ -43,7 +43,7 @@ def show(views: tuple[CacheView, CacheView], names: tuple[str, str]) -> None:
     common = [index for index in views[0].words.tokens if index in views[1].words.tokens]
     if not common:
         raise UsageError("These recordings have no message in common.", "Record the same script twice.")
-    if not all(view.states for view in views):
+    if any(view.cache is None for view in views):
         raise UsageError("A recording holds no state of the cache.", "Record with --events 16, not 0.")
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     console = Console()

@@ -51,7 +51,7 @@ async def test_a_file_is_sent_along_and_what_cannot_be_sent_stands_in_the_box(
         await screen.until(lambda: screen.app.prompt.text == "read @missing.md ", "the text is back")
         await screen.ask("read @notes.md ")
         await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it is answered")
-        assert screen.chat.messages[0].text == "read notes.md \n\nnotes.md:\n```\nTrains run.\n```"
+        assert screen.chat.messages[0].text == "notes.md:\n```\nTrains run.\n```\n\nread notes.md "
 
 
 async def test_what_is_sent_while_the_model_loads_is_read_once(drive: Drive, shared_models: Path) -> None:

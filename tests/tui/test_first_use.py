@@ -128,7 +128,7 @@ async def test_a_strange_number_is_no_end_of_the_program(drive: Drive, position:
 
 
 async def test_the_help_names_every_key_as_it_is_typed(talk: Any, told: Path) -> None:
-    async with talk((100, 120)) as screen:
+    async with talk((100, 140)) as screen:
         await screen.opened()
         await screen.pilot.press("f1")
         page = "\n".join(screen.lines())
@@ -138,7 +138,7 @@ async def test_the_help_names_every_key_as_it_is_typed(talk: Any, told: Path) ->
         for place in ("the memory panel", "the strip", "the prompt", "the transcript", "/export"):
             assert place in page
     app = replaying(told)
-    async with app.run_test(size=(100, 120)) as pilot:
+    async with app.run_test(size=(100, 140)) as pilot:
         screen = Screen(app, pilot)
         await ended(screen)
         await pilot.press("f1")

@@ -97,7 +97,7 @@ class Message:
     """(number from 1, count) among the messages said in this place; None: it is the only one."""
 
 
-OWN_PAGE = 0
+OWN_PAGE = -1
 """Stored for what a page brings back of itself: no message has this number. None: from elsewhere."""
 
 

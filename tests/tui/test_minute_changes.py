@@ -88,9 +88,9 @@ async def test_what_is_protected_is_one_number_everywhere(pocket: Any, tmp_path:
         for index in (0, 2):  # each head has let go of others of their tokens
             told = await say(screen, f"/pin {index + 1}")
             (slots,) = re.findall(r"\. (\d+) slots protected, ", told)
-            assert f": {slots} protected, " in await say(screen, "/stats")
+            assert f": {slots} pinned, " in await say(screen, "/stats")
             assert f"pinned {slots} " in page(screen)
             await say(screen, f"/unpin {index + 1}")
         told = await say(screen, f"/pin {len(screen.chat.messages)}")
         (slots,) = re.findall(r"\. (\d+) slots protected \(1 with your next message\), ", told)
-        assert f": {int(slots) - 1} protected, " in await say(screen, "/stats"), "one waits to be read"
+        assert f": {int(slots) - 1} pinned, " in await say(screen, "/stats"), "one waits to be read"

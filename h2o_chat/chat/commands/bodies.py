@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.base.glyphs import percent, size
+from h2o_chat.base.glyphs import NAMES, percent, size
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands import settable
 from h2o_chat.chat.commands.surface import Opened, Surface
@@ -132,10 +132,7 @@ def stats(surface: Surface, _: str) -> None:
     if memory.session is None or memory.cache is None:
         raise UsageError("Nothing was seen yet.")
     cache, session = memory.cache, memory.session
-    kinds = ", ".join(
-        f"{cache.kinds.get(kind, 0):,} {name}"
-        for kind, name in (("S", "protected"), ("H", "heavy"), ("R", "recent"))
-    )
+    kinds = ", ".join(f"{cache.kinds.get(kind, 0):,} {NAMES[kind]}" for kind in "SHR")
     slots = "" if session.budget is None else f" of {session.budget:,} slots"
     fixed = f", {size(session.fixed_bytes)} of states of a fixed size" if session.fixed_bytes else ""
     full = f"a full cache would hold {size(cache.bytes_full)}"
@@ -187,7 +184,8 @@ def remember(surface: Surface, words: str) -> None:
 def forget(surface: Surface, words: str) -> None:
     keeper = surface.idle().keeper
     if keeper is None or not re.fullmatch(r"\d{1,9}", words):
-        raise UsageError(f"{words!r} is no number of something remembered.", "/remember shows them.")
+        what = f"{words!r} is no number of something remembered." if words else "Forget which one?"
+        raise UsageError(what, "/forget NUMBER; /remember shows them.")
     keeper.store.facts.remove(int(words))
     surface.remark("forgotten")
 

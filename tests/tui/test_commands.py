@@ -361,6 +361,7 @@ def test_a_folder_and_a_pdf_are_sent_along(tmp_path: Path, monkeypatch: pytest.M
     Path("book/again.txt").symlink_to("one.txt")
     Path("book/late.log").write_bytes(b"x" * 5000 + b"\xff")
     Path(os.fsdecode(b"book/n\xe4me\n.txt")).write_text("odd name")
+    Path("pypdf.py").write_text("raise SystemExit(7)")  # a stranger's folder runs nothing
     said = with_files("Where is the key? @book")
     assert "\n\nbook/one.txt:\n```\néé" in said
     assert with_files("What is in @book/one.txt? And @book?").endswith("What is in book/one.txt? And book?")

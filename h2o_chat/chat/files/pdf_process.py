@@ -1,13 +1,11 @@
-"""The text of a PDF file, read in a process of its own: a stranger's file may take any time and memory.
-
-python -m h2o_chat.chat.files.pdf_process < FILE.pdf
-"""
+"""The text of a PDF file, read in a process of its own: a stranger's file may take any time and memory."""
 
 import io
 import subprocess
 import sys
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.base.program_name import python
 
 LIMIT_S = 60.0
 LIMIT_BYTES = 2 << 30
@@ -22,9 +20,12 @@ def pdf_text(raw: bytes, name: str, most_bytes: int) -> str:
     Raises:
         UsageError: it is damaged, encrypted, takes too long, or holds no text; or pypdf is not installed.
     """
-    command = [sys.executable, "-m", __name__, str(most_bytes)]
+    line = "import sys; from h2o_chat.chat.files.pdf_process import main; sys.exit(main())"
+    command, environment = python(line, str(most_bytes))
     try:
-        done = subprocess.run(command, input=raw, capture_output=True, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            command, env=environment, input=raw, capture_output=True, timeout=LIMIT_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"{name!r} takes longer than {LIMIT_S:.0f} s to read as PDF.") from error
     if done.returncode == NOT_INSTALLED:
@@ -39,6 +40,7 @@ def pdf_text(raw: bytes, name: str, most_bytes: int) -> str:
 
 
 def main() -> int:
+    """Runs in the process: a file on stdin, its text to stdout; returns the exit code."""
     try:
         import pypdf
     except ModuleNotFoundError:
@@ -55,7 +57,3 @@ def main() -> int:
         if left < 0:
             break  # it is refused for its size
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -34,7 +34,7 @@ def list_(data: Data = None) -> None:
 @app.command()
 @ends
 def add(text: str, data: Data = None) -> None:
-    """Remember a text in all conversations; a question that needs it brings it back."""
+    """Remember a text in all conversations. A question that needs it brings it back."""
     with opened(data) as store:
         typer.echo(f"Remembered as {store.facts.add(text).number}.")
 

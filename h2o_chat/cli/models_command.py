@@ -47,7 +47,7 @@ def overview(context: typer.Context) -> None:
 def list_(
     hub: Annotated[bool, typer.Option("--hub", help="Those that can be fetched, too.")] = False,
 ) -> None:
-    """List what is here, the model used last first; with --hub also what can be had."""
+    """List what is here, the model used last first. With --hub also what can be had."""
     used = models_used(data_folder(None))
     typer.echo("here: h2o-chat -m NAME")
     kept = {one.name: _of_ollama(one) for one in ollama.installed()}
@@ -74,7 +74,7 @@ def list_(
 @app.command("families")
 @ends
 def families_() -> None:
-    """List every text family of transformers: opens, opens in the native step, or why it is refused."""
+    """List every text family of transformers. It opens, natively too, or is refused: why."""
     rows: list[tuple[str, ...]] = [("FAMILY", "", "WHY NOT", "WHAT TO TAKE")]
     for family in families():
         refused = refusal(family)

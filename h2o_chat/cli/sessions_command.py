@@ -53,7 +53,7 @@ def list_(
     as_json: Json = False,
     data: Data = None,
 ) -> None:
-    """List conversations, newest first; tokens are - where they were imported and not yet read."""
+    """List conversations, newest first. Tokens are - where they were imported and not yet read."""
     with opened(data) as store:
         found = store.list(limit)
     if as_json:
@@ -107,7 +107,7 @@ def export(
 @app.command("import")
 @ends
 def import_(file: Path, data: Data = None) -> None:
-    """Store conversations from a file: an export (json), or messages as OpenAI writes them (json, jsonl).
+    """Store conversations from a file. It has an export (json), or messages as OpenAI writes them.
 
     Prints the new ids. All of a file is stored, or nothing.
     """

@@ -33,9 +33,9 @@ ANSWER_WITHIN_S = 5.0
 """Timeout of the only request for the listing: without a network the error must come soon."""
 
 CHUNK_BYTES = 2**18
+"""Bytes between two reports."""
 TRIES, PAUSE_S = 5, 1.0
 """Connections in a row that bring nothing, and the time between them, before a download gives up."""
-"""Bytes between two reports."""
 
 SPARE_BYTES = 256 * 2**20
 """Bytes that must stay free on the disk."""

@@ -78,7 +78,7 @@ def look_up(name: str | None) -> LocalModel | HubModel:
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
-        hint = "All that can be had: h2o-chat models"
+        hint = "All that can be had: h2o-chat models list --hub"
         if folder.suffix == gguf.SUFFIX:
             hint = "Fetch it again."
         elif (folder.parent / "config.json").is_file():
@@ -164,7 +164,7 @@ def _folder(name: str) -> tuple[Path, bool]:
         what = error.strerror if isinstance(error, OSError) else str(error)
         shown = name if len(name) <= 60 else name[:60] + "…"
         raise ModelError(
-            f"{shown!r} can be no model: {what}", "All that can be had: h2o-chat models"
+            f"{shown!r} can be no model: {what}", "All that can be had: h2o-chat models list --hub"
         ) from error
 
 
@@ -209,7 +209,7 @@ def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[s
         f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, among the"
         f" {len(aliases)} short names, and in {cache_folder()}."
     )
-    return ModelError(message, nearest(name, aliases) + "All that can be had: h2o-chat models")
+    return ModelError(message, nearest(name, aliases) + "All that can be had: h2o-chat models list --hub")
 
 
 def _beside(path: Path) -> list[str]:

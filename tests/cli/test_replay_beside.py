@@ -10,7 +10,7 @@ from h2o_chat.events.recording import read
 
 
 def test_two_policies_are_printed_beside_each_other(chatty: Path, tmp_path: Path) -> None:
-    """What each has forgotten at the end is drawn as dots, message by message."""
+    """Words that every head has forgotten at the end are drawn as dots, message by message."""
     turns = tmp_path / "turns.txt"
     turns.write_text("My dog is called Rexo.\n---\nI walk by the river every morning.\n---\nAnd you?\n")
     files = []

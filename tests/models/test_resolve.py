@@ -215,7 +215,10 @@ def test_folder_without_a_model_says_what_is_missing(tmp_path: Path) -> None:
         resolve.look_up(str(here))
     with pytest.raises(ModelError, match="is a file"):
         resolve.look_up(str(here / "model.gguf"))
-    for folder, hint in ((here, "h2o-chat models"), (here / "inside", f"Try its folder: {here / 'inside'}")):
+    for folder, hint in (
+        (here, "h2o-chat models list --hub"),
+        (here / "inside", f"Try its folder: {here / 'inside'}"),
+    ):
         (folder / "notes.txt").touch()
         with pytest.raises(ModelError, match="is a file") as caught:
             resolve.look_up(str(folder / "notes.txt"))

@@ -35,8 +35,16 @@ _INNER = {
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
     "mlp.router": "ffn_gate_inp",
+    "self_attn.qkv_proj": "attn_qkv",
+    "mlp.gate_up_proj": "ffn_up",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
 }
-_ARCHITECTURES = {"mistral": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
+_ARCHITECTURES = {
+    **{"mistral": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "gemma3_text": "gemma3"},
+}
+_GEMMA = ("gemma2", "gemma3")
+_IN_PAIRS = ("llama", "smollm3", "granite")
 _CONTROL, _NORMAL, _BYTE = 3, 1, 6
 
 
@@ -78,7 +86,9 @@ def write(
         if leave_out in called or called in (tensors or {}):
             continue
         numbers = tensor.float().numpy()
-        if family in ("llama", "smollm3") and called.endswith(("attn_q.weight", "attn_k.weight")):
+        if family in _GEMMA and "norm" in called:
+            numbers = numbers + 1
+        if family in _IN_PAIRS and called.endswith(("attn_q.weight", "attn_k.weight")):
             heads = "num_attention_heads" if "attn_q" in called else "num_key_value_heads"
             numbers = _in_pairs(numbers, config[heads])
         wanted = kind if name not in _OUTER or not ends else ends
@@ -168,8 +178,23 @@ def values_of(config: dict[str, Any], family: str) -> dict[str, Any]:
         f"{family}.expert_count": config.get("num_experts") or config.get("num_local_experts"),
         f"{family}.expert_used_count": config.get("num_experts_per_tok"),
         f"{family}.expert_feed_forward_length": config.get("moe_intermediate_size"),
-        f"{family}.attention.sliding_window": config.get("sliding_window") if family == "gpt-oss" else None,
+        f"{family}.attention.sliding_window": (
+            config.get("sliding_window") if family in ("gpt-oss", "phi3", *_GEMMA) else None
+        ),
+        f"{family}.attn_logit_softcapping": config.get("attn_logit_softcapping"),
+        f"{family}.final_logit_softcapping": config.get("final_logit_softcapping"),
+        f"{family}.embedding_scale": config.get("embedding_multiplier"),
+        f"{family}.residual_scale": config.get("residual_multiplier"),
+        f"{family}.attention.scale": config.get("attention_multiplier"),
+        f"{family}.logit_scale": config.get("logits_scaling"),
     }
+    if family == "gemma3":
+        near = [one == "sliding_attention" for one in config["layer_types"]]
+        experts["gemma3.attention.sliding_window_pattern"] = near
+        experts["gemma3.rope.freq_base_swa"] = float(rope["sliding_attention"]["rope_theta"])
+        rope = rope["full_attention"]
+    if rope.get("rope_type") == "linear":
+        experts |= {f"{family}.rope.scaling.type": "linear", f"{family}.rope.scaling.factor": rope["factor"]}
     if rope.get("rope_type") == "yarn" and family == "gpt-oss":
         experts |= {
             f"{family}.rope.scaling.type": "yarn",
@@ -273,8 +298,10 @@ def called_in_file(name: str, architecture: str = "") -> str:
         return _OUTER[name]
     _, _, number, rest = name.split(".", 3)
     inner, _, last = rest.rpartition(".")
-    if architecture == "gpt-oss" and inner in ("self_attn", "post_attention_layernorm"):
-        return f"blk.{number}.{'attn_sinks' if inner == 'self_attn' else 'post_attention_norm'}.weight"
+    if inner == "self_attn":
+        return f"blk.{number}.attn_sinks.weight"
+    if architecture in ("gpt-oss", "olmo2", *_GEMMA) and inner == "post_attention_layernorm":
+        return f"blk.{number}.post_attention_norm.weight"
     return f"blk.{number}.{_INNER[inner]}.{last}"
 
 
@@ -291,12 +318,13 @@ def numbers_in(file: Path, folder: Path) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     for path in folder.glob("*.safetensors"):
         for name in stacked(load_file(path)):
-            called = called_in_file(name, _ARCHITECTURES.get(config["model_type"], ""))
+            family = _ARCHITECTURES.get(config["model_type"], config["model_type"])
+            called = called_in_file(name, family)
             stored = tensors[called]
             numbers = np.asarray(gguf.quants.dequantize(stored.data, stored.tensor_type), np.float32)
-            if config["model_type"] in ("llama", "mistral", "smollm3") and called.endswith(
-                ("attn_q.weight", "attn_k.weight")
-            ):
+            if family in _GEMMA and "norm" in called:
+                numbers = numbers - 1
+            if family in _IN_PAIRS and called.endswith(("attn_q.weight", "attn_k.weight")):
                 heads = config["num_attention_heads" if "attn_q" in called else "num_key_value_heads"]
                 pairs = numbers.reshape(heads, -1, 2, numbers.shape[1])
                 numbers = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(numbers.shape)

@@ -1,4 +1,4 @@
-"""Random tiny models of fifteen families: seeded, a few milliseconds each, and not degenerate.
+"""Random tiny models of sixteen families: seeded, a few milliseconds each, and not degenerate.
 
 A freshly initialised model attends almost uniformly, so its heavy hitters are noise. These have
 weights scaled up until attention is peaked and every head prefers other tokens, untied embeddings
@@ -43,6 +43,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma3_text": _LLAMA | _ALTERNATING | {"head_dim": 8, "query_pre_attn_scalar": 8},
     "phi3": _LLAMA | _SLIDING,
     "olmo2": _LLAMA,
+    "granite": _LLAMA | {"embedding_multiplier": 2.0, "residual_multiplier": 0.5},
     "smollm3": _LLAMA | {"no_rope_layers": [1, 0, 1]},
     "qwen3_moe": _LLAMA | _EXPERTS | {"moe_intermediate_size": 48, "head_dim": 8, "norm_topk_prob": True},
     "olmoe": _LLAMA | _EXPERTS,

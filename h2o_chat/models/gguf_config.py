@@ -17,6 +17,7 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.models import gguf
 from h2o_chat.models.gguf import Header, damaged, header_of
 from h2o_chat.models.gguf_gemma4 import ROPE_FREQS, gemma4_config, rope_factors
+from h2o_chat.models.gguf_variants import LONG_ROPE, config_of_variant, named
 
 FAMILIES = {
     "llama": "LlamaForCausalLM",
@@ -26,6 +27,11 @@ FAMILIES = {
     "qwen3moe": "Qwen3MoeForCausalLM",
     "olmoe": "OlmoeForCausalLM",
     "gpt-oss": "GptOssForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gemma3": "Gemma3ForCausalLM",
+    "phi3": "Phi3ForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
+    "granite": "GraniteForCausalLM",
 }
 """Architectures of the native step, and their class in transformers. Mistral's architecture is llama."""
 
@@ -33,7 +39,7 @@ READ = FAMILIES | {"gemma4": "Gemma4ForCausalLM"}
 """All architectures that are read here."""
 
 _TYPES = {
-    **{"qwen3moe": "qwen3_moe", "gpt-oss": "gpt_oss", "gemma4": "gemma4_text"},
+    **{"qwen3moe": "qwen3_moe", "gpt-oss": "gpt_oss", "gemma3": "gemma3_text", "gemma4": "gemma4_text"},
     **{"qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text"},
 }
 """Types of transformers that are not called as the architecture is."""
@@ -128,6 +134,10 @@ def config_of(header: Header) -> dict[str, Any]:
         config |= {
             "attention_bias": True,
             "sliding_window": header.whole(f"{kind}.attention.sliding_window"),
+            "layer_types": [
+                "full_attention" if number % 2 else "sliding_attention"
+                for number in range(config["num_hidden_layers"])
+            ],
             "rope_parameters": config["rope_parameters"] | {"truncate": False},
         }
     if kind in ("qwen3moe", "olmoe", "gpt-oss"):
@@ -141,6 +151,7 @@ def config_of(header: Header) -> dict[str, Any]:
         }
         if (taken := config["num_experts_per_tok"]) > config["num_experts"]:
             raise damaged(header.path, f"a token takes {taken:,} of {config['num_experts']:,} experts")
+    config |= config_of_variant(header, config)
     _check_tensors(header, config)
     return config
 
@@ -221,10 +232,11 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
             f"mlp.experts.{one}_proj.bias": (f"ffn_{one}_exps.bias", (count, shape[0]))
             for one, shape in mlp.items()
         }
-    if kind in ("qwen3", "qwen3_moe", "olmoe"):
-        whole = kind == "olmoe"
+    if kind in ("qwen3", "qwen3_moe", "olmoe", "olmo2", "gemma3_text"):
+        whole = kind in ("olmoe", "olmo2")
         layer["self_attn.q_norm.weight"] = ("attn_q_norm.weight", (queries if whole else head,))
         layer["self_attn.k_norm.weight"] = ("attn_k_norm.weight", (keys if whole else head,))
+    layer = named(kind, config, layer)
     for number in range(config["num_hidden_layers"]):
         found |= {
             f"model.layers.{number}.{name}": (f"blk.{number}.{there}", shape)
@@ -235,7 +247,7 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 def turned_heads(config: dict[str, Any], name: str) -> int:
     """Heads of a weight whose rows are stored in rotation pairs; 0: in transformers' order."""
-    if config["model_type"] not in ("llama", "smollm3"):
+    if config["model_type"] not in ("llama", "smollm3", "granite"):
         return 0
     if ".q_proj." in name:
         return int(config["num_attention_heads"])
@@ -287,7 +299,7 @@ def _check_tensors(header: Header, config: dict[str, Any]) -> None:
             raise damaged(header.path, f"{name} has the shape {list(found)}, its values say {list(shape)}")
         if len(shape) == 1 and header.tensors[name].kind_name not in PLAIN:
             raise damaged(header.path, f"{name} is {header.tensors[name].kind_name}, and vectors are numbers")
-    refuse_others(header, known.keys() | {ROPE_FREQS})
+    refuse_others(header, known.keys() | {ROPE_FREQS, *LONG_ROPE.values()})
 
 
 def refuse_others(header: Header, known: Set[str]) -> None:
@@ -316,10 +328,10 @@ def _shape(header: Header, name: str, dimensions: int) -> tuple[int, ...]:
 
 def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
     turned = header.whole(f"{kind}.rope.dimension_count", head_size)
-    if turned != head_size:
+    if turned != head_size and kind != "phi3":
         raise damaged(header.path, f"{turned} of the {head_size} numbers of a head are turned")
     theta = header.number(f"{kind}.rope.freq_base", 10_000.0)
-    scaled = header.text(f"{kind}.rope.scaling.type", "none")
+    scaled = header.text(f"{kind}.rope.scaling.type", "none") if kind != "phi3" else "none"
     factor = f"{kind}.rope.scaling.factor"
     if ROPE_FREQS in header.tensors:
         return {"rope_type": "llama3", "rope_theta": theta} | _llama_3(header, theta, head_size)

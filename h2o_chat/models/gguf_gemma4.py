@@ -63,15 +63,15 @@ def gemma4_config(header: Header) -> dict[str, Any]:
     }
 
 
-def rope_factors(header: Header, head_size: int) -> tuple[float, ...]:
+def rope_factors(header: Header, head_size: int, name: str = ROPE_FREQS) -> tuple[float, ...]:
     """The numbers by which the file divides the frequencies of a head. [head_size / 2]
 
     Raises:
         ModelError: they are missing, or of another number or type.
     """
-    stored = header.tensors.get(ROPE_FREQS)
+    stored = header.tensors.get(name)
     if stored is None or stored.shape != (head_size // 2,) or stored.kind_name != "F32":
-        raise damaged(header.path, f"{ROPE_FREQS} is missing, or not {head_size // 2} numbers in F32")
+        raise damaged(header.path, f"{name} is missing, or not {head_size // 2} numbers in F32")
     with stored.file.open("rb") as file:
         file.seek(stored.start)
         return struct.unpack(f"<{head_size // 2}f", file.read(stored.bytes))

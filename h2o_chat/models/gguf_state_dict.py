@@ -40,7 +40,7 @@ def state_dict_of(file: Path, made: Any, dtype: torch.dtype) -> dict[str, "LazyT
     found = dict[str, LazyTensor]()
     for name, weight in weights.items():
         # The package's tables take names that end as modules' weights do, and some know no gate with up.
-        called = name.replace("router.scale", "router.proj.scale")
+        called = name.replace("router.scale", "router.proj.scale").replace("mlp.gate_up_proj", "mlp.up_proj")
         called = called.replace("router.per_expert_scale", "experts.down_proj.scale")
         if not called.endswith((".weight", ".bias", ".scale")):
             called += ".weight"
@@ -52,7 +52,8 @@ def state_dict_of(file: Path, made: Any, dtype: torch.dtype) -> dict[str, "LazyT
         if there not in header.tensors and "gate_up_exps" in there:
             parts = [there.replace("gate_up", one) for one in ("gate", "up")]
         if header.tensors.keys() >= {*parts}:
-            found[name] = LazyTensor(header, name, parts, dtype)
+            minus = float(header.architecture in ("gemma2", "gemma3") and name.endswith("norm.weight"))
+            found[name] = LazyTensor(header, name, parts, dtype, minus)
             if len(parts) == 1 and (sides := header.tensors[there].shape) != (wanted := tuple(weight.shape)):
                 raise damaged(file, f"{there} has the shape {list(sides)}, its values say {list(wanted)}")
     refuse_others(header, {ROPE_FREQS, *(part for one in found.values() for part in one.parts)})
@@ -68,10 +69,13 @@ class LazyTensor:
     parts: list[str]
     """Tensors of the file that are this one, one below the other."""
     dtype: torch.dtype
+    minus: float = 0.0
+    """What the file's numbers have more than transformers'."""
 
     def __getitem__(self, _: object) -> Tensor:
         read = [self._read(one) for one in self.parts]
         value = torch.cat(read, 1) if len(read) > 1 else read[0]
+        value = value - self.minus if self.minus else value
         if heads := turned_heads(config_of(self.header), self.name):
             value = value.view(heads, -1, 2, *value.shape[1:]).transpose(1, 2).reshape(value.shape)
         return value

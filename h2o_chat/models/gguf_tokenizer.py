@@ -114,7 +114,7 @@ def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
 
 def _pieces(header: Header, tokens: list[str]) -> Any:
     """A sentencepiece tokenizer, with llama.cpp's space before the text even if there is one already."""
-    if header.architecture not in READ:  # gemma's and phi3's differ
+    if header.architecture not in READ.keys() - {"gemma2", "gemma3", "phi3"}:  # theirs differ
         from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer
 
         given = {"tokenizer_type": _PIECES, "tokens": tokens, "scores": header.numbers(_SCORES)}

@@ -129,7 +129,7 @@ class GgufWeights:
         return [(kind, list(sources)) for kind, sources in neighbours]
 
     def _stored(self, source: Source, columns: int) -> Stored:
-        return self._tensors.find(source.name, (source.rows, columns))
+        return self._tensors.find(source.name, (source.whole or source.rows, columns))
 
     def _read(self, progress: Progress) -> None:
         progress(STAGE, 0.0)
@@ -138,6 +138,7 @@ class GgufWeights:
                 numbers = torch.cat(
                     [self._tensors.rows(one.name, one.shape, 0, one.rows).flatten() for one in part.sources]
                 )
+                numbers /= part.over
                 ctypes.memmove(self._vectors[part.name], numbers.data_ptr(), numbers.nbytes)
         runs = sorted(self._runs(), key=lambda run: (self._stored(run.source, run.columns).start, run.first))
         total, done = sum(run.end - run.first for run in runs), 0
@@ -156,7 +157,7 @@ class GgufWeights:
                 for source in sources:
                     stored = self._stored(source, part.columns)
                     unit = self._tensors.turned_rows(source.name) or TILE
-                    at_once = max(1, READ_BYTES // (stored.bytes // source.rows) // unit) * unit
+                    at_once = max(1, READ_BYTES // (stored.bytes // stored.shape[0]) // unit) * unit
                     for first in range(0, source.rows, at_once):
                         end = min(first + at_once, source.rows)
                         yield _Run(source, part.columns, first, end, to, tile + first // TILE * every, every)
@@ -167,7 +168,7 @@ class GgufWeights:
         kind = self._stored(run.source, run.columns).kind
         order = list(range(count))
         if kind in LEVELS_BYTES or kind in (F32, F16, BF16, MXFP4):
-            raw = self._tensors.raw_rows(name, run.first, run.end)
+            raw = self._tensors.raw_rows(name, run.source.start + run.first, run.source.start + run.end)
             rows = ctypes.addressof(ctypes.c_char.from_buffer(raw))
             if head := self._tensors.turned_rows(name):
                 pairs = range(head // 2)
@@ -175,7 +176,10 @@ class GgufWeights:
                     at + 2 * pair + half for at in range(0, count, head) for half in (0, 1) for pair in pairs
                 ]
         else:
-            numbers = self._tensors.rows(name, (run.source.rows, run.columns), run.first, run.end)
+            shape = (run.source.whole or run.source.rows, run.columns)
+            numbers = self._tensors.rows(
+                name, shape, run.source.start + run.first, run.source.start + run.end
+            )
             kind, rows = F32, numbers.data_ptr()
         order += [-1] * (-count % TILE)
         groups = run.to.columns // GROUP

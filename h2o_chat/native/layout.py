@@ -37,6 +37,10 @@ class Source:
     """Rows of a matrix, or numbers of a vector."""
     columns: int = 0
     """Columns, if a vector is stored as [rows, columns]."""
+    start: int = 0
+    """Rows of the tensor that stand before them."""
+    whole: int = 0
+    """Rows of the tensor; 0: these are all."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -84,6 +88,10 @@ class Vector:
 
     name: str
     sources: tuple[Source, ...]
+    plus: float = 0.0
+    """What safetensors' numbers lack; those of GGUF files do not."""
+    over: float = 1.0
+    """What the numbers are divided by."""
 
     @property
     def numbers(self) -> int:
@@ -112,15 +120,17 @@ def parts(frame: Frame) -> Iterator[Matrix | Vector]:
     if not frame.tied:
         yield embedding
     for number in range(frame.layers):
-        yield from _layer(frame, f"layers.{number}.", f"model.layers.{number}.")
-    yield Vector("norm", (Source("model.norm.weight", frame.hidden),))
+        yield from layer_parts(frame, f"layers.{number}.", f"model.layers.{number}.")
+    yield Vector(
+        "norm", (Source("model.norm.weight", frame.hidden),), plus=float(frame.gemma), over=frame.logits_scale
+    )
     if frame.tied:
         yield embedding
     else:
         yield Matrix("head", frame.head_bits, frame.hidden, (Source("lm_head.weight", frame.vocabulary),))
 
 
-def _layer(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
+def layer_parts(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
     """Matrices and vectors of one layer.
 
     Args:
@@ -131,9 +141,15 @@ def _layer(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
     normed = (rows["q"], keys) if frame.whole_norms else (frame.head_size, frame.head_size)
 
     def qkv(kind: str) -> tuple[Source, ...]:
+        if frame.fused:
+            return (Source(f"{there}self_attn.qkv_proj.{kind}", sum(rows.values())),)
         return tuple(Source(f"{there}self_attn.{one}_proj.{kind}", count) for one, count in rows.items())
 
-    yield Vector(f"{here}norm_attention", (Source(f"{there}input_layernorm.weight", frame.hidden),))
+    def norm(name: str, module: str, size: int = frame.hidden) -> Vector:
+        return Vector(f"{here}{name}", (Source(f"{there}{module}.weight", size),), plus=float(frame.gemma))
+
+    if frame.norms_before:
+        yield norm("norm_attention", "input_layernorm")
     yield Matrix(f"{here}qkv", frame.bits, frame.hidden, qkv("weight"))
     if frame.bias:
         yield Vector(f"{here}bias_qkv", qkv("bias"))
@@ -142,23 +158,33 @@ def _layer(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
         yield Vector(f"{here}bias_out", (Source(f"{there}self_attn.o_proj.bias", frame.hidden),))
         yield Vector(f"{here}bias_router", (Source(f"{there}mlp.router.bias", frame.experts),))
     if frame.head_norms:
-        yield Vector(f"{here}norm_query", (Source(f"{there}self_attn.q_norm.weight", normed[0]),))
-        yield Vector(f"{here}norm_key", (Source(f"{there}self_attn.k_norm.weight", normed[1]),))
+        yield norm("norm_query", "self_attn.q_norm", normed[0])
+        yield norm("norm_key", "self_attn.k_norm", normed[1])
     out = Source(f"{there}self_attn.o_proj.weight", frame.hidden)
     yield Matrix(f"{here}out", frame.bits, rows["q"], (out,))
-    yield Vector(f"{here}norm_mlp", (Source(f"{there}post_attention_layernorm.weight", frame.hidden),))
+    if frame.norms_after:
+        yield norm("norm_attended", "post_attention_layernorm")
+    if frame.norms_before:
+        yield norm(
+            "norm_mlp", "pre_feedforward_layernorm" if frame.norms_after else "post_attention_layernorm"
+        )
     if frame.experts:
         router = "router" if frame.gpt_oss else "gate"
         yield Vector(f"{here}router", (Source(f"{there}mlp.{router}.weight", frame.experts, frame.hidden),))
     for mlp in frame.mlps:
         gate, up, down = (f"{there}mlp.{mlp}{one}_proj.weight" for one in ("gate", "up", "down"))
         gate_up = Source(gate, frame.intermediate), Source(up, frame.intermediate)
+        if frame.fused:
+            both, inner = f"{there}mlp.gate_up_proj.weight", frame.intermediate
+            gate_up = Source(both, inner, 0, 0, 2 * inner), Source(both, inner, 0, inner, 2 * inner)
         yield Matrix(f"{here}{mlp}gate_up", frame.bits, frame.hidden, gate_up, alternate=True)
         yield Matrix(f"{here}{mlp}down", frame.bits, frame.intermediate, (Source(down, frame.hidden),))
         for one, name in {"gate": gate, "up": up, "down": down}.items() if frame.gpt_oss else ():
             numbers = frame.hidden if one == "down" else frame.intermediate
             bias = Source(f"{name.removesuffix('weight')}bias", numbers)
             yield Vector(f"{here}{mlp}bias_{one}", (bias,))
+    if frame.norms_after:
+        yield norm("norm_fed", "post_feedforward_layernorm")
 
 
 def layout(frame: Frame) -> list[Place]:

@@ -35,7 +35,8 @@ class Layer(Structure):
         (Matrix * 3, "qkv"),
         (Matrix, "out"),
         (POINTER(Mlp), "mlp"),
-        (c_void_p, "router bias_router norm_attention norm_mlp bias_qkv bias_out sinks"),
+        (c_void_p, "router bias_router norm_attention norm_mlp norm_attended norm_fed"),
+        (c_void_p, "bias_qkv bias_out sinks"),
         (c_void_p, "norm_query norm_key norm_queries norm_keys"),
         (c_int32, "rope sees"),
     )
@@ -44,8 +45,9 @@ class Layer(Structure):
 class Frame(Structure):
     _fields_ = _fields(
         (c_int32, "layer_count rope_count hidden heads kv_heads head_size vocabulary"),
-        (c_int32, "experts chosen shares_add_up"),
-        (c_float, "alpha limit epsilon"),
+        (c_int32, "experts chosen shares_add_up gelu"),
+        (c_float, "alpha limit epsilon embedding_scale residual_scale"),
+        (c_float, "attention_scale attention_cap logits_cap"),
         (POINTER(Layer), "layers"),
         (POINTER(Rope), "ropes"),
         (c_void_p, "norm"),

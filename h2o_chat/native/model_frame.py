@@ -1,10 +1,13 @@
 """A model's sizes, switches, rotations and windows, as the native step needs them. No torch."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe")
+FAMILIES = (
+    *("llama", "mistral", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe"),
+    *("gemma2", "gemma3_text", "phi3", "olmo2", "granite"),
+)
 """`config.model_type`s that the C++ step can compute."""
 FROM_GGUF = "gpt_oss"
 """One more, whose folders pack their experts in a way that is not read here: from GGUF files alone."""
@@ -29,7 +32,7 @@ class Turning:
     """Rotation of a layer's queries and keys (RoPE)."""
 
     inv_freq: tuple[float, ...]
-    """[head_size / 2] radians per position, exact fp32 numbers; component i pairs with i + head_size / 2."""
+    """[pairs] radians per position, exact fp32 numbers; component i pairs with i + pairs, others stay."""
     scale: float
     """Factor of cosines and sines (YaRN); usually 1."""
 
@@ -72,11 +75,43 @@ class Frame:
     """Experts that a token takes."""
     shares_add_up: bool = False
     """Whether the shares of a token's experts are divided by their sum."""
+    embedding_scale: float = 1.0
+    """Factor of the embedding's rows."""
+    residual_scale: float = 1.0
+    """Factor of what attention and MLP give."""
+    attention_scale: float = 0.0
+    """Factor of products of queries and keys; 0: 1 / sqrt(head_size)."""
+    attention_cap: float = 0.0
+    """`cap * tanh(x / cap)` of these products; 0: they have no cap."""
+    logits_scale: float = 1.0
+    """Divisor of the logits."""
+    logits_cap: float = 0.0
+    """As `attention_cap`, of the logits."""
 
     @property
     def whole_norms(self) -> bool:
         """Whether queries and keys are normalised over all heads together."""
-        return self.family == "olmoe"
+        return self.family in ("olmoe", "olmo2")
+
+    @property
+    def gemma(self) -> bool:
+        """Whether the MLP computes gelu, and norms multiply by their weights + 1."""
+        return self.family in ("gemma2", "gemma3_text")
+
+    @property
+    def norms_before(self) -> bool:
+        """Whether what attention and MLP are given is normalised."""
+        return self.family != "olmo2"
+
+    @property
+    def norms_after(self) -> bool:
+        """Whether what attention and MLP give is normalised."""
+        return self.gemma or not self.norms_before
+
+    @property
+    def fused(self) -> bool:
+        """Whether q, k and v stand in one tensor, gate and up in another."""
+        return self.family == "phi3"
 
     @property
     def gpt_oss(self) -> bool:
@@ -97,6 +132,7 @@ def frame_from(config: Any, head_size: int, bits: int, **found: Any) -> Frame:
             ropes, rope_of, sees.
     """
     experts = getattr(config, "num_experts", 0)
+    gemma = config.model_type in ("gemma2", "gemma3_text")
     return Frame(
         family=config.model_type,
         layers=config.num_hidden_layers,
@@ -113,16 +149,35 @@ def frame_from(config: Any, head_size: int, bits: int, **found: Any) -> Frame:
         experts=experts,
         chosen=config.num_experts_per_tok if experts else 0,
         shares_add_up=bool(experts and config.norm_topk_prob),
+        embedding_scale=config.hidden_size**0.5
+        if gemma
+        else float(getattr(config, "embedding_multiplier", 1)),
+        residual_scale=float(getattr(config, "residual_multiplier", 1.0)),
+        attention_scale=attention_scale(config),
+        attention_cap=float(getattr(config, "attn_logit_softcapping", None) or 0),
+        logits_scale=float(getattr(config, "logits_scaling", 1.0)),
+        logits_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
         **found,
     )
 
 
-_OF_EXPERTS = {"experts": 0, "chosen": 0, "shares_add_up": False}
+def attention_scale(config: Any) -> float:
+    """The factor of products of queries and keys that a configuration names; 0 if it names none."""
+    if config.model_type in ("gemma2", "gemma3_text"):
+        return float(config.query_pre_attn_scalar**-0.5)
+    return float(getattr(config, "attention_multiplier", 0.0))
+
+
+_LATER = {one.name: one.default for one in fields(Frame) if one.default is not MISSING}
+"""Fields that packed files of older versions lack."""
+_OF_EXPERTS = ("experts", "chosen", "shares_add_up")
+_FACTORS = [name for name, usual in _LATER.items() if isinstance(usual, float)]
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
-    """Packed files that were written before there were experts have no such fields."""
-    return {name: value for name, value in asdict(frame).items() if frame.experts or name not in _OF_EXPERTS}
+    """The frame without what is as usual, as versions wrote it that knew nothing else."""
+    usual = {name: one for name, one in _LATER.items() if not (frame.experts and name in _OF_EXPERTS)}
+    return {name: value for name, value in asdict(frame).items() if name not in usual or value != usual[name]}
 
 
 def from_json(data: Any) -> Frame:
@@ -132,7 +187,7 @@ def from_json(data: Any) -> Frame:
         ValueError: a field is missing or wrong; names it and its value.
     """
     if isinstance(data, dict):
-        data = _OF_EXPERTS | data
+        data = _LATER | data
     if not isinstance(data, dict) or set(data) != set(Frame.__dataclass_fields__):
         raise ValueError("the frame lacks a field, or has one that is not known")
     for name, (least, most) in _RANGES.items():
@@ -141,6 +196,8 @@ def from_json(data: Any) -> Frame:
     for name in ("tied", "bias", "head_norms", "shares_add_up"):
         _require(type(data[name]) is bool, data, name)
     _require(data["family"] in FAMILIES, data, "family")
+    for name in _FACTORS:
+        _require(_positive(data[name]) or data[name] == _LATER[name] == 0.0, data, name)
     _require(_positive(data["epsilon"]), data, "epsilon")
     _require(head_size % 16 == 0, data, "head_size")
     _require(data["heads"] % data["kv_heads"] == 0, data, "kv_heads")
@@ -169,7 +226,7 @@ def _turning(data: Any, head_size: int) -> Turning:
         or set(data) != {"inv_freq", "scale"}
         or not _positive(data["scale"])
         or not isinstance(data["inv_freq"], list)
-        or len(data["inv_freq"]) * 2 != head_size
+        or not 0 < len(data["inv_freq"]) * 2 <= head_size
         or not all(type(one) is float and math.isfinite(one) for one in data["inv_freq"])
     ):
         raise ValueError("ropes holds something that is no rotation")

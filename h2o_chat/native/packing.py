@@ -144,7 +144,8 @@ def _write(
             put(_tiles(part, sources, scales))
             put(iter(scales))
         else:
-            put(sources.rows(one.name, one.shape, 0, one.rows) for one in part.sources)
+            read = (sources.rows(one.name, one.shape, 0, one.rows) for one in part.sources)
+            put((numbers + part.plus) / part.over for numbers in read)
     file.seek(0)
     file.write(PackedHeader(print_, home, frame, tuple(checks)).encoded())
 
@@ -162,8 +163,8 @@ def _blocks(matrix: Matrix, sources: Sources) -> Iterator[tuple[Tensor, Tensor]]
 
     def block(which: int, first: int) -> list[Tensor]:
         source = matrix.sources[which]
-        shape, end = (source.rows, matrix.columns), min(first + at_once, source.rows)
-        found = sources.rounded(source.name, shape, first, end, matrix.bits)
+        shape, end = (source.whole or source.rows, matrix.columns), min(first + at_once, source.rows)
+        found = sources.rounded(source.name, shape, source.start + first, source.start + end, matrix.bits)
         return [pad(one, (0, 0, 0, -len(one) % TILE)) for one in found]
 
     if matrix.alternate:

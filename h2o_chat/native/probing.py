@@ -6,6 +6,7 @@ transformers' interpretation of the configuration.
 """
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,12 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
 from h2o_chat.models.load import check_family
+from h2o_chat.native.layout import layer_parts
 from h2o_chat.native.model_frame import FAMILIES, MOST_EXPERTS, Frame, Turning, frame_from
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
-_LAYER = {
-    *("input_layernorm.weight", "post_attention_layernorm.weight"),
-    *(f"self_attn.{name}_proj.weight" for name in "qkvo"),
-}
-_MLP = {f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")}
-_EXPERTS = {"mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"}
-_BIASES = {f"self_attn.{name}_proj.bias" for name in "qkv"}
-_NORMS = {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}
+_EXPERT = re.compile(r"experts\.\d+\.(?:gate_up|gate|up|(down))_proj\.weight")
 
 
 def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
@@ -45,8 +40,10 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
         return f"it knows the families {', '.join(FAMILIES)}, and this is {config.model_type}"
     if getattr(config, "quantization_config", None):
         return "its weights are already quantised"
-    if config.hidden_act != "silu":
-        return f"its MLP computes {config.hidden_act}, and only silu is known"
+    gemma = config.model_type in ("gemma2", "gemma3_text")
+    computes = config.hidden_activation if gemma else config.hidden_act
+    if computes != ("gelu_pytorch_tanh" if gemma else "silu"):
+        return f"its MLP computes {computes}, which is not known"
     if getattr(config, "clip_qkv", None) is not None:
         return "it clips queries, keys and values"
     hidden, experts = config.hidden_size, getattr(config, "num_experts", 0)
@@ -60,9 +57,6 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
     narrow = _narrow(config, head_size)
     if isinstance(narrow, str):
         return narrow
-    names = _weights_of_a_layer(narrow)
-    if isinstance(names, str):
-        return names
     try:
         positions = probe(narrow)
     except ModelError as error:
@@ -71,17 +65,19 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
     if isinstance(found, str):
         return found
     ropes, rope_of = found
-    return frame_from(
+    names = {name for name, _ in narrow.model.layers[0].named_parameters()}
+    frame = frame_from(
         config,
         head_size,
         bits,
-        bias=bool(names & _BIASES),
-        head_norms=bool(names & _NORMS),
+        bias="self_attn.q_proj.bias" in names,
+        head_norms="self_attn.q_norm.weight" in names,
         window_tokens=positions.window,
         ropes=ropes,
         rope_of=rope_of,
         sees=_sees(narrow, positions),
     )
+    return _differs(frame, narrow) or frame
 
 
 def _narrow(config: Any, head_size: int) -> Any:
@@ -108,19 +104,17 @@ def _narrow(config: Any, head_size: int) -> Any:
     return model.eval()
 
 
-def _weights_of_a_layer(narrow: Any) -> set[str] | str:
-    """Names of weights in a layer, equal in all; or which weights the native step does not support."""
-    layers = [{name for name, _ in layer.named_parameters()} for layer in narrow.model.layers]
-    for number, names in enumerate(layers):
-        known = _LAYER | (_EXPERTS if names & _EXPERTS else _MLP)
-        known |= (_BIASES if names & _BIASES else set()) | (_NORMS if names & _NORMS else set())
-        if names != known or names != layers[0]:
-            return f"layer {number} has other weights than are known ({', '.join(sorted(names ^ known))})"
-    for layer in narrow.model.layers:
-        attention = layer.self_attn
-        if abs(attention.scaling * attention.head_dim**0.5 - 1) > 1e-6:
-            return f"its attention is scaled by {attention.scaling}"
-    return layers[0]
+def _differs(frame: Frame, narrow: Any) -> str:
+    """Which weights or scale of attention a layer has that its frame has not; empty: it is all there."""
+    sources = [source.name for part in layer_parts(frame, "", "") for source in part.sources]
+    known = {_EXPERT.sub(lambda one: f"experts.{one[1] or 'gate_up'}_proj", name) for name in sources}
+    scaling = frame.attention_scale or frame.head_size**-0.5
+    for number, layer in enumerate(narrow.model.layers):
+        if other := known ^ {name for name, _ in layer.named_parameters()}:
+            return f"layer {number} has other weights than are known ({', '.join(sorted(other))})"
+        if abs(layer.self_attn.scaling / scaling - 1) > 1e-6:
+            return f"its attention is scaled by {layer.self_attn.scaling}"
+    return ""
 
 
 def _ropes(
@@ -130,10 +124,10 @@ def _ropes(
     for number, rope in enumerate(positions.ropes):
         if rope is None:
             continue
+        if rope.start:
+            return f"layer {number} turns the last components of a head"
         if rope.interleaved:
             return f"layer {number} turns neighbouring components (interleaved RoPE)"
-        if 2 * len(rope.inv_freq) != head_size:
-            return f"layer {number} turns only {2 * len(rope.inv_freq)} of {head_size} components"
     different = {id(rope): rope for rope in positions.ropes if rope is not None}
     place = {name: at for at, name in enumerate(different)}
     turnings = tuple(Turning(tuple(rope.inv_freq.float().tolist()), scale) for rope in different.values())

@@ -159,7 +159,14 @@ class NativeStep:
             checked(run.h2o_before(model, layer, tokens, *into))
             handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
             sink = self._sinks[layer] if frame.gpt_oss else None
-            attended = through_slots(queries.transpose(1, 2), handoff, window=frame.sees[layer], sink=sink)
+            attended = through_slots(
+                queries.transpose(1, 2),
+                handoff,
+                scaling=frame.attention_scale or None,
+                window=frame.sees[layer],
+                softcap=frame.attention_cap or None,
+                sink=sink,
+            )
             if layer == frame.layers - 1 and not all_columns:  # only the last column is needed
                 attended, x = attended[:, -1:].contiguous(), x[:, -1:].contiguous()
                 tokens = rows
@@ -192,8 +199,14 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
         experts = [_mlp_of(packed, name + one) for one in frame.mlps]
         layer.mlp = (c.Mlp * len(experts))(*experts)
         layer.router = packed.vector(name + "router") if frame.experts else None
-        layer.norm_attention = packed.vector(name + "norm_attention")
-        layer.norm_mlp = packed.vector(name + "norm_mlp")
+        if frame.norms_before:
+            layer.norm_attention, layer.norm_mlp = (
+                packed.vector(name + one) for one in ("norm_attention", "norm_mlp")
+            )
+        if frame.norms_after:
+            layer.norm_attended, layer.norm_fed = (
+                packed.vector(name + one) for one in ("norm_attended", "norm_fed")
+            )
         if frame.gpt_oss:
             biases = ("sinks", "bias_out", "bias_router")
             layer.sinks, layer.bias_out, layer.bias_router = (packed.vector(name + one) for one in biases)
@@ -219,9 +232,15 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
         experts=frame.experts,
         chosen=frame.chosen,
         shares_add_up=frame.shares_add_up,
+        gelu=frame.gemma,
         alpha=GPT_OSS_ALPHA if frame.gpt_oss else 0,
         limit=GPT_OSS_LIMIT,
         epsilon=frame.epsilon,
+        embedding_scale=frame.embedding_scale,
+        residual_scale=frame.residual_scale,
+        attention_scale=frame.attention_scale,
+        attention_cap=frame.attention_cap,
+        logits_cap=frame.logits_cap,
         layers=layers,
         ropes=ropes,
         norm=packed.vector("norm"),

@@ -36,7 +36,7 @@ struct Shape {
     int hidden, intermediate, heads, kv_heads, head_size, vocabulary, layers, kind, v_kind, up_kind, head_kind;
     bool bias, head_norms, tied, damaged, largest;
     int experts = 0, chosen = 0;
-    bool like_gpt_oss = false;
+    bool like_gpt_oss = false, like_gemma = false;
 };
 
 const Shape kShapes[] = {
@@ -51,6 +51,8 @@ const Shape kShapes[] = {
     {"experts, normed together", 64, 48, 4, 2, 16, 40, 2, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q8_0, false, false, false, false, false, 21, 3},
     {"experts of mixed kinds", 256, 256, 2, 1, 128, 40, 1, H2O_Q4_K, H2O_Q6_K, H2O_Q8_0, H2O_Q6_K, false, true, false, false, false, 5, 2},
     {"experts with sinks and biases", 64, 48, 4, 2, 16, 40, 2, H2O_Q5_0, H2O_Q5_0, H2O_Q5_0, H2O_Q8_0, true, false, false, false, false, 9, 2, true},
+    {"norms after, gelu, scales and caps", 40, 24, 3, 3, 16, 101, 2, H2O_Q4_0, H2O_Q8_0, H2O_Q4_0, H2O_Q8_0, false, true, true, false, false, 0, 0, false, true},
+    {"the same, eight bits", 96, 64, 4, 1, 32, 40, 3, H2O_Q8_0, H2O_Q8_0, H2O_Q8_0, H2O_Q8_0, true, false, false, false, false, 0, 0, false, true},
     {"damaged experts", 64, 48, 2, 1, 32, 40, 2, H2O_Q4_0, H2O_Q4_0, H2O_Q4_0, H2O_Q8_0, false, true, false, true, false, 4, 4},
     {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, H2O_Q4_0, H2O_Q4_1, H2O_Q4_0, H2O_Q8_0, true, true, true, true, false},
     {"damaged weights, eight bits", 64, 64, 2, 1, 32, 40, 2, H2O_Q8_0, H2O_Q5_1, H2O_Q8_0, H2O_Q8_0, false, true, false, true, false},
@@ -110,7 +112,7 @@ struct Model {
         const int each = of.experts ? of.experts : 1;
         matrices.reserve(3 * (1 + each) * of.layers + 2);
         mlps.reserve(each * of.layers);
-        vectors.reserve((12 + 3 * each) * of.layers + 4);
+        vectors.reserve((14 + 3 * each) * of.layers + 4);
         const auto matrix = [&](int rows, int columns, int kind) {
             return matrices.emplace_back(random, rows, columns, kind, of).as_c;
         };
@@ -145,6 +147,10 @@ struct Model {
             layer.router = of.experts ? vector(of.experts * of.hidden, 0, .3f) : nullptr;
             layer.norm_attention = vector(of.hidden, 1, .2f);
             layer.norm_mlp = vector(of.hidden, 1, .2f);
+            if (of.like_gemma) {
+                layer.norm_attended = vector(of.hidden, 1, .2f);
+                layer.norm_fed = vector(of.hidden, 1, .2f);
+            }
             layer.bias_qkv = of.bias ? vector(up(qkv, 16), 0, .5f) : nullptr;
             layer.norm_query = of.head_norms ? vector(of.head_size, 1, .2f) : nullptr;
             layer.norm_key = of.head_norms ? vector(of.head_size, 1, .2f) : nullptr;
@@ -173,7 +179,13 @@ struct Model {
         frame.shares_add_up = of.head_norms;
         frame.alpha = of.like_gpt_oss ? 1.7f : 0;
         frame.limit = 7;
+        frame.gelu = of.like_gemma;
         frame.epsilon = 1e-5f;
+        frame.embedding_scale = of.like_gemma ? 7.5f : 1;
+        frame.residual_scale = of.like_gemma ? .75f : 1;
+        frame.attention_scale = of.like_gemma ? .3f : 0;
+        frame.attention_cap = of.like_gemma ? 2.0f : 0;
+        frame.logits_cap = of.like_gemma ? 3.0f : 0;
         frame.layers = layers.data();
         frame.ropes = ropes.data();
         frame.norm = vector(of.hidden, 1, .2f);

@@ -27,6 +27,8 @@ _SLIDING = {
     "use_sliding_window": True,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
+_LINEAR = {"rope_type": "linear", "factor": 8.0, "rope_theta": 100000.0}
+_NEAR = {"rope_type": "default", "rope_theta": 10000.0}
 _EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0, "original_max_position_embeddings": 128}
 
@@ -46,6 +48,37 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "olmoe": ("olmoe", _SIZES | _EXPERTS | {"num_experts": 20, "num_experts_per_tok": 3}),
     "smollm3": ("smollm3", _SIZES | {"no_rope_layers": [1, 0, 1], "pad_token_id": 0}),
+    "gemma2": (
+        "gemma2",
+        _SIZES
+        | _SLIDING
+        | {"query_pre_attn_scalar": 24, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
+    ),
+    "gemma3_text": (
+        "gemma3_text",
+        _SIZES
+        | _SLIDING
+        | {
+            "head_dim": 32,
+            "query_pre_attn_scalar": 20,
+            "rope_parameters": {"full_attention": _LINEAR, "sliding_attention": _NEAR},
+        },
+    ),
+    "phi3": ("phi3", _SIZES | {"sliding_window": 16, "pad_token_id": 0}),
+    "phi3, three quarters turned": (
+        "phi3",
+        _SIZES
+        | {"head_dim": 32, "pad_token_id": 0, "rope_parameters": _NEAR | {"partial_rotary_factor": 0.75}},
+    ),
+    "olmo2": ("olmo2", _SIZES),
+    "granite": (
+        "granite",
+        _SIZES
+        | {
+            **{"embedding_multiplier": 12.0, "residual_multiplier": 0.22},
+            **{"attention_multiplier": 0.2, "logits_scaling": 3.0},
+        },
+    ),
 }
 """Family and configuration, by what is special."""
 

@@ -77,10 +77,31 @@ def root(x: Tensor) -> Tensor:
     return x.double().sqrt().float()
 
 
-def silu(x: Tensor) -> Tensor:
-    e = exp_of_negative(-x.abs())
+def gated(x: Tensor, y: Tensor) -> Tensor:
+    """x / (1 + e^-y)"""
+    e = exp_of_negative(-y.abs())
     negative = x.clamp_max(0)
     return fma(negative, e, x - negative) / (e + 1)
+
+
+def silu(x: Tensor) -> Tensor:
+    return gated(x, x)
+
+
+def gelu(x: Tensor) -> Tensor:
+    cubic = fma(x * x * torch.tensor(0.044715), x, x)
+    return gated(x, cubic * torch.tensor(1.59576912))
+
+
+def capped(x: Tensor, cap: float) -> Tensor:
+    """cap * tanh(x / cap); as it is if there is no cap."""
+    if not cap:
+        return x
+    most = torch.tensor(cap)
+    e = exp_of_negative(x.abs() * (-2 / most))
+    size = most * (1 - e) / (1 + e)
+    positive = torch.where(x < 0, 0, size)
+    return positive - (size - positive)
 
 
 def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -143,10 +164,11 @@ class Formula:
         frame, after = self.frame, list[Slots]()
         q, scales, minima = self._matrix(*self.packed.matrices("embedding"))
         row = fma(q[token].float(), scales[token, ..., None], -minima[token, :, None, None])
-        x = row.flatten()[: frame.hidden]
+        x = row.flatten()[: frame.hidden] * torch.tensor(frame.embedding_scale)
+        residual = torch.tensor(frame.residual_scale)
         for number, slots in enumerate(layers):
             name = f"layers.{number}."
-            qkv = self._times(name + "qkv", norm(x, self._vector(name + "norm_attention"), frame.epsilon))
+            qkv = self._times(name + "qkv", self._normed(name + "norm_attention", x))
             if frame.bias:
                 qkv = qkv + self._vector(name + "bias_qkv")
             if frame.whole_norms:
@@ -157,14 +179,20 @@ class Formula:
             attended, slots = self._attend(number, qkv, position, index, edge, slots, forget, remember)
             after.append(slots)
             out = self._times(name + "out", attended)[: frame.hidden]
-            x = x + (out + self._vector(name + "bias_out") if frame.gpt_oss else out)
-            normed = norm(x, self._vector(name + "norm_mlp"), frame.epsilon)
+            out = out + self._vector(name + "bias_out") if frame.gpt_oss else out
+            x = fma(residual, self._normed(name + "norm_attended", out), x)
+            normed = self._normed(name + "norm_mlp", x)
             if not frame.experts:
-                x = x + self._mlp(name, normed)
+                x = fma(residual, self._normed(name + "norm_fed", self._mlp(name, normed)), x)
             for expert, share in self._shares(name, normed) if frame.experts else []:
                 x = fma(share, self._mlp(f"{name}experts.{expert}.", normed), x)
         head = "embedding" if frame.tied else "head"
-        return self._times(head, norm(x, self._vector("norm"), frame.epsilon))[: frame.vocabulary], after
+        logits = self._times(head, self._normed("norm", x))[: frame.vocabulary]
+        return capped(logits, frame.logits_cap), after
+
+    def _normed(self, name: str, x: Tensor) -> Tensor:
+        """x, normalised if there are weights of that name."""
+        return norm(x, self._vector(name), self.frame.epsilon) if name in self._vectors else x
 
     def _heads(self) -> tuple[int, int, int]:
         """Heads of queries, keys and values."""
@@ -182,7 +210,7 @@ class Formula:
             gated = gated * (up.clamp(-GPT_OSS_LIMIT, GPT_OSS_LIMIT) + 1)
             down = self._times(name + "down", gated)[: self.frame.hidden]
             return down + self._vector(name + "bias_down")
-        gated = (silu(gate) * up).flatten()
+        gated = ((gelu if self.frame.gemma else silu)(gate) * up).flatten()
         return self._times(name + "down", gated[: self.frame.intermediate])[: self.frame.hidden]
 
     def _shares(self, name: str, x: Tensor) -> list[tuple[int, Tensor]]:
@@ -229,7 +257,9 @@ class Formula:
             asks = torch.where(
                 slots.clamped.unsqueeze(1), dot(far.unsqueeze(2), slots.keys.unsqueeze(1)), asks
             )
-        asks = asks * (1 / root(torch.tensor(float(size))))
+        usual = 1 / root(torch.tensor(float(size)))
+        asks = asks * (torch.tensor(frame.attention_scale) if frame.attention_scale else usual)
+        asks = capped(asks, frame.attention_cap)
         sees = frame.sees[number]
         seen_from = position - sees + 1 if sees and position >= sees else 0
         asks = asks.masked_fill((slots.positions < seen_from).unsqueeze(1), -3e38)

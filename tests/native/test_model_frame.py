@@ -45,13 +45,15 @@ def test_families(family: str) -> None:
     assert (found.heads, found.kv_heads, found.head_size, found.vocabulary) == (4, 2, 16, VOCAB)
     assert (found.tied, found.window_tokens, found.head_bits) == (False, 1024, 8)
     assert found.bias is (family == "qwen2")
-    assert found.head_norms is (family in ("qwen3", "qwen3_moe", "olmoe"))
+    assert found.head_norms is (family in ("qwen3", "qwen3_moe", "olmoe", "olmo2", "gemma3_text"))
     experts = {"qwen3_moe": (6, 2, True), "olmoe": (6, 2, False)}
     assert (found.experts, found.chosen, found.shares_add_up) == experts.get(family, (0, 0, False))
-    sees = {"mistral": (WINDOW,) * 3, "qwen2": (WINDOW, None, WINDOW), "qwen3": (WINDOW, None, WINDOW)}
+    sees = dict.fromkeys(("mistral", "phi3"), (WINDOW,) * 3)
+    sees |= dict.fromkeys(("qwen2", "qwen3", "gemma2", "gemma3_text"), (WINDOW, None, WINDOW))
     assert found.sees == sees.get(family, (None,) * 3)
-    assert found.rope_of == ((0, None, 0) if family == "smollm3" else (0, 0, 0))
-    assert len(found.ropes) == 1
+    rope_of = {"smollm3": (0, None, 0), "gemma3_text": (0, 1, 0)}.get(family, (0, 0, 0))
+    assert found.rope_of == rope_of
+    assert len(found.ropes) == 1 + max(number or 0 for number in rope_of)
 
 
 def test_frequencies_are_those_of_the_formula() -> None:
@@ -73,7 +75,8 @@ def test_scaled_rotations() -> None:
 @pytest.mark.parametrize(
     ("family", "changes", "why"),
     [
-        ("gemma2", {}, "this is gemma2"),
+        ("gpt_neox", {}, "this is gpt_neox"),
+        ("gemma2", {"hidden_activation": "gelu"}, "computes gelu"),
         ("llama", {"hidden_act": "gelu"}, "computes gelu"),
         ("llama", {"head_dim": 8}, "8 numbers, which is no multiple of 16"),
         ("llama", {"attention_bias": True}, "self_attn.o_proj.bias"),
@@ -97,7 +100,7 @@ def test_refused_in_words(family: str, changes: dict[str, Any], why: str) -> Non
     ("rope", "why"),
     [
         (Rope(torch.ones(8), interleaved=True, size=16), "interleaved"),
-        (Rope(torch.ones(4), interleaved=False, size=16), "only 8 of 16"),
+        (Rope(torch.ones(4), interleaved=False, size=16, start=8), "the last components"),
     ],
 )
 def test_rotations_that_are_not_known(rope: Rope, why: str) -> None:

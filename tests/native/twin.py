@@ -98,7 +98,11 @@ def _numbers(packed: Packed) -> dict[str, Tensor]:
         elif part.sources[0].columns:
             whole = whole.view(part.sources[0].shape)
         assert len(whole) == sum(sizes)
-        found |= dict(zip((source.name for source in part.sources), whole.split(sizes), strict=True))
+        if not isinstance(part, Matrix):
+            whole = whole * part.over - part.plus
+        for source, numbers in zip(part.sources, whole.split(sizes), strict=True):
+            before = [found[source.name]] if source.start else []
+            found[source.name] = torch.cat([*before, numbers])
     return found
 
 

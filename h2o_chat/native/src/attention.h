@@ -113,7 +113,7 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
                  of.size, far + g * of.size);
     }
     const ptrdiff_t stride = job.weights_stride;
-    const Floats scaling = splat(1.0f / __builtin_sqrtf(static_cast<float>(of.size)));
+    const Floats scaling = splat(of.scaling);
     for (int s = start; s < end; s += 16) {
         const int some = slots.used - s < 16 ? slots.used - s : 16;
         const float *keys = held.keys(s, some), *asked[16];
@@ -135,6 +135,9 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
             sixteen_keys<heads, false>(of_these, keys, some, of.size, scaling, weights + g * stride + s, stride);
         });
     }
+    const float cap = job.frame->attention_cap;
+    for (int g = 0; cap != 0 && g < of.groups; ++g)
+        for (int s = start; s < end; s += 16) store(weights + g * stride + s, capped(load(weights + g * stride + s), cap));
     const int row = job.rows[token];
     // Slots at positions from here on are seen: not empty ones, at -1, nor what is out of the layer's window.
     const int32_t seen_from = layer.sees && step.positions[row] >= layer.sees ? step.positions[row] - layer.sees + 1 : 0;

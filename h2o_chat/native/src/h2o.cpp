@@ -274,7 +274,7 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
     const size_t wide = layer.mlp ? layer.mlp->down.columns : 0;
     const size_t numbers = std::max(static_cast<size_t>(rounded_up(static_cast<int>(n), kWidth)) * model->widest,
                                     takers * std::max(wide, static_cast<size_t>(layer.qkv[0].columns)));
-    const bool made = model->x.make(n * layer.qkv[0].columns) && model->qkv.make(n * Sizes(model->frame).rows) &&
+    const bool made = model->x.make(n * layer.qkv[0].columns) && model->qkv.make(n * std::max(Sizes(model->frame).rows, layer.qkv[0].columns)) &&
                       model->attended.make(n * layer.out.columns) && model->gated.make(gated * wide) &&
                       model->routed.make(n * rounded_up(model->frame.experts, 16)) && model->takers.make(takers) &&
                       model->weights.make(weights) && model->numbers.make(2 * numbers) &&

@@ -65,7 +65,8 @@ typedef struct {
     const h2o_mlp *mlp;  // one, or [experts], all alike
     const float *router;                     // [experts, hidden], hidden a multiple of 16; null: there are no experts
     const float *bias_router;                // [experts]; null: none
-    const float *norm_attention, *norm_mlp;  // [hidden]
+    const float *norm_attention, *norm_mlp;  // [hidden] of what each is given; null: none
+    const float *norm_attended, *norm_fed;   // [hidden] of what each gives; null: none
     const float *bias_qkv, *bias_out;        // [rows of qkv], [hidden]; null: none
     const float *sinks;                      // [H * G] a score that every query has beside those of keys; null: none
     const float *norm_query, *norm_key;      // [D] of each head; null: none
@@ -79,8 +80,13 @@ typedef struct {
     int32_t hidden, heads, kv_heads, head_size, vocabulary;
     int32_t experts, chosen;  // of each layer, 1,024 at most; of each token; 0: none
     int32_t shares_add_up;    // the chosen experts' shares in the output of a layer are divided by their sum
-    float alpha, limit;       // min(gate, limit) / (1 + e^(-alpha gate)) * (1 + up within limits); alpha 0: silu(gate) * up
+    int32_t gelu;             // gelu(gate) * up, by its formula with tanh; 0: silu(gate) * up
+    float alpha, limit;       // min(gate, limit) / (1 + e^(-alpha gate)) * (1 + up within limits); alpha 0: as above
     float epsilon;
+    float embedding_scale;    // factor of the embedding's rows
+    float residual_scale;     // factor of what attention and MLP give
+    float attention_scale;    // factor of products of queries and keys; 0: 1 / sqrt(head_size)
+    float attention_cap, logits_cap;  // cap * tanh(x / cap) of them, and of the logits; 0: none
     const h2o_layer *layers;
     const h2o_rope *ropes;
     const float *norm;  // [hidden]

@@ -29,11 +29,26 @@ inline Floats exp_of_negative(Floats x) {
     return from(x, -87.0f, mul(p, power_of_two(n)));
 }
 
-// x / (1 + e^-x), where e is raised to negative numbers only.
-inline Floats silu(Floats x) {
-    const Floats e = exp_of_negative(sub(splat(0.0f), abs(x)));
+// x / (1 + e^-y) where y has the sign of x; e is raised to negative numbers only.
+inline Floats gated(Floats x, Floats y) {
+    const Floats e = exp_of_negative(sub(splat(0.0f), abs(y)));
     const Floats negative = min(x, splat(0.0f)), positive = sub(x, negative);
     return div(fma(negative, e, positive), add(splat(1.0f), e));
+}
+
+inline Floats silu(Floats x) { return gated(x, x); }
+
+// x (1 + tanh(y / 2)) / 2 with y = sqrt(8 / pi) (x + .044715 x^3): GELU, as all of these models approximate it.
+inline Floats gelu(Floats x) {
+    const Floats cubic = fma(mul(mul(x, x), splat(0.044715f)), x, x);
+    return gated(x, mul(cubic, splat(1.59576912f)));
+}
+
+// cap * tanh(x / cap), as a fraction of e^-|2x / cap|.
+inline Floats capped(Floats x, float cap) {
+    const Floats one = splat(1.0f), e = exp_of_negative(mul(abs(x), splat(-2.0f / cap)));
+    const Floats size = div(mul(splat(cap), sub(one, e)), add(one, e)), positive = from(x, 0.0f, size);
+    return sub(positive, sub(size, positive));
 }
 
 // x * weight / sqrt(mean of squares + epsilon), of `size` numbers (RMSNorm, arXiv 1910.07467); x and out go on with

@@ -94,7 +94,7 @@ struct Job {
     int layer;              // of a call for one layer
     const int64_t *ids;     // [N]
     float *x;               // [N, x_stride] residual stream
-    float *qkv;             // [N, rows of qkv]
+    float *qkv;             // [N, rows of qkv]; [N, x_stride] what a layer gives before it is normed
     float *attended;        // [N, columns of out]
     float *gated;           // [N, columns of down]; where there are experts [takers, columns of down]
     float *routed;          // [N, experts rounded up to 16] their scores, then their shares; 0: not chosen
@@ -128,10 +128,13 @@ struct Job {
 
 struct Sizes {
     int heads, kv_heads, groups, size, rows;  // query heads, KV heads, G, D, rows of qkv
+    float scaling;                            // of products of queries and keys
 
     explicit Sizes(const h2o_frame &frame)
         : heads(frame.heads), kv_heads(frame.kv_heads), groups(frame.heads / frame.kv_heads), size(frame.head_size),
-          rows((heads + 2 * kv_heads) * size) {}
+          rows((heads + 2 * kv_heads) * size),
+          scaling(frame.attention_scale != 0 ? frame.attention_scale
+                                             : 1.0f / __builtin_sqrtf(static_cast<float>(size))) {}
 };
 
 // A thread's own room: floats, then rounded numbers, of one token.

@@ -64,10 +64,10 @@ inline bool some_clamped(const float *clamped) {
 
 // The logits of a block's queries, up to key `end`; those of keys that a query does not see are far below all others.
 template <int queries>
-inline void ask_tiles(const Pass &pass, const h2o_layer &layer, const Block &block, ptrdiff_t first, int used,
-                      int query, int end, int size) {
+inline void ask_tiles(const Pass &pass, const h2o_frame &frame, const h2o_layer &layer, const Block &block, ptrdiff_t first,
+                      int used, int query, int end, int size) {
     const h2o_pass &of = *pass.of;
-    const Floats scaling = splat(1.0f / __builtin_sqrtf(static_cast<float>(size))), none = splat(-kNever);
+    const Floats scaling = splat(Sizes(frame).scaling), none = splat(-kNever);
     for (int key = 0; key < end; key += kTile) {
         const float *tile = pass.tiles + (first + key) * size, *clamped = pass.clamped + first + key;
         Floats near[queries][2], far[queries][2];
@@ -81,7 +81,9 @@ inline void ask_tiles(const Pass &pass, const h2o_layer &layer, const Block &blo
                 if (both)
                     logits = add(from(is_far, 0.5f, far[q][half]), from(sub(splat(0.5f), is_far), 0.0f, logits));
                 const float seen_from = layer.sees ? static_cast<float>(query + q - layer.sees + 1) : 0.5f * kNever;
-                const Floats seen = from(at, seen_from, mul(logits, scaling));
+                logits = mul(logits, scaling);
+                if (frame.attention_cap != 0) logits = capped(logits, frame.attention_cap);
+                const Floats seen = from(at, seen_from, logits);
                 const Floats below = sub(from(at, seen_from, none), none);  // 0, or far below where it is not seen
                 store(block.weights + q * pass.stride + key + 16 * half, add(seen, below));
             }
@@ -157,7 +159,7 @@ inline void ask_all(Job &job, const Block &block, int row, int head) {
                         job.frame->ropes[layer.rope].pairs, size, block.turned + q * size);
         }
         by_queries(some, [&](auto queries) {
-            ask_tiles<queries>(pass, layer, block, first, used, query, end, size);
+            ask_tiles<queries>(pass, *job.frame, layer, block, first, used, query, end, size);
             for (int q = 0; q < some; ++q) softmax(block.weights + q * pass.stride, end, sink_of(layer, head));
             weigh<queries>(pass, block, unit, used, query + some, size);
         });

@@ -89,6 +89,7 @@ inline void embed_tokens(Job &job) {
         by_kind(m.kind, [&](auto kind) {
             dequantise<decltype(kind)::value>(m, static_cast<int>(job.ids[token]), job.frame->hidden, x);
         });
+        for (int i = 0; i < job.frame->hidden; ++i) x[i] *= job.frame->embedding_scale;
     }
     meet(*job.team);
 }
@@ -120,14 +121,36 @@ inline void queries_keys_values(Job &job, int thread, const h2o_layer &layer) {
 
 inline Floats biased(Floats sums, const float *bias, int tile) { return bias ? add(sums, load(bias + 16 * tile)) : sums; }
 
+// Sixteen numbers that a layer gives are added to x, or wait in job.qkv if they are to be normed (`add_normed`).
+inline void give(const Job &job, const float *normed, int token, int tile, Floats numbers) {
+    const ptrdiff_t at = static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
+    if (normed)
+        store(job.qkv + at, numbers);
+    else
+        store(job.x + at, fma(splat(job.frame->residual_scale), numbers, load(job.x + at)));
+}
+
+// What has been given is normed and added to x, unless there is no such norm.
+inline void add_normed(Job &job, const float *weight) {
+    if (!weight) return;
+    const h2o_frame &frame = *job.frame;
+    by_tokens(job, [&](int token) {
+        const ptrdiff_t row = static_cast<ptrdiff_t>(token) * job.x_stride;
+        norm(job.qkv + row, weight, frame.hidden, frame.epsilon, job.qkv + row);
+        for (ptrdiff_t at = row; at < row + frame.hidden; at += 16)
+            store(job.x + at, fma(splat(frame.residual_scale), load(job.qkv + at), load(job.x + at)));
+    });
+    meet(*job.team);
+}
+
 // Attended [N, columns of out] -> x.
 inline void output(Job &job, int thread, const h2o_layer &layer) {
     const Rounded in = rounded(job, thread, job.attended, layer.out.columns, nullptr, layer.out);
     product(job, &layer.out, 1, in, [&](Floats sums, int token, int tile) {
-        float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
-        store(x, add(load(x), biased(sums, layer.bias_out, tile)));
+        give(job, layer.norm_attended, token, tile, biased(sums, layer.bias_out, tile));
     });
     meet(*job.team);
+    add_normed(job, layer.norm_attended);
 }
 
 inline float *routed_of(const Job &job, int token) {
@@ -228,7 +251,7 @@ inline void experts_times(Job &job, int thread, const float *x, int stride, cons
 }
 
 inline Floats gate_of(const h2o_frame &frame, Floats x) {
-    if (frame.alpha == 0) return silu(x);
+    if (frame.alpha == 0) return frame.gelu ? gelu(x) : silu(x);
     const Floats alpha = splat(frame.alpha);
     return div(silu(mul(min(x, splat(frame.limit)), alpha)), alpha);
 }
@@ -271,11 +294,13 @@ inline void mlp(Job &job, int thread, const h2o_layer &layer) {
         });
     }
     times(job.gated, wide, nullptr, &h2o_mlp::down, [&](Floats sums, int row, int tile, int expert) {
-        const int token = layer.router ? job.takers[row] : row;
-        float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
         sums = biased(sums, layer.mlp[expert].bias_down, tile);
-        store(x, layer.router ? fma(splat(routed_of(job, token)[expert]), sums, load(x)) : add(load(x), sums));
+        if (!layer.router) return give(job, layer.norm_fed, row, tile, sums);
+        const int token = job.takers[row];
+        float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
+        store(x, fma(splat(routed_of(job, token)[expert]), sums, load(x)));
     });
+    add_normed(job, layer.norm_fed);
 }
 
 inline void logits_of(Job &job, int thread) {
@@ -284,6 +309,7 @@ inline void logits_of(Job &job, int thread) {
     product(job, &m, 1, in, [&](Floats sums, int token, int tile) {
         const int row = job.rows ? job.rows[token] : token;
         float *logits = job.logits + row * job.logits_stride + 16 * tile;
+        if (job.frame->logits_cap != 0) sums = capped(sums, job.frame->logits_cap);
         const int missing = 16 * (tile + 1) - job.frame->vocabulary;
         if (missing <= 0) {
             store(logits, sums);

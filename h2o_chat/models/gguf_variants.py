@@ -1,0 +1,117 @@
+"""Architectures of GGUF files that differ from llama in norms, scales, windows or the division of weights.
+
+Values that files leave out are those of llama.cpp (src/models). No torch.
+"""
+
+from typing import Any
+
+from h2o_chat.models.gguf import Header, damaged
+from h2o_chat.models.gguf_gemma4 import rope_factors
+
+_SCALES = {
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "attention_multiplier": "attention.scale",
+    "logits_scaling": "logit_scale",
+}
+_LAYERS_OF_27B = {"gemma2": 46, "gemma3": 62}
+"""These models alone scale attention by the numbers of all heads together."""
+_USUAL_CAPS = {"gemma2": (50.0, 30.0), "gemma3": (0.0, 0.0)}
+LONG_ROPE = {one: f"rope_factors_{one}.weight" for one in ("short", "long")}
+"""Tensors of phi3: the factors of its frequencies in its first window, and beyond."""
+Names = dict[str, tuple[str, tuple[int, ...]]]
+
+
+def config_of_variant(header: Header, config: dict[str, Any]) -> dict[str, Any]:
+    """The values of config.json in which gemma 2 and 3, phi3, olmo2 and granite differ; else nothing.
+
+    Args:
+        config: what all architectures have in common.
+
+    Raises:
+        ModelError: a value is missing or wrong.
+    """
+    kind = header.architecture
+    if kind in _LAYERS_OF_27B:
+        return _gemma(header, config)
+    if kind == "phi3":
+        return _phi3(header, config)
+    if kind == "granite":
+        return {name: header.number(f"{kind}.{there}") for name, there in _SCALES.items()}
+    if kind == "olmo2" and f"{kind}.attention.sliding_window" in header.values:
+        raise damaged(header.path, "it is an olmo3 model, whose rotations are not read from GGUF files")
+    return {}
+
+
+def _gemma(header: Header, config: dict[str, Any]) -> dict[str, Any]:
+    kind, layers = header.architecture, config["num_hidden_layers"]
+    cap, last_cap = _USUAL_CAPS[kind]
+    pattern = f"{kind}.attention.sliding_window_pattern"
+    if isinstance(header.values.get(pattern, 0), int):
+        every = header.whole(pattern, 2 if kind == "gemma2" else 6)
+        near = [number % every < every - 1 for number in range(layers)]
+    else:
+        near = [bool(one) for one in header.numbers(pattern)]
+    window = f"{kind}.attention.sliding_window"
+    if len(near) != layers:
+        raise damaged(header.path, f"{pattern} is of {len(near):,} layers, and there are {layers:,}")
+    if kind == "gemma3" and window not in header.values:
+        near = [False] * layers
+    rotation = config["rope_parameters"]
+    if kind == "gemma3":
+        theta = header.number("gemma3.rope.freq_base_swa", 10_000.0)
+        local = {"rope_type": "default", "rope_theta": theta}
+        rotation = {"full_attention": rotation, "sliding_attention": local}
+    all_heads = config["hidden_size"] // config["num_attention_heads"]
+    return {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": all_heads if layers == _LAYERS_OF_27B[kind] else config["head_dim"],
+        "attn_logit_softcapping": header.number(f"{kind}.attn_logit_softcapping", cap or None)
+        if cap
+        else None,
+        "final_logit_softcapping": header.number(f"{kind}.final_logit_softcapping", last_cap)
+        if cap
+        else None,
+        "sliding_window": header.whole(window, 4096),
+        "layer_types": ["sliding_attention" if one else "full_attention" for one in near],
+        "rope_parameters": rotation,
+    }
+
+
+def _phi3(header: Header, config: dict[str, Any]) -> dict[str, Any]:
+    rotation, head = dict(config["rope_parameters"]), config["head_dim"]
+    turned = header.whole("phi3.rope.dimension_count", head)
+    rotation["partial_rotary_factor"] = turned / head
+    window = header.values.get("phi3.attention.sliding_window")
+    found = {"rope_parameters": rotation, "sliding_window": window or None}
+    if header.tensors.keys() & LONG_ROPE.values():
+        rotation |= {
+            f"{one}_factor": list(rope_factors(header, turned, name)) for one, name in LONG_ROPE.items()
+        }
+        rotation["rope_type"] = "longrope"
+        original = header.whole("phi3.rope.scaling.original_context_length")
+        rotation["original_max_position_embeddings"] = found["original_max_position_embeddings"] = original
+    return found
+
+
+def named(kind: str, config: dict[str, Any], layer: Names) -> Names:
+    """(name in the file, shape) of the weights of a layer, from those of llama."""
+    hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
+    given: Names = {
+        "post_attention_layernorm.weight": ("post_attention_norm.weight", (hidden,)),
+        "post_feedforward_layernorm.weight": ("post_ffw_norm.weight", (hidden,)),
+    }
+    if kind in ("gemma2", "gemma3_text"):
+        return layer | given | {"pre_feedforward_layernorm.weight": layer["post_attention_layernorm.weight"]}
+    if kind == "olmo2":
+        return {name: one for name, one in layer.items() if name != "input_layernorm.weight"} | given
+    if kind == "phi3":
+        rows = (heads + 2 * config["num_key_value_heads"]) * config["head_dim"]
+        parts = {f"self_attn.{one}_proj.weight" for one in "qkv"} | {
+            f"mlp.{one}_proj.weight" for one in ("gate", "up")
+        }
+        return {name: one for name, one in layer.items() if name not in parts} | {
+            "self_attn.qkv_proj.weight": ("attn_qkv.weight", (rows, hidden)),
+            "mlp.gate_up_proj.weight": ("ffn_up.weight", (2 * inner, hidden)),
+        }
+    return layer

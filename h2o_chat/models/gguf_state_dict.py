@@ -70,7 +70,7 @@ class LazyTensor:
     """Tensors of the file that are this one, one below the other."""
     dtype: torch.dtype
     minus: float = 0.0
-    """What the file's numbers have more than transformers'."""
+    """Number that is subtracted: gemma's files hold norms + 1."""
 
     def __getitem__(self, _: object) -> Tensor:
         read = [self._read(one) for one in self.parts]

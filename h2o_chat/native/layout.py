@@ -89,9 +89,9 @@ class Vector:
     name: str
     sources: tuple[Source, ...]
     plus: float = 0.0
-    """What safetensors' numbers lack; those of GGUF files do not."""
+    """Number that is added to those of safetensors; GGUF files have it already."""
     over: float = 1.0
-    """What the numbers are divided by."""
+    """Divisor of the numbers."""
 
     @property
     def numbers(self) -> int:

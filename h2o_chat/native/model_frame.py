@@ -86,7 +86,7 @@ class Frame:
     logits_scale: float = 1.0
     """Divisor of the logits."""
     logits_cap: float = 0.0
-    """As `attention_cap`, of the logits."""
+    """Cap of the logits, in the same way."""
 
     @property
     def whole_norms(self) -> bool:

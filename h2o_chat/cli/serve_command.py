@@ -62,6 +62,9 @@ def serve(
     timeout: Annotated[float, _option(min=0.1, help="Seconds for a request, waiting included.")] = 600,
     grace: Annotated[float, _option(min=0, help="Seconds for what is answered when it is told to end.")] = 20,
     data: Annotated[Path | None, _option(metavar="FOLDER", help="Where rows are kept when it ends.")] = None,
+    state: Annotated[
+        str | None, _option(metavar="URL", help="A folder, or s3://...: servers share conversations there.")
+    ] = None,
     no_store: Annotated[bool, _option("--no-store", help="Keep nothing on disk.")] = False,
     yes: FetchYes = False,
     *,
@@ -88,7 +91,7 @@ def serve(
     scheme = "https" if tls_proxy else "http"
     usual_host, usual_port = split(address)
     at = host or usual_host, usual_port if port is None else port
-    return _served(settings, sampling, at, any_model, keys, scheme, rows, snapshots, limits, folder)
+    return _served(settings, sampling, at, any_model, keys, scheme, rows, snapshots, limits, folder, state)
 
 
 def _served(
@@ -102,11 +105,12 @@ def _served(
     snapshots: int | None,
     limits: "Limits",
     folder: Path | None,
+    state: str | None,
 ) -> ExitCode:
     from h2o_chat.serve.guard import is_loopback, read_keys
     from h2o_chat.serve.prefixes import Prefixes
     from h2o_chat.serve.saved_memories import Saved
-    from h2o_chat.serve.server import give_back, listen, serve
+    from h2o_chat.serve.server import give_back, listen, serve, share
     from h2o_chat.serve.service import Service
 
     host, port = address
@@ -144,6 +148,8 @@ def _served(
                 service.load_memory = saved.read
                 for kept in saved.rows():
                     prefixes.add(kept)
+            if state is not None:
+                share(service, state)
             note_session(replace(service.session, template=service.template.name), sampling)
             sys.stderr.write(
                 f"h2o-chat: {batch.runner.rows} rows of {service.row_bytes / 1e6:,.1f} MB,"
@@ -160,6 +166,8 @@ def _served(
 
         service, saved = asyncio.run(serve(service_of, keys, loopback, scheme, at, ready))
     service.close(CLOSE_S)
+    if service.shared and (left := service.shared.close(CLOSE_S)):
+        sys.stderr.write(f"h2o-chat: {left:,} answers could not be written to {state}\n")
     if saved is not None:
         saved.write_rows(prefixes.all())
         sys.stderr.write(f"h2o-chat: {len(prefixes):,} conversations are kept in {name_of(saved.folder)}\n")

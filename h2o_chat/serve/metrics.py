@@ -4,13 +4,15 @@ import psutil
 
 from h2o_chat.serve.service import Service
 
+Gauges = tuple[tuple[str, str, float], ...]
+"""(name, meaning, value) each."""
 _PROCESS = psutil.Process()
 
 
 def metrics(service: Service) -> str:
     counts, prefixes = service.counts, service.prefixes
     busy = sum(request is not None for request in service.seated)
-    gauges = (
+    gauges: Gauges = (
         ("requests_waiting", "Nothing of them was read yet.", len(service.waiting)),
         ("requests_reading", "Being read, or read and without a row.", service.reading),
         ("rows_busy", "Conversations that are answered just now.", busy),
@@ -23,7 +25,7 @@ def metrics(service: Service) -> str:
         ("computed_bytes", "For rows, snapshots and prompts.", service.computed_bytes),
         ("resident_memory_bytes", "Of this process.", _PROCESS.memory_info().rss),
     )
-    counters = (
+    counters: Gauges = (
         ("prompt_tokens_total", "Read.", counts.prompt_tokens),
         ("cached_tokens_total", "Read for an earlier request.", counts.cached_tokens),
         ("generated_tokens_total", "Answered.", counts.new_tokens),
@@ -31,6 +33,11 @@ def metrics(service: Service) -> str:
         ("answer_seconds_total", "Of answering, row by row.", round(counts.answer_s, 3)),
         ("slow_streams_total", "Cut because nobody read them.", counts.slow),
     )
+    if shared := service.shared:
+        gauges += (
+            ("shared_failing", "1 while the shared storage fails.", int(shared.failing)),
+            ("shared_waiting", "Answers that are not written there yet.", shared.pending),
+        )
     lines = list[str]()
     for kind, known in (("gauge", gauges), ("counter", counters)):
         for name, what, value in known:
@@ -38,6 +45,7 @@ def metrics(service: Service) -> str:
     for name, label, what, counted in (
         ("answers_total", "finish", "By how they ended.", counts.answers),
         ("responses_total", "status", "Of HTTP.", counts.statuses),
+        ("shared_total", "what", "Of the shared storage.", shared.counts if shared else {}),
     ):
         counts_of = sorted((str(one), count) for one, count in counted.items())
         lines += _head(name, "counter", what)

@@ -77,6 +77,8 @@ class Reply:
             return self._dialect.whole(item, parts, chances)
         error = item.error if isinstance(item, Ended) else item
         assert isinstance(error, ApiError)
+        if isinstance(item, Ended) and error.code == "ending" and item.turn.text:
+            error.message += f" So far it was: {item.turn.text}"
         return error
 
     async def _stream(self, send: Send) -> None:

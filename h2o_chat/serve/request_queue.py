@@ -48,6 +48,10 @@ class Ticket:
     """Its first text was delivered."""
     id: str = ""
     """The answer's id."""
+    conversation: str = ""
+    """Its folder in the shared storage; empty: it is not kept there."""
+    epoch: int = 0
+    """The epoch of that conversation that the request goes on from; -1: not known."""
 
     def begins(self) -> bool:
         """Whether this is a stream's first text; if so, `stream.sent` is cleared until it is sent."""

@@ -20,6 +20,7 @@ from h2o_chat.serve import messages_dialect, responses_dialect
 from h2o_chat.serve.api_errors import ApiError, wrong
 from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
 from h2o_chat.serve.chat_response import ChatDialect, TextDialect, to_json
+from h2o_chat.serve.epochs import HEADER
 from h2o_chat.serve.memory_routes import SlotRoutes, memory_of
 from h2o_chat.serve.metrics import metrics
 from h2o_chat.serve.reply import Choices, Dialect, Reply
@@ -56,6 +57,7 @@ class Routes:
             "/props": self.props,
             "/v1/models": self.models,
             "/v1/models/{name:path}": self.one_model,
+            "/v1/conversations/{id}": self.conversation,
             "/v1/conversations/{id}/memory": self.memory,
             "/slots": self.slots.all,
         }
@@ -135,6 +137,8 @@ class Routes:
         try:
             async with self._turn[owner]:
                 tickets, dialect = await loop.run_in_executor(self.checking, parsed, raw)
+            if service.shared and len(tickets) == 1 and (session := request.headers.get(HEADER)):
+                await service.shared.begin(tickets[0], session)
             for ticket in tickets:
                 service.submit(ticket)
         except BaseException:
@@ -152,6 +156,15 @@ class Routes:
     async def memory(self, request: Request) -> Response:
         asked = self.service, request.scope["owner"], request.path_params["id"]
         return _json(await asyncio.get_running_loop().run_in_executor(self.checking, memory_of, *asked))
+
+    async def conversation(self, request: Request) -> Response:
+        """GET /v1/conversations/{id}: all messages of a conversation in the shared storage."""
+        if self.service.shared is None:
+            raise ApiError(501, "This server shares no conversations: h2o-chat cluster up.", "not_shared")
+        id_ = request.path_params["id"]
+        found = await self.service.shared.newest(request.scope["owner"], id_)
+        messages = [{"role": role, "content": text} for role, text in found.messages]
+        return _json({"id": id_, "object": "conversation", "epoch": found.number, "messages": messages})
 
     async def metrics(self, request: Request) -> Response:
         return Response(metrics(self.service), media_type=METRICS)

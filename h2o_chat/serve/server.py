@@ -15,6 +15,7 @@ from functools import partial
 import uvicorn
 
 from h2o_chat.base.system import handling
+from h2o_chat.serve.epochs import Epochs
 from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
@@ -22,6 +23,8 @@ from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.routes import Routes
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
+from h2o_chat.serve.shared_memories import Shared
+from h2o_chat.serve.shared_storage import Storage
 
 M_MMAP_THRESHOLD = -3
 """A constant of <malloc.h>."""
@@ -50,6 +53,20 @@ def trim() -> None:
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
+
+
+def share(service: Service, url: str) -> None:
+    """Keeps the conversations of a service in shared storage. Called in its event loop."""
+    from h2o_chat.engine.row import read_for
+    from h2o_chat.engine.saved_cache import write
+
+    session = service.batch.session(0)
+    service.shared = Shared(
+        Epochs(Storage(url), service.context),
+        lambda state, file: write(file, state, session),
+        partial(read_for, service.batch.reader, session),
+        service.prefixes,
+    )
 
 
 SEND_BYTES = 64 << 10

@@ -28,6 +28,7 @@ from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain, t
 from h2o_chat.serve.request_queue import Limits, Ticket, TurnLock
 from h2o_chat.serve.request_tokens import Reader, check_length
 from h2o_chat.serve.server_recall import with_positions
+from h2o_chat.serve.shared_memories import Shared
 from h2o_chat.serve.stream import Ended, Item, Stream
 from h2o_chat.store import clean
 
@@ -90,6 +91,8 @@ class Service:
         """Per row: the request that is answered."""
         self.load_memory: Callable[[Memory], None] = lambda kept: None
         """Loads a memory from its file."""
+        self.shared: Shared | None = None
+        """Where conversations are that other servers can go on with."""
         self.ending = self.broken = False
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
@@ -132,7 +135,7 @@ class Service:
 
     @property
     def busy(self) -> bool:
-        return bool(self._line or self._prepared or self._under_way)
+        return bool(self._line or self._prepared or self._under_way or (self.shared and self.shared.pending))
 
     def ticket(self, asked: ChatRequest, owner: bytes, answer_id: str = "") -> Ticket:
         """A ticket for a request, not queued yet; thread-safe, since hashing takes a while."""
@@ -272,15 +275,8 @@ class Service:
                 return [(ticket, text)]
             case Turn() as turn:
                 del self._under_way[told.request]
-                return [(ticket, self._ended(ticket, turn, told))]
+                return _ended(self, ticket, turn, told)
         return []
-
-    def _ended(self, ticket: Ticket, turn: Turn, told: BatchReport) -> Item:
-        self.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
-        if told.state is not None and not ticket.left:
-            _keep(self, ticket, turn, told.row, told.state)
-        early = _ended_early(told, turn)
-        return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
 
     def _break(self, error: Exception) -> None:
         sys.stderr.write("h2o-chat: the engine has failed; the server ends\n")
@@ -323,17 +319,34 @@ def _reader_of(service: Service, reader: Reader, ticket: Ticket) -> Reader:
     return replace(reader, template=template, form=form)
 
 
-def _keep(service: Service, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
-    marked = bool(service.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
+def _ended(service: Service, ticket: Ticket, turn: Turn, told: BatchReport) -> list[tuple[Ticket, Item]]:
+    """The end of an answer; nothing where it comes once its conversation is written."""
+    service.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
+    early = _ended_early(told, turn)
+    end = Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
+    if told.state is None or ticket.left:
+        return [(ticket, end)]
     said = ticket.form.written(ticket.form.read(turn.text, bool(ticket.asked.tools.tools)))
+    kept = _keep(service, ticket, turn, said, told.row, told.state)
+    if service.shared is None or not ticket.conversation or early:
+        return [(ticket, end)]
+    tell = lambda error: service._tell([(ticket, replace(end, error=error))])  # noqa: E731
+    service.shared.keep(ticket, kept, said, tell)
+    return []
+
+
+def _keep(service: Service, ticket: Ticket, turn: Turn, said: str, row: int | None, state: Any) -> Memory:
+    marked = bool(service.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
     hashed = after(ticket.chain[-1], ("assistant", clean(said)))
     if ticket.places is not None and (tokens := ticket.form.thinking.tokens(ticket.texts)):
         first = state.cache.fed + len(state.pending) - len(ticket.texts)
         ticket.places.thoughts.append([first, tokens])
     state = with_positions(state, ticket.places)
-    service.prefixes.add(Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id))
+    kept = Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id)
+    service.prefixes.add(kept)
     if row is not None:
         service.slots[row] = ticket.owner, hashed
+    return kept
 
 
 def _next_of(service: Service) -> Ticket | None:

@@ -1,0 +1,152 @@
+"""The epochs of conversations in shared storage: one for each answer, in a row without a fork.
+
+An epoch is a record `NUMBER.json` of all messages, which one writer only can create. Its memory is written
+before, under a name that nobody else uses. An older epoch stays until a request has gone on from a newer one:
+its client may never have got that answer.
+"""
+
+import hmac
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from h2o_chat.serve.api_errors import ApiError, busy
+from h2o_chat.serve.chat_request import Message
+from h2o_chat.serve.shared_storage import Storage
+
+HEADER = "x-session-id"
+ID_CHARACTERS = 128
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A conversation after an answer."""
+
+    folder: str
+    number: int
+    """1 for the first one."""
+    base: int
+    """The epoch that its request went on from; older ones are removed."""
+    chain: str
+    """Hash of all messages."""
+    asked: str
+    """Hash of the messages without the answer."""
+    messages: Sequence[Message]
+    memory: str
+    """Name of the memory's file; empty: there is none."""
+    marked: bool
+    """See `Memory.marked`."""
+
+
+def conflict() -> ApiError:
+    """The error of a client whose conversation has gone on without it."""
+    return busy(
+        409,
+        "This conversation has gone on in another request. Read it (GET /v1/conversations/ID) and ask again,"
+        f" or begin another one with another {HEADER}.",
+        "conflict",
+    )
+
+
+class Epochs:
+    """The conversations of one model with its settings. Thread-safe; a failing storage raises OSError.
+
+    Args:
+        context: see `prefixes.beginning`.
+    """
+
+    def __init__(self, storage: Storage, context: bytes) -> None:
+        self.storage, self._context = storage, context.hex()[:16]
+
+    def folder(self, owner: bytes, session: str) -> str:
+        """The folder of a conversation: a hash, so that an id is no path and finds no other key's files.
+
+        Raises:
+            ApiError: it is no id.
+        """
+        if not 0 < len(session) <= ID_CHARACTERS or not session.isprintable():
+            raise ApiError(400, f"{HEADER} is no text of 1 to {ID_CHARACTERS} characters.", param=HEADER)
+        return f"{self._context}/{hmac.digest(owner, session.encode(), 'sha256').hex()[:32]}"
+
+    def newest(self, folder: str) -> Epoch | None:
+        """The newest epoch of a conversation; None: it has none."""
+        numbers = self._numbers(folder)
+        return self._epoch(folder, numbers[-1]) if numbers else None
+
+    def base(self, folder: str, hashes: Sequence[bytes], known: Epoch | None) -> tuple[int, Epoch | None]:
+        """The number of the newest epoch, and the epoch that a request goes on from.
+
+        Args:
+            hashes: after each message of the request.
+            known: the newest epoch of this server, perhaps not written yet.
+
+        Raises:
+            ApiError: the newest epoch has messages that the request does not have (409).
+        """
+        chain = [one.hex() for one in hashes]
+        newest = self.newest(folder)
+        if known and (newest is None or known.number > newest.number):
+            newest = known
+        if newest is None:
+            return 0, None
+        if newest.chain in chain[:-1]:
+            return newest.number, newest
+        if newest.asked != chain[-1]:
+            raise conflict()
+        # Another answer to the same message: it goes on from where the newest answer did.
+        older = self._epoch(folder, newest.base) if newest.base in self._numbers(folder) else None
+        return newest.number, older if older and older.chain in chain[:-1] else None
+
+    def write(self, epoch: Epoch, save: Callable[[Path], None] | None) -> None:
+        """Writes a memory and its epoch.
+
+        Args:
+            save: writes the memory to a file, in one move; None: the messages alone are written.
+
+        Raises:
+            ApiError: another writer was first (409).
+        """
+        storage = self.storage
+        if save is None:
+            epoch = replace(epoch, memory="")
+        else:
+            storage.put(f"{epoch.folder}/{epoch.memory}", save)
+        try:
+            storage.create(_record(epoch.folder, epoch.number), json.dumps(asdict(epoch)).encode())
+        except FileExistsError as error:
+            there = self._epoch(epoch.folder, epoch.number)
+            if epoch.memory and there.memory != epoch.memory:
+                storage.remove(f"{epoch.folder}/{epoch.memory}")
+            if there.chain != epoch.chain:  # else it was written by a try that seemed to fail, or by a twin
+                raise conflict() from error
+
+    def remove_before(self, folder: str, number: int) -> None:
+        """Removes epochs that nobody can go on from any more."""
+        for name in self.storage.names(folder):
+            if name[:8].isdecimal() and int(name[:8]) < number:
+                self.storage.remove(f"{folder}/{name}")
+
+    def _numbers(self, folder: str) -> list[int]:
+        names = self.storage.names(folder)
+        return sorted(int(name[:8]) for name in names if name[8:] == ".json" and name[:8].isdecimal())
+
+    def _epoch(self, folder: str, number: int) -> Epoch:
+        """The epoch in a record.
+
+        Raises:
+            ApiError: it is damaged.
+        """
+        name = _record(folder, number)
+        try:
+            found = Epoch(**json.loads(self.storage.read(name)))
+            said = tuple((str(role), str(text)) for role, text in found.messages)
+            if (found.folder, found.number) != (folder, number) or "/" in found.memory:
+                raise ValueError(found.memory)
+            return replace(found, messages=said)
+        except (ValueError, TypeError) as error:
+            raise ApiError(500, f"{name} in the shared storage is damaged.", "storage") from error
+
+
+def _record(folder: str, number: int) -> str:
+    return f"{folder}/{number:08d}.json"

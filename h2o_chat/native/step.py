@@ -19,6 +19,7 @@ from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.kinds import MatrixAddress
+from h2o_chat.native.layout import Vector, layer_parts
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.slot_kernels import SlotKernels, checked, knows, ropes_of
 from h2o_chat.native.threads import one_torch_thread
@@ -29,6 +30,22 @@ from h2o_chat.transformers_cache.ready import begin_first, make_slots
 
 GPT_OSS_ALPHA, GPT_OSS_LIMIT = 1.702, 7.0
 """Files do not say them; llama.cpp and transformers take these."""
+
+SAME = (
+    *(
+        "hidden",
+        "heads",
+        "kv_heads",
+        "head_size",
+        "vocabulary",
+        "experts",
+        "chosen",
+        "shares_add_up",
+        "epsilon",
+    ),
+    *("embedding_scale", "residual_scale", "attention_scale", "attention_cap", "logits_cap"),
+)
+"""Fields that the library's frame has under the same names."""
 
 FORMS = {"": 0, **{name: bit for bit, name in c.FORMS.items()}}
 
@@ -191,6 +208,7 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
     """The frame with the addresses of its weights; `keep` gets the other objects that it points to."""
     frame = packed.frame
     layers = (c.Layer * frame.layers)()
+    whole = {"norm_query": "norm_queries", "norm_key": "norm_keys"} if frame.whole_norms else {}
     for number, layer in enumerate(layers):
         name = f"layers.{number}."
         for at, one in enumerate(packed.matrices(name + "qkv")):
@@ -198,25 +216,9 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
         layer.out = _matrix_of(*packed.matrices(name + "out"))
         experts = [_mlp_of(packed, name + one) for one in frame.mlps]
         layer.mlp = (c.Mlp * len(experts))(*experts)
-        layer.router = packed.vector(name + "router") if frame.experts else None
-        if frame.norms_before:
-            layer.norm_attention, layer.norm_mlp = (
-                packed.vector(name + one) for one in ("norm_attention", "norm_mlp")
-            )
-        if frame.norms_after:
-            layer.norm_attended, layer.norm_fed = (
-                packed.vector(name + one) for one in ("norm_attended", "norm_fed")
-            )
-        if frame.gpt_oss:
-            biases = ("sinks", "bias_out", "bias_router")
-            layer.sinks, layer.bias_out, layer.bias_router = (packed.vector(name + one) for one in biases)
-        layer.bias_qkv = packed.vector(name + "bias_qkv") if frame.bias else None
-        if frame.head_norms:
-            norms = packed.vector(name + "norm_query"), packed.vector(name + "norm_key")
-            if frame.whole_norms:
-                layer.norm_queries, layer.norm_keys = norms
-            else:
-                layer.norm_query, layer.norm_key = norms
+        for part in layer_parts(frame, "", ""):
+            if isinstance(part, Vector) and hasattr(c.Layer, part.name):
+                setattr(layer, whole.get(part.name, part.name), packed.vector(name + part.name))
         rope, sees = frame.rope_of[number], frame.sees[number]
         layer.rope, layer.sees = -1 if rope is None else rope, sees or 0
     ropes = ropes_of([(one.inv_freq, one.scale) for one in frame.ropes])
@@ -224,28 +226,15 @@ def _frame_of(packed: Packed | GgufWeights, keep: list[Any]) -> c.Frame:
     return c.Frame(
         layer_count=frame.layers,
         rope_count=len(frame.ropes),
-        hidden=frame.hidden,
-        heads=frame.heads,
-        kv_heads=frame.kv_heads,
-        head_size=frame.head_size,
-        vocabulary=frame.vocabulary,
-        experts=frame.experts,
-        chosen=frame.chosen,
-        shares_add_up=frame.shares_add_up,
         gelu=frame.gemma,
         alpha=GPT_OSS_ALPHA if frame.gpt_oss else 0,
         limit=GPT_OSS_LIMIT,
-        epsilon=frame.epsilon,
-        embedding_scale=frame.embedding_scale,
-        residual_scale=frame.residual_scale,
-        attention_scale=frame.attention_scale,
-        attention_cap=frame.attention_cap,
-        logits_cap=frame.logits_cap,
         layers=layers,
         ropes=ropes,
         norm=packed.vector("norm"),
         embedding=_matrix_of(*packed.matrices("embedding")),
         head=_matrix_of(*packed.matrices("embedding" if frame.tied else "head")),
+        **{name: getattr(frame, name) for name in SAME},
     )
 
 

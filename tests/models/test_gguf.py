@@ -71,6 +71,24 @@ def test_scaled_rotations(values: dict[str, Any], rope: dict[str, Any], tmp_path
     assert ours.ropes == theirs.ropes
 
 
+def test_the_long_rotation_of_phi3(tmp_path: Path) -> None:
+    """Its factors are tensors; a part of a head is turned."""
+    factors = {"short": [1 + 0.1 * pair for pair in range(12)], "long": [2.0 + pair for pair in range(12)]}
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}
+    rope |= {f"{one}_factor": numbers for one, numbers in factors.items()}
+    more = {"hidden_size": 128, "pad_token_id": 0, "original_max_position_embeddings": 256}
+    folder = folder_of("phi3", tmp_path / "model", rope_parameters=rope, **more)
+    values = {"phi3.rope.dimension_count": 24, "phi3.rope.scaling.original_context_length": 256}
+    tensors = {
+        f"rope_factors_{one}.weight": np.array(numbers, np.float32) for one, numbers in factors.items()
+    }
+    path = write(folder, tmp_path / "model.gguf", "F16", values=values, tensors=tensors)
+    ours, theirs = frame_of(path), frame_of(folder)
+    assert ours.window_tokens == theirs.window_tokens == 256
+    assert ours.ropes[0].scale == theirs.ropes[0].scale > 1
+    assert ours.ropes[0].inv_freq == pytest.approx(theirs.ropes[0].inv_freq, rel=1e-6)  # fp32 in the file
+
+
 def llama_3_factors(factor: float, size: int, theta: float) -> np.ndarray[Any, Any]:
     """The factors of llama.cpp's converter (conversion/llama.py, generate_extra_tensors)."""
     found = []

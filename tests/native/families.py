@@ -28,6 +28,14 @@ _SLIDING = {
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
 _LINEAR = {"rope_type": "linear", "factor": 8.0, "rope_theta": 100000.0}
+_LONG = {
+    **{"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75},
+    **{
+        "short_factor": [1.0 + 0.1 * pair for pair in range(12)],
+        "long_factor": [2.0 + pair for pair in range(12)],
+    },
+    "original_max_position_embeddings": 256,
+}
 _NEAR = {"rope_type": "default", "rope_theta": 10000.0}
 _EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0, "original_max_position_embeddings": 128}
@@ -65,10 +73,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "phi3": ("phi3", _SIZES | {"sliding_window": 16, "pad_token_id": 0}),
-    "phi3, three quarters turned": (
+    "phi3, three quarters turned, for long texts": (
         "phi3",
-        _SIZES
-        | {"head_dim": 32, "pad_token_id": 0, "rope_parameters": _NEAR | {"partial_rotary_factor": 0.75}},
+        _SIZES | {"hidden_size": 128, "head_dim": 32, "pad_token_id": 0, "rope_parameters": _LONG},
     ),
     "olmo2": ("olmo2", _SIZES),
     "granite": (

@@ -262,10 +262,10 @@ def offers(view: TurnView, *, talks: bool) -> list[str]:
     if talks and view.kind == "user":
         parts.append("e edit")
     parts.append("c copy")
+    if markdown.code_blocks(view.said):
+        parts.append("k copy code")
     if talks:
         parts += ["p unpin" if view.pinned else "p pin", "b branch"]
-    if markdown.code_blocks(view.said):
-        parts.append("k code")
     if view.is_long:
         parts.append("z fold")
     if view.thought is not None:

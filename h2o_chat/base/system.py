@@ -38,6 +38,9 @@ process."""
 HAS_OWNERS = hasattr(os, "geteuid")
 """Whether a file's mode says who may write it. On Windows it does not."""
 
+RANKS = int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+"""Number of processes that torchrun has started for one model; 1 without it."""
+
 
 @contextmanager
 def handling(handler: Callable[[int, Any], None]) -> Iterator[None]:

@@ -18,12 +18,14 @@ import h2o_chat
 from h2o_chat.base import precedence
 from h2o_chat.base.config import SCREEN_TOKENS, data_folder, tool_servers
 from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.system import RANKS
 from h2o_chat.cli import config_command, memory_command, models_command, sessions_command
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor import doctor
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
 from h2o_chat.cli.lab_commands import bench, evaluate
 from h2o_chat.cli.replay_command import demo, replay
+from h2o_chat.cli.run import ending
 from h2o_chat.cli.serve_command import serve
 from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper, help_command
 from h2o_chat.models.hub import ask
@@ -142,9 +144,10 @@ def screen(
     given: ChainMap[str, Any],
 ) -> None:
     """Chat with a local model whose memory never grows; alone: the chat screen."""
-    from h2o_chat.cli.run import ending
 
     def work() -> ExitCode:
+        if RANKS > 1 and context.invoked_subcommand != "run":
+            raise UsageError("Under torchrun there is run alone.", 'torchrun ... -m h2o_chat run "..."')
         if context.invoked_subcommand is not None:
             return _no_flags_before(context)
         kept, held_with = _kept(resume, None if no_store else data_folder(data))
@@ -294,7 +297,7 @@ def run(
     def many() -> batches.BatchTask:
         assert batch is not None
         others = {"a prompt": prompt, "--script": script, "--json": json, "--resume": resume, "--save": save}
-        others["--schema"] = schema
+        others |= {"--schema": schema, "torchrun": RANKS > 1}
         for what, value in (others | {"--record": record}).items():
             if value:
                 raise UsageError(f"--batch and {what} were given.", "Give one of them.")
@@ -352,4 +355,9 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (until the end of the process)
     # Python's last collection would walk through all of torch: a second, and many on a loaded machine.
     atexit.register(gc.freeze)
+    if RANKS > 1:
+        from h2o_chat.engine.ranks import Rank
+
+        if (rank := Rank()).number:
+            sys.exit(ending(rank.follow))
     app(prog_name="h2o-chat")

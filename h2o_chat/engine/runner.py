@@ -307,7 +307,7 @@ def _graph_step(loaded: LoadedGraph) -> "GraphStep":
     return GraphStep(loaded.weights, loaded.frame)
 
 
-def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
+def cache_for(loaded: Loaded, settings: Settings, trained: Positions | None = None) -> H2OCache:
     """An empty cache with these settings.
 
     Raises:
@@ -321,7 +321,7 @@ def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
         recent=settings.recent,
         chunk=settings.chunk,
         prefill=settings.prefill,
-        positions=trained_positions(loaded),
+        positions=trained or trained_positions(loaded),
         observe=True,
         kv=settings.kv_dtype,
     )

@@ -170,6 +170,8 @@ def choose_dtype(settings: Settings, weights: StoredWeights, device: torch.devic
 
 def placing(choice: Choice) -> dict[str, Any]:
     """Keywords that say on which devices the layers are."""
+    if torch.distributed.is_initialized():  # see `engine/ranks.py`
+        return {"distributed_config": {"tp_plan": "auto"}}
     if choice.room:  # accelerate's map: what stays in main memory is copied for each token
         room = {one.index: most for one, most in zip(choice.devices, choice.room, strict=True)}
         return {"device_map": "auto", "max_memory": room | {"cpu": free_bytes(torch.device("cpu"))}}

@@ -72,13 +72,17 @@ class LazyTensor:
     minus: float = 0.0
     """Number that is subtracted: gemma's files hold norms + 1."""
 
-    def __getitem__(self, _: object) -> Tensor:
+    def get_shape(self) -> list[int]:
+        """Transformers asks for it, as of a slice of safetensors, before it splits the tensor."""
+        return list(self[...].shape if len(self.parts) > 1 else self.header.tensors[self.parts[0]].shape)
+
+    def __getitem__(self, where: Any) -> Tensor:
         read = [self._read(one) for one in self.parts]
         value = torch.cat(read, 1) if len(read) > 1 else read[0]
         value = value - self.minus if self.minus else value
         if heads := turned_heads(config_of(self.header), self.name):
             value = value.view(heads, -1, 2, *value.shape[1:]).transpose(1, 2).reshape(value.shape)
-        return value
+        return value[where]
 
     def _read(self, name: str) -> Tensor:
         """A tensor as it is stored, some rows at a time: in fp32 it might not fit."""

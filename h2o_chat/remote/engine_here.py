@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress
+from h2o_chat.base.system import RANKS
 
 if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
@@ -51,6 +52,8 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
     # A budget that cannot work is refused before weights are read.
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
     require_template(settings)
+    if RANKS > 1:
+        from h2o_chat.engine.ranks import open_split as open_model
     loaded = open_model(settings, progress)
     forget()
     return loaded

@@ -29,6 +29,7 @@ PACKAGES = (
     "serve",
     "tui",
     "lab",  # above the screen, which it measures too
+    "cluster",
     "cli",
 )
 """Each may import those before it and itself."""

@@ -22,7 +22,8 @@ for code in json.loads(sys.argv[1]):
         exec(code)
     except SystemExit:
         pass
-    print("imported", json.dumps(sorted({"torch", "transformers", "textual", "mcp"} & set(sys.modules))))
+    heavy = {"torch", "transformers", "textual", "mcp", "ray", "fsspec"}
+    print("imported", json.dumps(sorted(heavy & set(sys.modules))))
 """
 WITHOUT_A_SCREEN = "import h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.conversation.chat"
 
@@ -38,6 +39,7 @@ def test_no_torch() -> None:
         "from h2o_chat.cli.cli import app; app(['run', 'hi', '--budget', '0'])",
         "from h2o_chat.cli.cli import app; app(['run', 'hi', '--model', 'no/such-model'])",
         "from h2o_chat.cli.cli import app; app(['config', 'show'])",
+        "from h2o_chat.cli.cli import app; app(['cluster', 'up', '--help'])",
         "import h2o_chat.tui.chat_app",
         "from h2o_chat.cli.cli import app; app(['replay', 'no such file'])",
         "from h2o_chat.cli.cli import app; app(['demo'])",
@@ -54,7 +56,11 @@ def test_no_torch() -> None:
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("imported ")]
     found = dict(zip(codes, lines, strict=True))
-    assert not {code: names for code, names in found.items() if {"torch", "transformers", "mcp"} & {*names}}
+    assert not {
+        code: names
+        for code, names in found.items()
+        if {"torch", "transformers", "mcp", "ray", "fsspec"} & {*names}
+    }
     assert found[WITHOUT_A_SCREEN] == [], "no textual either"
     assert found["import h2o_chat.tui.chat_app"] == ["textual"], "it is seen"
 

@@ -20,6 +20,7 @@ from h2o_chat.base.config import SCREEN_TOKENS, data_folder, tool_servers
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.base.system import RANKS
 from h2o_chat.cli import config_command, memory_command, models_command, sessions_command
+from h2o_chat.cli.cluster_command import app as cluster
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor import doctor
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
@@ -38,7 +39,19 @@ if TYPE_CHECKING:
     from h2o_chat.chat.conversation.opening import ConversationPlace
 
 
-_ORDER = ("run", "serve", "models", "sessions", "memory", "config", "doctor", "replay", "demo", "lab")
+_ORDER = (
+    "run",
+    "serve",
+    "cluster",
+    "models",
+    "sessions",
+    "memory",
+    "config",
+    "doctor",
+    "replay",
+    "demo",
+    "lab",
+)
 
 
 class _Commands(PlainGroup):
@@ -74,6 +87,7 @@ lab = PlainTyper(no_args_is_help=True, help=_LAB)
 lab.add_typer(evaluate, name="eval")
 lab.add_typer(bench, name="bench")
 app.command(short_help="Answer many conversations over HTTP, as OpenAI's API does.")(serve)
+app.add_typer(cluster, name="cluster", short_help="Serve on several machines, by Ray.")
 app.add_typer(models_command.app, name="models", short_help="List, fetch, look at and remove models.")
 app.add_typer(sessions_command.app, name="sessions", short_help="List, search, export stored conversations.")
 app.add_typer(memory_command.app, name="memory", short_help="What is remembered for all conversations.")

@@ -28,6 +28,7 @@ from h2o_chat.models.obtain import obtain
 from h2o_chat.remote.engine_here import batch_here
 
 if TYPE_CHECKING:
+    from h2o_chat.serve.guard import Keys
     from h2o_chat.serve.request_queue import Limits
 
 ADDRESS = "127.0.0.1:8080"
@@ -107,21 +108,13 @@ def _served(
     folder: Path | None,
     state: str | None,
 ) -> ExitCode:
-    from h2o_chat.serve.guard import is_loopback, read_keys
     from h2o_chat.serve.prefixes import Prefixes
     from h2o_chat.serve.saved_memories import Saved
     from h2o_chat.serve.server import give_back, listen, serve, share
     from h2o_chat.serve.service import Service
 
     host, port = address
-    keys, loopback = read_keys(keys_file), is_loopback(host)
-    sharing = max(1, len(keys))
-    limits = replace(limits, waiting_of_key=max(1, limits.waiting // sharing), keys=sharing)
-    if not loopback and not keys:
-        raise UsageError(
-            f"{host}:{port} can be reached by others, and there is no key.",
-            "Give --keys FILE, or a key in H2O_CHAT_KEY; the connection is not encrypted.",
-        )
+    keys, loopback, limits = checked(host, keys_file, limits)
     try:
         at = listen(host, port)
     except OSError as error:
@@ -172,6 +165,24 @@ def _served(
         saved.write_rows(prefixes.all())
         sys.stderr.write(f"h2o-chat: {len(prefixes):,} conversations are kept in {name_of(saved.folder)}\n")
     return ExitCode.BUG if service.broken else ExitCode.OK
+
+
+def checked(host: str, keys_file: Path | None, limits: "Limits") -> tuple["Keys", bool, "Limits"]:
+    """The keys, whether only this machine reaches the host, and the limits shared among the keys.
+
+    Raises:
+        UsageError: there are no keys, and others reach it.
+    """
+    from h2o_chat.serve.guard import is_loopback, read_keys
+
+    keys, loopback = read_keys(keys_file), is_loopback(host)
+    if not loopback and not keys:
+        raise UsageError(
+            f"{host} can be reached by others, and there is no key.",
+            "Give --keys FILE, or a key in H2O_CHAT_KEY; the connection is not encrypted.",
+        )
+    sharing = max(1, len(keys))
+    return keys, loopback, replace(limits, waiting_of_key=max(1, limits.waiting // sharing), keys=sharing)
 
 
 def split(address: str) -> tuple[str, int]:

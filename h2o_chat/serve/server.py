@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from h2o_chat.base.system import handling
 from h2o_chat.serve.epochs import Epochs
@@ -53,6 +54,15 @@ def trim() -> None:
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
+
+
+def application(service: Service, saved: Saved | None, keys: Keys, loopback: bool, scheme: str) -> ASGIApp:
+    """The guard and what is behind it."""
+    bodies = Bodies(len(keys))
+    # The other connections are for /health, for refusals, and for incomplete requests.
+    requests = FairShare(connections_at_most() // 2, len(keys))
+    app = Routes(service, saved, bodies)
+    return Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
 
 
 def share(service: Service, url: str) -> None:
@@ -105,13 +115,9 @@ class Server(uvicorn.Server):
         scheme: str,
         ready: Callable[[], None],
     ) -> None:
-        most, bodies = connections_at_most(), Bodies(len(keys))
-        # The other connections are for /health, for refusals, and for incomplete requests.
-        requests = FairShare(most // 2, len(keys))
-        app = Routes(service, saved, bodies)
-        guard = Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
+        most = connections_at_most()
         config = uvicorn.Config(
-            guard,
+            application(service, saved, keys, loopback, scheme),
             http=partial(Connection, most=most),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",

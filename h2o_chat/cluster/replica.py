@@ -1,0 +1,85 @@
+"""One replica: a `Service` in a process of Ray's, behind the application of `serve`."""
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.models.hub import stay_offline
+from h2o_chat.remote.engine_here import batch_here
+from h2o_chat.serve.guard import Keys
+from h2o_chat.serve.prefixes import Prefixes
+from h2o_chat.serve.request_queue import Limits
+from h2o_chat.serve.server import SWITCH_S, application, give_back, share
+from h2o_chat.serve.service import Service
+
+LEAVING_S = 0.2
+"""Seconds between two looks whether Ray wants this replica to go."""
+WRITING_S = 20.0
+"""Longest time for what is not written yet, once all answers have ended."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The task of every replica."""
+
+    settings: Settings
+    sampling: Sampling
+    limits: Limits
+    keys: Keys
+    loopback: bool
+    scheme: str
+    rows: int
+    snapshots: int | None
+    state: str | None
+
+
+class Replica:
+    """Started by Ray Serve; its event loop is the service's."""
+
+    async def __init__(self, task: Task) -> None:  # type: ignore[misc]
+        give_back()
+        stay_offline()
+        sys.setswitchinterval(SWITCH_S)
+        batch = batch_here(task.settings, task.rows, sys.maxsize, lambda *_: None)
+        from h2o_chat.engine.row_capacity import snapshots_for
+
+        prefixes = Prefixes(snapshots_for(batch.reader, batch.runner.rows, task.snapshots))
+        self.service = Service(batch, task.settings, task.sampling, task.limits, prefixes)
+        if task.state is not None:
+            share(self.service, task.state)
+        self._app = application(self.service, None, task.keys, task.loopback, task.scheme)
+        self._watching = asyncio.create_task(self._watch())
+
+    def __serve_build_asgi_app__(self) -> Any:
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "lifespan":
+                return await self._app(scope, receive, send)
+            for kind in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{kind}.complete"})
+
+        return answer
+
+    async def _watch(self) -> None:
+        """Cuts what is still answered at the end of the grace; Ray waits for it, and would kill it."""
+        actor = ray._private.worker.global_worker.actors[ray._private.worker.global_worker.actor_id]
+        while not actor._replica_impl._shutting_down:
+            await asyncio.sleep(LEAVING_S)
+        await asyncio.sleep(self.service.limits.grace_s)
+        self.service.end()
+        self.service.cut()
+
+    def check_health(self) -> None:
+        """Asked by Ray, which replaces a replica that raises."""
+        if self.service.broken:
+            raise RuntimeError("the engine has failed")
+
+    async def __del__(self) -> None:
+        """Called by Ray, once all requests have ended."""
+        self._watching.cancel()
+        if self.service.shared and (left := await asyncio.to_thread(self.service.shared.close, WRITING_S)):
+            sys.stderr.write(f"h2o-chat: {left:,} answers could not be written to the shared storage\n")

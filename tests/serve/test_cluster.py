@@ -1,0 +1,97 @@
+"""`h2o-chat cluster up`: replicas whose conversations move. Needs Ray; storage: `test_shared.py`."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_up import kill_all, replicas, up
+from serving import Answer, Client, Server
+
+HAS_RAY = importlib.util.find_spec("ray") is not None
+with_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed: pip install '.[cluster]'")
+MODEL = ("-b", 48, "--max-tokens", 24, "--temperature", 0, "--threads", 1)
+TEXTS = ("My name is Ada.", "My cat is Tom. I like tea.", "What is my name?", "What is my cat?", "Thank you.")
+
+
+def ask(client: Client, session: str, messages: list[dict[str, str]], **more: Any) -> Answer:
+    body = {"messages": messages, **more}
+    return client.ask("POST", "/v1/chat/completions", body, {"x-session-id": session})
+
+
+def surely(client: Client, session: str, messages: list[dict[str, str]]) -> Answer:
+    """As a client does: a request that a replica took with it is sent again."""
+    for _ in range(30):
+        try:
+            answer = ask(client, session, messages)
+        except OSError:
+            pass
+        else:
+            if answer.status == 200:
+                return answer
+        time.sleep(0.5)
+    raise AssertionError(answer)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    messages: list[dict[str, str]] = []
+    with Server(*MODEL, "--no-store") as server:
+        for text in TEXTS:
+            messages.append({"role": "user", "content": text})
+            messages.append({"role": "assistant", "content": server.client().complete(messages).text})
+        assert server.end() == 0
+    return messages
+
+
+@with_ray
+@pytest.mark.cluster
+@pytest.mark.loopback
+@pytest.mark.timeout(600)
+def test_replicas_that_die_and_that_go(tmp_path: Path, alone: list[dict[str, str]]) -> None:
+    """One cluster for all: it takes 15 s to start."""
+    flags = (*MODEL, "--replicas", 2, "--cpus", 0.5, "--grace", 3, "--state", tmp_path / "state")
+    with up(tmp_path / "log", *flags) as (process, client):
+        for session in ("a", "b", "c"):
+            assert surely(client, session, alone[:1]).text == alone[1]["content"]
+        kill_all(replicas(process))
+        for at in range(2, len(alone), 2):
+            for session in ("a", "b", "c"):
+                assert surely(client, session, alone[: at + 1]).text == alone[at + 1]["content"]
+        assert surely(client, "d", alone[:-1]).text == alone[-1]["content"], "words that it never heard"
+        assert client.get("/v1/conversations/a").body["messages"] == alone
+        assert ask(client, "a", alone[:1]).status == 409
+        cut = list[bytes]()
+        stream = client.stream("Tell me a story.", max_tokens=100_000, ignore_eos=True)
+        reading = threading.Thread(target=lambda: cut.extend(stream.response))
+        reading.start()
+        time.sleep(1)
+        process.terminate()
+        reading.join(60)
+        said = [json.loads(line[6:]) for line in cut if line.startswith(b"data: ")]
+        assert said[-1]["error"]["code"] == "ending"
+        assert len(said) > 10, "what was said so far came before"
+        assert process.wait(60) == 0, (tmp_path / "log").read_text()
+
+
+def test_without_ray_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['ray'] = None; from h2o_chat.cli.cli import app; app(['cluster', 'up'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'h2o-chat[cluster]'" in done.stderr
+
+
+@with_ray
+@pytest.mark.cluster
+@pytest.mark.loopback
+@pytest.mark.parametrize("flags", [("--replicas", "3:2"), ("--replicas", "x"), ("--state", "/dev/null/x")])
+def test_wrong_values_are_told_at_once(flags: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "h2o_chat", "cluster", "up", "-m", "pocket", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert flags[0] in done.stderr

@@ -29,8 +29,8 @@ PACKAGES = (
     "serve",
     "tui",
     "lab",  # above the screen, which it measures too
-    "cluster",
     "cli",
+    "cluster",  # its commands name its modules as text: without Ray they cannot be imported
 )
 """Each may import those before it and itself."""
 

@@ -39,19 +39,7 @@ if TYPE_CHECKING:
     from h2o_chat.chat.conversation.opening import ConversationPlace
 
 
-_ORDER = (
-    "run",
-    "serve",
-    "cluster",
-    "models",
-    "sessions",
-    "memory",
-    "config",
-    "doctor",
-    "replay",
-    "demo",
-    "lab",
-)
+_ORDER = ("run", "serve", "models", "sessions", "memory", "config", "doctor", "replay", "demo", "lab")
 
 
 class _Commands(PlainGroup):
@@ -86,8 +74,8 @@ _LAB = "Measure what forgetting costs on a model, and how fast it is here."
 lab = PlainTyper(no_args_is_help=True, help=_LAB)
 lab.add_typer(evaluate, name="eval")
 lab.add_typer(bench, name="bench")
-app.command(short_help="Answer many conversations over HTTP, as OpenAI's API does.")(serve)
-app.add_typer(cluster, name="cluster", short_help="Serve on several machines, by Ray.")
+app.command(short_help="Answer over HTTP, as OpenAI's API does. Many machines: cluster up.")(serve)
+app.add_typer(cluster, name="cluster", hidden=True)
 app.add_typer(models_command.app, name="models", short_help="List, fetch, look at and remove models.")
 app.add_typer(sessions_command.app, name="sessions", short_help="List, search, export stored conversations.")
 app.add_typer(memory_command.app, name="memory", short_help="What is remembered for all conversations.")
@@ -287,6 +275,7 @@ def run(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Conversations at once.", show_default="16, or what fits")
     ] = None,
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", hidden=True)] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that are wrong.")] = False,
     schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Answers are JSON of this JSON schema.")
@@ -319,13 +308,13 @@ def run(
         settings = with_model(settings, given.maps[0], data_folder(data))
         asked = batches.asked_for(settings, sampling, batch, output, rows, skip_bad)
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
-        return replace(asked, sampling=makers.complete(sampling))
+        return replace(asked, sampling=makers.complete(sampling), ray=ray)
 
     if batch is not None:
         raise typer.Exit(batches.run_batch(many))
 
     def prepare() -> running.RunTask:
-        for flag, value in (("--output", output), ("--rows", rows), ("--skip-bad", skip_bad)):
+        for flag, value in (("--output", output), ("--rows", rows), ("--skip-bad", skip_bad), ("--ray", ray)):
             if value:
                 raise UsageError(f"{flag} is of --batch alone.", "Give --batch FILE, or leave it out.")
         # In plain text nobody would read cache events.

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,10 +20,11 @@ from h2o_chat.base.progress import Progress, Seldom, progress_bar
 from h2o_chat.chat.conversation.message import about_time
 from h2o_chat.chat.files.batch_lines import SHOWN, BatchLine, read_jobs, request_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
-from h2o_chat.chat.templates.chat_template import Template, choose
+from h2o_chat.chat.templates.chat_template import choose
+from h2o_chat.cli.cluster_command import with_ray
 from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.run import complain, discard_stdout, ending, note_session
-from h2o_chat.engine.request import BatchReport, Request
+from h2o_chat.engine.request import Request
 from h2o_chat.events.events import Turn
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.remote.engine_here import batch_here
@@ -47,6 +48,12 @@ class BatchTask:
     output: Path | None
     """None: stdout."""
     rows: int | None
+    ray: str | None = None
+    """The Ray cluster that answers; None: this process does."""
+
+
+Answered = tuple[BatchLine, Turn | None, Exception | None]
+"""A line, its answer, and why there is none."""
 
 
 def asked_for(
@@ -114,40 +121,60 @@ def _answer_all(asked: BatchTask) -> ExitCode:
             sys.stderr.write(f"h2o-chat: {tally.before:,} of {len(jobs):,} are answered already\n")
         if not left:
             return ExitCode.OK
-        with progress_bar() as progress:
-            stay_offline()
-            batch = batch_here(asked.settings, asked.rows, len(left), progress)
-        return _Run(asked, batch, results, tally).all(left)
+        if asked.ray is None:
+            with progress_bar() as progress:
+                stay_offline()
+                batch = batch_here(asked.settings, asked.rows, len(left), progress)
+            template = choose(batch.runner.loaded.tokenizer, asked.settings.template, asked.settings.think)
+            session = batch.session(asked.settings.seed or 0)
+            note_session(replace(session, template=template.name), asked.sampling)
+            sys.stderr.write(f"h2o-chat: {len(left):,} to answer, {batch.runner.rows} at once\n")
+            answered = answers(asked, batch, left)
+        else:
+            answered = with_ray("bulk").answers(asked, left)
+        return _Run(asked, results, tally).all(answered)
     finally:
         results.close()
 
 
-class _Run:
-    def __init__(
-        self, asked: BatchTask, batch: "Batch", results: ResultsFile | Stdout, tally: _BatchCounts
-    ) -> None:
-        self.asked, self.batch, self.results, self.tally = asked, batch, results, tally
-        self.tokenizer = batch.runner.loaded.tokenizer
-        self.template: Template = choose(self.tokenizer, asked.settings.template, asked.settings.think)
-        self.made = made_with(asked.settings, asked.sampling)
-        self.under_way: dict[Request, BatchLine] = {}
+def answers(asked: BatchTask, batch: "Batch", left: Iterable[BatchLine]) -> Iterator[Answered | None]:
+    """The answers to the lines as they end, and None after each step of the batch."""
+    settings, tokenizer = asked.settings, batch.runner.loaded.tokenizer
+    template = choose(tokenizer, settings.template, settings.think)
+    under_way, coming = dict[Request, BatchLine](), iter(left)
+    job = next(coming, None)
+    while job or batch.busy:
+        while job and batch.waiting < AHEAD:
+            try:
+                request = request_of(
+                    job, template, tokenizer, asked.sampling, settings.system, settings.seed or 0
+                )
+                batch.add(request)
+                under_way[request] = job
+            except H2OChatError as error:  # the model's template does not take it
+                yield job, None, error
+            job = next(coming, None)
+        for told in batch.step():
+            if isinstance(told.event, Turn):
+                yield under_way.pop(told.request), told.event, told.error
+        yield None
 
-    def all(self, left: list[BatchLine]) -> ExitCode:
-        """Answers the lines; returns the exit code."""
-        session = self.batch.session(self.asked.settings.seed or 0)
-        note_session(replace(session, template=self.template.name), self.asked.sampling)
-        sys.stderr.write(f"h2o-chat: {len(left):,} to answer, {self.batch.runner.rows} at once\n")
-        coming = iter(left)
-        job = next(coming, None)
+
+class _Run:
+    def __init__(self, asked: BatchTask, results: ResultsFile | Stdout, tally: _BatchCounts) -> None:
+        self.asked, self.results, self.tally = asked, results, tally
+        self.made = made_with(asked.settings, asked.sampling)
+
+    def all(self, answered: Iterator[Answered | None]) -> ExitCode:
+        """Writes the answers; returns the exit code."""
         self.tally.began, seldom = time.monotonic(), Seldom(at_once=True)
         with interruptible(self._say_how_it_ended) as interrupted, progress_bar() as progress:
-            while (job or self.batch.busy) and not interrupted():
-                while job and self.batch.waiting < AHEAD:
-                    self._add(job)
-                    job = next(coming, None)
-                for told in self.batch.step():
-                    self._hear(told)
-                if seldom.due():
+            for one in answered:
+                if one is not None:
+                    self._write(*one)
+                elif interrupted():
+                    break
+                elif seldom.due():
                     self._show(progress)
         self.results.require()
         self._sum_up(interrupted())
@@ -156,23 +183,6 @@ class _Run:
         if self.tally.bugs:
             return ExitCode.BUG
         return ExitCode.FAILED if self.tally.failed else ExitCode.OK
-
-    def _add(self, job: BatchLine) -> None:
-        """Queues a line; one that the model's template does not take gets its error at once."""
-        settings = self.asked.settings
-        try:
-            request = request_of(
-                job, self.template, self.tokenizer, self.asked.sampling, settings.system, settings.seed or 0
-            )
-            self.batch.add(request)
-        except H2OChatError as error:
-            self._write(job, None, error)
-        else:
-            self.under_way[request] = job
-
-    def _hear(self, told: BatchReport) -> None:
-        if isinstance(told.event, Turn):
-            self._write(self.under_way.pop(told.request), told.event, told.error)
 
     def _write(self, job: BatchLine, turn: Turn | None, error: Exception | None) -> None:
         self.results.write(line_of(job.id, turn, error, made=self.made, asked=job.digest))

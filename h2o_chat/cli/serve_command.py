@@ -159,8 +159,8 @@ def _served(
 
         service, saved = asyncio.run(serve(service_of, keys, loopback, scheme, at, ready))
     service.close(CLOSE_S)
-    if service.shared and (left := service.shared.close(CLOSE_S)):
-        sys.stderr.write(f"h2o-chat: {left:,} answers could not be written to {state}\n")
+    if service.shared and service.shared.pending:
+        sys.stderr.write(f"h2o-chat: {service.shared.pending:,} answers are not written to {state}\n")
     if saved is not None:
         saved.write_rows(prefixes.all())
         sys.stderr.write(f"h2o-chat: {len(prefixes):,} conversations are kept in {name_of(saved.folder)}\n")

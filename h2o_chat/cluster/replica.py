@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,5 +82,8 @@ class Replica:
     async def __del__(self) -> None:
         """Called by Ray, once all requests have ended."""
         self._watching.cancel()
-        if self.service.shared and (left := await asyncio.to_thread(self.service.shared.close, WRITING_S)):
+        end = time.monotonic() + WRITING_S
+        while self.service.shared and self.service.shared.pending and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+        if self.service.shared and (left := self.service.shared.pending):
             sys.stderr.write(f"h2o-chat: {left:,} answers could not be written to the shared storage\n")

@@ -121,10 +121,11 @@ class Epochs:
             if there.chain != epoch.chain:  # else it was written by a try that seemed to fail, or by a twin
                 raise conflict() from error
 
-    def remove_before(self, folder: str, number: int) -> None:
-        """Removes epochs that nobody can go on from any more."""
-        for name in self.storage.names(folder):
-            if name[:8].isdecimal() and int(name[:8]) < number:
+    def remove_old(self, folder: str) -> None:
+        """Removes the epochs that nobody can go on from any more."""
+        newest = self.newest(folder)
+        for name in self.storage.names(folder) if newest else ():
+            if newest and name[:8].isdecimal() and int(name[:8]) < newest.base:
                 self.storage.remove(f"{folder}/{name}")
 
     def _numbers(self, folder: str) -> list[int]:

@@ -4,15 +4,14 @@ import psutil
 
 from h2o_chat.serve.service import Service
 
-Gauges = tuple[tuple[str, str, float], ...]
-"""(name, meaning, value) each."""
 _PROCESS = psutil.Process()
 
 
 def metrics(service: Service) -> str:
     counts, prefixes = service.counts, service.prefixes
+    shared = service.shared
     busy = sum(request is not None for request in service.seated)
-    gauges: Gauges = (
+    gauges = (
         ("requests_waiting", "Nothing of them was read yet.", len(service.waiting)),
         ("requests_reading", "Being read, or read and without a row.", service.reading),
         ("rows_busy", "Conversations that are answered just now.", busy),
@@ -24,8 +23,10 @@ def metrics(service: Service) -> str:
         ("snapshots_bytes", "Of all of them, in memory.", prefixes.held_bytes),
         ("computed_bytes", "For rows, snapshots and prompts.", service.computed_bytes),
         ("resident_memory_bytes", "Of this process.", _PROCESS.memory_info().rss),
+        ("shared_failing", "1 while the shared storage fails.", int(bool(shared and shared.failing))),
+        ("shared_waiting", "Answers not written there yet.", shared.pending if shared else 0),
     )
-    counters: Gauges = (
+    counters = (
         ("prompt_tokens_total", "Read.", counts.prompt_tokens),
         ("cached_tokens_total", "Read for an earlier request.", counts.cached_tokens),
         ("generated_tokens_total", "Answered.", counts.new_tokens),
@@ -33,11 +34,6 @@ def metrics(service: Service) -> str:
         ("answer_seconds_total", "Of answering, row by row.", round(counts.answer_s, 3)),
         ("slow_streams_total", "Cut because nobody read them.", counts.slow),
     )
-    if shared := service.shared:
-        gauges += (
-            ("shared_failing", "1 while the shared storage fails.", int(shared.failing)),
-            ("shared_waiting", "Answers that are not written there yet.", shared.pending),
-        )
     lines = list[str]()
     for kind, known in (("gauge", gauges), ("counter", counters)):
         for name, what, value in known:

@@ -331,7 +331,9 @@ def _ended(service: Service, ticket: Ticket, turn: Turn, told: BatchReport) -> l
     if service.shared is None or not ticket.conversation or early:
         return [(ticket, end)]
     tell = lambda error: service._tell([(ticket, replace(end, error=error))])  # noqa: E731
-    service.shared.keep(ticket, kept, said, tell)
+    write = service.shared.keep(ticket, kept, said, tell)
+    done = asyncio.run_coroutine_threadsafe(write, service._loop)
+    done.add_done_callback(lambda one: one.cancelled() or one.result())  # raises what was a bug
     return []
 
 

@@ -32,16 +32,12 @@ class Storage:
             self.create(name, b"1")
             with suppress(FileExistsError):
                 self.create(name, b"2")
-            alone = self.read(name) == b"1"
+            if self.read(name) != b"1":
+                raise ValueError("it lets two writers make one file, and a conversation could fork")
             self.remove(name)
         except (ImportError, ValueError, OSError) as error:
-            where = "Give a directory, or s3://BUCKET/FOLDER, for which s3fs is needed."
-            raise UsageError(f"--state {url} cannot be used: {error}.", where) from error
-        if not alone:
-            raise UsageError(
-                f"--state {url} lets two writers make one file: a conversation could fork.",
-                "Give a directory, or object storage that knows If-None-Match.",
-            )
+            hint = "Give a directory, or s3://BUCKET/FOLDER (with s3fs), which knows If-None-Match."
+            raise UsageError(f"--state {url} cannot be used: {error}.", hint) from error
 
     def names(self, folder: str) -> list[str]:
         """Names of the files in a folder; none where there is no such folder."""

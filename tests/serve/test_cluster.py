@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -95,3 +96,26 @@ def test_wrong_values_are_told_at_once(flags: tuple[str, ...]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2, done.stderr
     assert flags[0] in done.stderr
+
+
+@with_ray
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+@pytest.mark.loopback
+def test_a_batch_is_answered_as_alone(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": at, "prompt": f"{TEXTS[at % 5]} Number {at}."}) for at in range(70)]
+    (tmp_path / "in").write_text("\n".join(lines))
+    base = [sys.executable, "-m", "h2o_chat", "run", "--batch", "in", "-m", "pocket", "--seed", "3"]
+    own = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def run(*flags: str) -> dict[int, str]:
+        command = [*base, "--max-tokens", "12", "-b", "48", "--threads", "1", "-o", *flags]
+        subprocess.run(command, cwd=tmp_path, env=own, check=True, timeout=200)
+        answers = [json.loads(line) for line in (tmp_path / flags[0]).read_text().splitlines()]
+        assert len({one["id"] for one in answers}) == len(answers) == 70
+        return {one["id"]: one["text"] for one in answers}
+
+    alone = run("alone")
+    half = (tmp_path / "alone").read_text().splitlines(keepends=True)[:30]
+    (tmp_path / "ray").write_text("".join(half))
+    assert run("ray", "--ray", "local") == alone

@@ -24,11 +24,7 @@ app = PlainTyper(no_args_is_help=True, help="Serve on several machines, by Ray."
 
 
 def with_ray(module: str) -> Any:
-    """A module of `h2o_chat.cluster`.
-
-    Raises:
-        UsageError: Ray is not installed.
-    """
+    """A module of `h2o_chat.cluster`; raises UsageError where Ray is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it tells its makers about each cluster
     try:
         return import_module(f"h2o_chat.cluster.{module}")
@@ -60,7 +56,6 @@ def up(
     keys: Annotated[Path | None, _option(metavar="FILE", help="See serve.")] = None,
     tls_proxy: Annotated[bool, _option("--tls-proxy", help="See serve.")] = False,
     rows: Annotated[int, _option(min=1, help="Conversations at once, of a replica.")] = 16,
-    snapshots: Annotated[int | None, _option(min=0, help="See serve.")] = None,
     grace: Annotated[float, _option(min=0, help="Seconds for answers of a replica that goes.")] = 20,
     yes: FetchYes = False,
     *,
@@ -68,8 +63,7 @@ def up(
 ) -> ExitCode:
     """Serve many conversations from several processes and machines; each goes on wherever it was kept."""
     settings, sampling = settings_of(given, events_every=0)
-    fewest, colon, most = replicas.partition(":")
-    most = most if colon else fewest
+    fewest, _, most = (replicas if ":" in replicas else f"{replicas}:{replicas}").partition(":")
     if not (fewest.isdecimal() and most.isdecimal() and 0 < int(fewest) <= int(most)):
         raise UsageError(f"--replicas is {replicas!a}.", "It is MIN:MAX, such as 2:8.")
     cluster, of = with_ray("up"), with_ray("replica")
@@ -85,7 +79,7 @@ def up(
         Storage(state)  # raises what is wrong with it before replicas start
     host, port = split(address)
     told, loopback, limits = checked(host, keys, Limits(WAITING, WAITING, TIME_S, grace))
-    scheme = "https" if tls_proxy else "http"
-    task = of.Task(settings, sampling, limits, told, loopback, scheme, rows, snapshots, state)
+    given_keys = told, loopback, "https" if tls_proxy else "http"
+    task = of.Task(settings, sampling, limits, *given_keys, rows, state)
     cluster.up(cluster.application(task, int(fewest), int(most), cpus, gpus), host, port, ray)
     return ExitCode.OK

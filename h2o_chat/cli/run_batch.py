@@ -141,14 +141,12 @@ def answers(asked: BatchTask, batch: "Batch", left: Iterable[BatchLine]) -> Iter
     """The answers to the lines as they end, and None after each step of the batch."""
     settings, tokenizer = asked.settings, batch.runner.loaded.tokenizer
     template = choose(tokenizer, settings.template, settings.think)
-    under_way, coming = dict[Request, BatchLine](), iter(left)
+    under_way, coming, seed = dict[Request, BatchLine](), iter(left), settings.seed or 0
     job = next(coming, None)
     while job or batch.busy:
         while job and batch.waiting < AHEAD:
             try:
-                request = request_of(
-                    job, template, tokenizer, asked.sampling, settings.system, settings.seed or 0
-                )
+                request = request_of(job, template, tokenizer, asked.sampling, settings.system, seed)
                 batch.add(request)
                 under_way[request] = job
             except H2OChatError as error:  # the model's template does not take it

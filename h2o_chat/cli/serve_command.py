@@ -168,11 +168,7 @@ def _served(
 
 
 def checked(host: str, keys_file: Path | None, limits: "Limits") -> tuple["Keys", bool, "Limits"]:
-    """The keys, whether only this machine reaches the host, and the limits shared among the keys.
-
-    Raises:
-        UsageError: there are no keys, and others reach it.
-    """
+    """The keys, whether only this machine reaches the host (others need keys), and each key's limits."""
     from h2o_chat.serve.guard import is_loopback, read_keys
 
     keys, loopback = read_keys(keys_file), is_loopback(host)

@@ -15,9 +15,7 @@ from h2o_chat.models.hub import stay_offline
 from h2o_chat.remote.engine_here import batch_here
 
 LINES = 32
-"""Lines that a process takes at a time; more are lost with it, and answered again."""
-Lines = dict[str, Any]
-"""Ray's batch: pickled objects in `line`."""
+"""Lines that a process takes at a time, and that are lost with it."""
 
 
 class Answering:
@@ -28,7 +26,7 @@ class Answering:
         self._asked = asked
         self._batch = batch_here(asked.settings, asked.rows, sys.maxsize, lambda *_: None)
 
-    def __call__(self, lines: Lines) -> Lines:
+    def __call__(self, lines: dict[str, Any]) -> dict[str, Any]:
         jobs = [pickle.loads(line) for line in lines["line"]]
         told = [one for one in run_batch.answers(self._asked, self._batch, jobs) if one]
         return {"line": np.array([pickle.dumps(one) for one in told], dtype=object)}

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,6 @@ class Task:
     loopback: bool
     scheme: str
     rows: int
-    snapshots: int | None
     state: str | None
 
 
@@ -48,7 +46,7 @@ class Replica:
         batch = batch_here(task.settings, task.rows, sys.maxsize, lambda *_: None)
         from h2o_chat.engine.row_capacity import snapshots_for
 
-        prefixes = Prefixes(snapshots_for(batch.reader, batch.runner.rows, task.snapshots))
+        prefixes = Prefixes(snapshots_for(batch.reader, batch.runner.rows, None))
         self.service = Service(batch, task.settings, task.sampling, task.limits, prefixes)
         if task.state is not None:
             share(self.service, task.state)
@@ -81,9 +79,8 @@ class Replica:
 
     async def __del__(self) -> None:
         """Called by Ray, once all requests have ended."""
-        self._watching.cancel()
-        end = time.monotonic() + WRITING_S
-        while self.service.shared and self.service.shared.pending and time.monotonic() < end:
-            await asyncio.sleep(0.05)
-        if self.service.shared and (left := self.service.shared.pending):
-            sys.stderr.write(f"h2o-chat: {left:,} answers could not be written to the shared storage\n")
+        for _ in range(int(WRITING_S / LEAVING_S)):
+            if not (self.service.shared and self.service.shared.pending):
+                return
+            await asyncio.sleep(LEAVING_S)
+        sys.stderr.write("h2o-chat: answers could not be written to the shared storage\n")

@@ -25,9 +25,8 @@ class Epoch:
 
     folder: str
     number: int
-    """1 for the first one."""
     base: int
-    """The epoch that its request went on from; older ones are removed."""
+    """Number of the epoch that its request went on from, 0 at first; older ones are removed."""
     chain: str
     """Hash of all messages."""
     asked: str
@@ -41,30 +40,18 @@ class Epoch:
 
 def conflict() -> ApiError:
     """The error of a client whose conversation has gone on without it."""
-    return busy(
-        409,
-        "This conversation has gone on in another request. Read it (GET /v1/conversations/ID) and ask again,"
-        f" or begin another one with another {HEADER}.",
-        "conflict",
-    )
+    hint = f"Read it (GET /v1/conversations/ID), or begin another with another {HEADER}."
+    return busy(409, f"This conversation has gone on in another request. {hint}", "conflict")
 
 
 class Epochs:
-    """The conversations of one model with its settings. Thread-safe; a failing storage raises OSError.
-
-    Args:
-        context: see `prefixes.beginning`.
-    """
+    """The conversations of one model with its settings (`context`). Thread-safe; raises OSError."""
 
     def __init__(self, storage: Storage, context: bytes) -> None:
         self.storage, self._context = storage, context.hex()[:16]
 
     def folder(self, owner: bytes, session: str) -> str:
-        """The folder of a conversation: a hash, so that an id is no path and finds no other key's files.
-
-        Raises:
-            ApiError: it is no id.
-        """
+        """The folder of a conversation: a hash, so that an id is no path and finds no other key's files."""
         if not 0 < len(session) <= ID_CHARACTERS or not session.isprintable():
             raise ApiError(400, f"{HEADER} is no text of 1 to {ID_CHARACTERS} characters.", param=HEADER)
         return f"{self._context}/{hmac.digest(owner, session.encode(), 'sha256').hex()[:32]}"
@@ -113,7 +100,7 @@ class Epochs:
         else:
             storage.put(f"{epoch.folder}/{epoch.memory}", save)
         try:
-            storage.create(_record(epoch.folder, epoch.number), json.dumps(asdict(epoch)).encode())
+            storage.create(f"{epoch.folder}/{epoch.number:08d}.json", json.dumps(asdict(epoch)).encode())
         except FileExistsError as error:
             there = self._epoch(epoch.folder, epoch.number)
             if epoch.memory and there.memory != epoch.memory:
@@ -124,7 +111,7 @@ class Epochs:
     def remove_old(self, folder: str) -> None:
         """Removes the epochs that nobody can go on from any more."""
         newest = self.newest(folder)
-        for name in self.storage.names(folder) if newest else ():
+        for name in self.storage.names(folder):
             if newest and name[:8].isdecimal() and int(name[:8]) < newest.base:
                 self.storage.remove(f"{folder}/{name}")
 
@@ -133,12 +120,8 @@ class Epochs:
         return sorted(int(name[:8]) for name in names if name[8:] == ".json" and name[:8].isdecimal())
 
     def _epoch(self, folder: str, number: int) -> Epoch:
-        """The epoch in a record.
-
-        Raises:
-            ApiError: it is damaged.
-        """
-        name = _record(folder, number)
+        """The epoch in a record; raises ApiError where it is damaged."""
+        name = f"{folder}/{number:08d}.json"
         try:
             found = Epoch(**json.loads(self.storage.read(name)))
             said = tuple((str(role), str(text)) for role, text in found.messages)
@@ -147,7 +130,3 @@ class Epochs:
             return replace(found, messages=said)
         except (ValueError, TypeError) as error:
             raise ApiError(500, f"{name} in the shared storage is damaged.", "storage") from error
-
-
-def _record(folder: str, number: int) -> str:
-    return f"{folder}/{number:08d}.json"

@@ -61,21 +61,16 @@ class Shared:
         self._loop, self._threads = asyncio.get_running_loop(), ThreadPoolExecutor(THREADS, "shared")
 
     async def begin(self, ticket: Ticket, session: str) -> None:
-        """Finds the epoch that a request goes on from, and its memory.
-
-        Raises:
-            ApiError: the conversation has gone on without this client (409), or `session` is no id.
-        """
+        """Finds the epoch that a request goes on from, and its memory; raises ApiError (409) as `base`."""
         folder = ticket.conversation = self._epochs.folder(ticket.owner, session)
         known, before = self._known.get(folder), ticket.chain[-2:-1]
         ticket.epoch = known.number if known and known.number else -1
         if known and before == [bytes.fromhex(known.chain)] and self._prefixes.get(before[0]):
             return
         try:
-            found = await self._run(self._epochs.base, folder, ticket.chain, known)
-            ticket.epoch = found[0]
-            if found[1] and found[1].memory and not self._prefixes.get(bytes.fromhex(found[1].chain)):
-                await self._run(self._read, found[1], tag_of(ticket.owner))
+            ticket.epoch, found = await self._run(self._epochs.base, folder, ticket.chain, known)
+            if found and found.memory and not self._prefixes.get(bytes.fromhex(found.chain)):
+                await self._run(self._read, found, tag_of(ticket.owner))
         except OSError as error:
             self._failed(error)
         except ApiError:
@@ -88,8 +83,7 @@ class Shared:
         """Loads a memory; without it the messages are read again."""
         try:
             with TemporaryDirectory() as folder:
-                file = Path(folder) / "memory"
-                self._epochs.storage.get(f"{epoch.folder}/{epoch.memory}", file)
+                self._epochs.storage.get(f"{epoch.folder}/{epoch.memory}", file := Path(folder) / "memory")
                 state = self._load(file)
         except (SavedCacheError, FileNotFoundError) as error:
             sys.stderr.write(f"h2o-chat: {name_of(error)} A conversation that moved is read again.\n")
@@ -102,16 +96,11 @@ class Shared:
     ) -> None:
         """Writes the epoch after an answer; calls `tell` when that is done or refused, or after WAIT_S."""
         number = ticket.epoch + 1
-        epoch = Epoch(
-            ticket.conversation,
-            number,
-            ticket.epoch,
-            memory.chain.hex(),
-            ticket.chain[-1].hex(),
-            (*ticket.asked.messages, ("assistant", said)),
-            f"{number:08d}-{secrets.token_hex(4)}.safetensors",
-            memory.marked,
-        )
+        chain, asked = memory.chain.hex(), ticket.chain[-1].hex()
+        messages = (*ticket.asked.messages, ("assistant", said))
+        name = f"{number:08d}-{secrets.token_hex(4)}.safetensors"
+        given = ticket.conversation, number, ticket.epoch, chain, asked, messages, name, memory.marked
+        epoch = Epoch(*given)
         self._remember(epoch)
         state = memory.state if self.pending < UNWRITTEN else None
         before = self._writing.get(epoch.folder)
@@ -130,13 +119,7 @@ class Shared:
         if self._writing.get(epoch.folder) is write:
             del self._writing[epoch.folder]
 
-    async def _write(
-        self,
-        before: asyncio.Task[ApiError | None] | None,
-        ticket: Ticket,
-        epoch: Epoch,
-        state: "RowSnapshot | None",
-    ) -> ApiError | None:
+    async def _write(self, before: Any, ticket: Ticket, epoch: Epoch, state: Any) -> ApiError | None:
         """Writes an epoch, again and again while the storage fails; returns why it is refused."""
         if before:
             await asyncio.wait((before,))
@@ -164,11 +147,7 @@ class Shared:
         return None
 
     async def newest(self, owner: bytes, session: str) -> Epoch:
-        """The newest written epoch of a conversation.
-
-        Raises:
-            ApiError: there is none of this key, or the storage fails.
-        """
+        """The newest written epoch of a conversation; raises ApiError where none is found."""
         try:
             found: Epoch | None = await self._run(self._epochs.newest, self._epochs.folder(owner, session))
         except OSError as error:

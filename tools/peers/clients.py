@@ -84,12 +84,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = (asked.folder or Path(name)).resolve()
         flags = ["-m", asked.model, "-b", asked.budget, "--timeout", str(LONGEST_S)]
-        server = Server([*flags, "--rows", "2", "--any-model", "--no-store"], Path(name) / "data")
-        try:
+        flags += ["--rows", "2", "--any-model", "--no-store"]
+        with Server(flags, Path(name) / "data") as server:
             return tried(server, folder, asked.openapi, asked.only or [*CLIENTS, "openapi"])
-        finally:
-            server.process.kill()
-            server.process.wait()
 
 
 def tried(server: Server, folder: Path, openapi: Path | None, names: list[str]) -> int:

@@ -11,7 +11,6 @@ more than 10% after the first hundred.
 """
 
 import argparse
-import http.client
 import json
 import random
 import statistics
@@ -26,20 +25,7 @@ from served import Server
 
 HUNDRED = 100
 SLOWER, GROWN = 1.1, 1.1
-WORDS = [
-    "red",
-    "green",
-    "blue",
-    "stone",
-    "river",
-    "cloud",
-    "house",
-    "horse",
-    "paper",
-    "glass",
-    "north",
-    "early",
-]
+WORDS = ["red", "green", "blue", "stone", "river", "cloud", "house", "horse", "paper", "glass", "north"]
 TOOL = {
     "type": "function",
     "function": {
@@ -58,14 +44,11 @@ TOOL = {
 }
 
 
-def asked(port: int, messages: list[Any]) -> tuple[Any, Any]:
+def asked(server: Server, messages: list[Any]) -> tuple[Any, Any]:
     """(message with a forced call, usage)."""
     choice = {"type": "function", "function": {"name": "file_line"}}
     body = {"messages": messages, "tools": [TOOL], "tool_choice": choice, "max_tokens": 80, "temperature": 0}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-    connection.request("POST", "/v1/chat/completions", json.dumps(body))
-    reply = json.loads(connection.getresponse().read())
-    connection.close()
+    _, reply = server.chat(body, 600)
     assert "choices" in reply, reply
     return reply["choices"][0]["message"], reply["usage"]
 
@@ -84,7 +67,7 @@ def loop(server: Server, calls: int, rng: random.Random) -> bool:
     calls_s, token_ms, marked, rss = list[float](), list[float](), list[bool](), list[int]()
     for number in range(1, calls + 1):
         begun, used = time.monotonic(), process.cpu_times()
-        message, counted = asked(server.port, messages)
+        message, counted = asked(server, messages)
         calls_s.append(time.monotonic() - begun)
         now = process.cpu_times()
         used_s = now.user + now.system - used.user - used.system
@@ -118,25 +101,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked_for = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        flags = [
-            "-m",
-            asked_for.model,
-            "--no-store",
-            "--rows",
-            "1",
-            "--snapshots",
-            "2",
-            "-b",
-            str(asked_for.budget),
-        ]
-        server = Server(flags, Path(name) / "data")
-        try:
+        flags = ["-m", asked_for.model, "-b", str(asked_for.budget), "--no-store"]
+        with Server([*flags, "--rows", "1", "--snapshots", "2"], Path(name) / "data") as server:
             well = loop(server, max(HUNDRED, asked_for.calls), random.Random(asked_for.seed))
             return int(not well or server.end() != 0 or "Traceback" in server.said())
-        finally:
-            if server.process.poll() is None:
-                server.process.kill()
-                server.process.wait()
 
 
 if __name__ == "__main__":

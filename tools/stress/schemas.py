@@ -10,7 +10,6 @@ first schema that is answered wrongly, with another status or not within 60 s, a
 """
 
 import argparse
-import http.client
 import json
 import sys
 import tempfile
@@ -170,17 +169,13 @@ class Asker:
         body = {"messages": [{"role": "user", "content": "My name is Ada. Write it."}], **asked}
         body |= {"max_tokens": TOKENS, "temperature": 1, "seed": 1, "cache_prompt": False}
         begun = time.monotonic()
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=LONGEST_S)
-        connection.request("POST", "/v1/chat/completions", json.dumps(body))
-        reply = connection.getresponse()
-        found = json.loads(reply.read())
-        connection.close()
+        status, found = self.server.chat(body, LONGEST_S)
         self.longest_s = max(self.longest_s, time.monotonic() - begun)
-        if reply.status == 400:
+        if status == 400:
             self.counted["refused"] += 1
             self.reasons[found["error"]["message"].split("Lark")[-1][:110]] += 1
             return None
-        assert reply.status == 200, found
+        assert status == 200, found
         choice = found["choices"][0]
         self.counted[choice["finish_reason"]] += 1
         return choice
@@ -282,26 +277,21 @@ def main() -> int:
     if asked.mask:
         return int(not mask_ms(asked.mask))
     few = settings(database=None, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False)
-    with tempfile.TemporaryDirectory() as name:
-        server = Server(["-m", "pocket", "--no-store", "-b", "512"], Path(name) / "data")
+    flags = ["-m", "pocket", "--no-store", "-b", "512"]
+    with tempfile.TemporaryDirectory() as name, Server(flags, Path(name) / "data") as server:
         asker = Asker(server)
-        try:
-            asker.schema({"type": "boolean"})  # the first one loads llguidance
-            asker.counted.clear()
-            asker.longest_s = 0.0
-            well = hostile(asker)
-            for what, strategy, ask, most in (
-                ("schemas", SCHEMAS, asker.schema, asked.schemas),
-                ("tool lists", TOOLS, asker.tools, asked.tools),
-            ):
-                if most:
-                    seed(asked.seed)(settings(few, max_examples=most)(given(strategy)(ask)))()
-                asker.tell(what)
-            return int(not well or server.end() != 0 or "Traceback" in server.said())
-        finally:
-            if server.process.poll() is None:
-                server.process.kill()
-                server.process.wait()
+        asker.schema({"type": "boolean"})  # the first one loads llguidance
+        asker.counted.clear()
+        asker.longest_s = 0.0
+        well = hostile(asker)
+        for what, strategy, ask, most in (
+            ("schemas", SCHEMAS, asker.schema, asked.schemas),
+            ("tool lists", TOOLS, asker.tools, asked.tools),
+        ):
+            if most:
+                seed(asked.seed)(settings(few, max_examples=most)(given(strategy)(ask)))()
+            asker.tell(what)
+        return int(not well or server.end() != 0 or "Traceback" in server.said())
 
 
 if __name__ == "__main__":

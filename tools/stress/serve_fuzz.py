@@ -225,13 +225,10 @@ def torn(port: int, rng: random.Random) -> int:
     return status
 
 
-def answer(port: int) -> str:
+def answer(server: Server) -> str:
     """To what is asked before and after."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONGEST_S)
     asked = {"messages": [{"role": "user", "content": "My name is Ada."}], "cache_prompt": False}
-    connection.request("POST", "/v1/chat/completions", json.dumps(asked), {"Authorization": f"Bearer {KEY}"})
-    found = json.loads(connection.getresponse().read())
-    connection.close()
+    _, found = server.chat(asked, LONGEST_S, KEY)
     return str(found["choices"][0]["message"]["content"])
 
 
@@ -246,20 +243,15 @@ def main() -> int:
         keys = Path(name) / "keys"
         keys.touch(0o600)
         keys.write_text(f"{KEY}\n{OTHER}\n")
-        server = Server(
-            ["-m", "pocket", "--keys", str(keys), "-b", "48", "--max-tokens", "8"], Path(name) / "data"
-        )
-        try:
+        flags = ["-m", "pocket", "--keys", str(keys), "-b", "48", "--max-tokens", "8"]
+        with Server(flags, Path(name) / "data") as server:
             return fuzz(server, asked.requests, random.Random(asked.seed))
-        finally:
-            server.process.kill()
-            server.process.wait()
 
 
 def fuzz(server: Server, requests: int, rng: random.Random) -> int:
     """Sends all requests; returns the exit code."""
     port, statuses = server.port, Counter[int]()
-    before = answer(port)
+    before = answer(server)
     with progress_bar() as progress:
         for number in range(requests):
             try:
@@ -268,7 +260,7 @@ def fuzz(server: Server, requests: int, rng: random.Random) -> int:
                 print(f"request {number}: {error}")
                 return 1
             progress("requests", number / requests)
-    after = answer(port)
+    after = answer(server)
     code, said = server.end(), server.said()
     print(f"{requests:,} requests, by status (0: closed without one): {dict(sorted(statuses.items()))}")
     if before != after or code or "Traceback" in said:

@@ -211,14 +211,8 @@ def talk(storm: Storm, tools: bool, seed: int) -> None:
 
 def endless(storm: Storm) -> socket.socket:
     """A request that never ends by itself."""
-    body = json.dumps(
-        {
-            "messages": [{"role": "user", "content": "Hello"}],
-            "stream": True,
-            "ignore_eos": True,
-            "max_tokens": 10**9,
-        }
-    ).encode()
+    asked = {"messages": [{"role": "user", "content": "Hello"}], "stream": True, "ignore_eos": True}
+    body = json.dumps(asked | {"max_tokens": 10**9}).encode()
     one = socket.create_connection(("127.0.0.1", storm.port), timeout=TIMEOUT_S + 60)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"

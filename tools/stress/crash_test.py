@@ -17,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.progress import Progress, progress_bar
-from h2o_chat.store import DATABASE, Store
+from h2o_chat.store import DATABASE, Store, StoredMessage
 
 TURNS = "My dog {0} barks at {1}.\n---\nTell me a story.\n---\nWhom does {0} bark at?\n---\nAnd then?\n"
 """Another dog in each process. Of 64 slots it is gone after the story, and is recalled."""
@@ -70,7 +71,7 @@ def crash(
         # Nothing of an answer came: the kill fell before the first word. The store may know more.
         answers += [ids for ids in delivered(events) if ids]
         check(folder / "data", answers)
-        said = [(one["index"], pieces_of(one)) for one in events if one["event"] == "said"]
+        said = [(one["index"], pieces_of(one["recalled"])) for one in events if one["event"] == "said"]
         again = {(at, words) for at, words in said if words}
         assert again <= recalled(folder / "data"), "what was recalled is not stored"
         recalled_ones |= again
@@ -104,9 +105,9 @@ def run_and_kill(
     return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
-def pieces_of(said: dict[str, Any]) -> tuple[str, ...]:
-    """Pieces that were recalled."""
-    return tuple(words for _, words in said["recalled"])
+def pieces_of(recalled: Any) -> tuple[str, ...]:
+    """Pieces that were recalled, without the numbers of their messages."""
+    return tuple(words for _, words in recalled)
 
 
 def delivered(events: list[dict[str, object]]) -> list[list[int]]:
@@ -122,34 +123,30 @@ def delivered(events: list[dict[str, object]]) -> list[list[int]]:
 
 def whole(data: Path) -> list[tuple[list[int], str | None]]:
     """Ids and finish of every stored answer."""
-    store = Store(data)
-    try:
-        path = store.path(store.find("last")) if store.list() else []
-        return [(list(message.ids), message.finish) for message in path if message.role == "assistant"]
-    finally:
-        store.close()
+    return [(list(one.ids), one.finish) for one in path_of(data) if one.role == "assistant"]
+
+
+def path_of(data: Path) -> list[StoredMessage]:
+    """The newest conversation; empty where there is none."""
+    with closing(Store(data)) as store:
+        return store.path(store.find("last")) if store.list() else []
 
 
 def recalled(data: Path) -> set[tuple[object, object]]:
     """(place, recalled pieces) of each message that has such, all of them from messages that are stored."""
-    store = Store(data)
-    try:
-        path = store.path(store.find("last")) if store.list() else []
-        known = {message.id for message in path}
-        return {
-            (at, tuple(words for _, words in one.recalled))
-            for at, one in enumerate(path)
-            if one.recalled and all(number in known for number, _ in one.recalled)
-        }
-    finally:
-        store.close()
+    path = path_of(data)
+    known = {message.id for message in path}
+    return {
+        (at, pieces_of(one.recalled))
+        for at, one in enumerate(path)
+        if one.recalled and all(number in known for number, _ in one.recalled)
+    }
 
 
 def check(data: Path, answers: list[list[int]]) -> None:
     """Every delivered answer is the beginning of a stored one, in order."""
-    with sqlite3.connect(data / DATABASE) as connection:
+    with closing(sqlite3.connect(data / DATABASE)) as connection:
         [[verdict]] = connection.execute("PRAGMA integrity_check")
-    connection.close()
     assert verdict == "ok", verdict
     stored = iter(whole(data))
     for number, ids in enumerate(answers):

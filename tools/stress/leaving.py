@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -212,16 +213,14 @@ def look(data: Path, folder: Path, disk: str) -> tuple[list[int], str]:
     (data.parent / "filler").unlink(missing_ok=True)  # somebody makes room
     if disk == "ext4":  # what failed is repaired, and read elsewhere
         data = shutil.copytree(data, folder / "copy")
-    store = Store(data)
     try:
-        conversation = store.find("last")
-        store.claim(conversation).close()
-        answers = [one for one in store.path(conversation) if one.role == "assistant"]
-        return list(answers[-1].ids), ""
+        with closing(Store(data)) as store:
+            conversation = store.find("last")
+            store.claim(conversation).close()
+            answers = [one for one in store.path(conversation) if one.role == "assistant"]
+            return list(answers[-1].ids), ""
     except H2OChatError as error:
         return [], error.message
-    finally:
-        store.close()
 
 
 def mount(kind: str, folder: Path) -> None:

@@ -8,16 +8,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from h2o_chat.base.errors import UsageError
 from h2o_chat.events.events import Error, Event, Token, from_json
-from h2o_chat.store import Store
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 PATIENCE_S = 90.0
@@ -61,8 +59,6 @@ class Terminal:
             os.close(self._ours)
         self._ours = -1
 
-    close = vanish
-
 
 @dataclass
 class Program:
@@ -77,18 +73,15 @@ class Program:
     face: Terminal | None = None
     """Where a person sees it and types; `run` has none, its reader reads all."""
 
-    @property
-    def seen(self) -> Terminal:
-        assert self.face is not None, "`run` has no screen"
-        return self.face
-
     def type(self, text: str) -> None:
         """Keys are pressed."""
-        self.seen.type(text)
+        assert self.face is not None, "`run` has no screen"
+        self.face.type(text)
 
     def vanish(self) -> None:
         """Whoever looks at it is gone."""
-        self.seen.vanish()
+        assert self.face is not None, "`run` has no screen"
+        self.face.vanish()
 
     def read(self) -> None:
         """Takes what it shows now, or in a moment."""
@@ -120,7 +113,7 @@ class Program:
         self.process.kill()
         self.process.wait()
         if self.face is not None:
-            self.face.close()
+            self.face.vanish()
 
     def until(self, met: Callable[[], bool], what: str) -> None:
         """Reads until a condition holds."""
@@ -159,9 +152,12 @@ def screen(data: Path, folder: Path, model: str) -> Program:
     )  # fmt: skip
     os.close(theirs)
     program = Program(process, mark, data, folder, Terminal(ours))
-    with _killed_where_it_fails(program):
+    try:
         program.until(lambda: "is ready" in program.said(), "the model is open")
         program.type(QUESTION + "\r")
+    except BaseException:
+        program.kill()
+        raise
     return program
 
 
@@ -194,26 +190,6 @@ def _marked(mark: str) -> list[psutil.Process]:
 def _flags(data: Path, model: str) -> list[str]:
     endless = ["--ignore-eos", "--max-tokens", "100000", "--threads", "1", "--seed", "1"]
     return ["-m", model, "--data", str(data), *endless]
-
-
-@contextmanager
-def _killed_where_it_fails(program: Program) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        program.kill()
-        raise
-
-
-def _answer_begins_at(data: Path) -> int:
-    """The place of the first token of the answer: so many were read before it."""
-    store = Store(data)
-    try:
-        return store.path(store.find("last"))[-1].first
-    except (UsageError, IndexError):  # nothing was said yet
-        return 0
-    finally:
-        store.close()
 
 
 def _without_escapes(drawn: bytes) -> str:

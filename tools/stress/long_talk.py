@@ -17,11 +17,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from crash_test import path_of
+
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.run import SEPARATOR
 from h2o_chat.lab.eval.stuck_eval import WORLD, repeated
 from h2o_chat.lab.eval.synthetic_talk import holds
-from h2o_chat.store import Store
 
 CHECKED = 3
 """Answers that are compared after each kill."""
@@ -31,13 +32,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for flag in ("--model", "--turns"):
         parser.add_argument(flag, required=True)
-    for flag, value in (
-        ("--count", 2000),
-        ("--kills", 10),
-        ("--seed", 1),
-        ("--tokens", 24),
-        ("--budget", 512),
-    ):
+    numbers = {"--count": 2000, "--kills": 10, "--seed": 1, "--tokens": 24, "--budget": 512}
+    for flag, value in numbers.items():
         parser.add_argument(flag, type=int, default=value)
     parser.add_argument("--data", type=Path, help="kept, and gone on with; else a folder that is removed")
     asked = parser.parse_args()
@@ -124,12 +120,8 @@ def said(data: Path) -> list[tuple[str, str, tuple[int, ...]]]:
     """(message, answer, its tokens) of the conversation; an answer that was cut off counts."""
     if not data.exists():
         return []
-    store = Store(data)
-    try:
-        path = iter(store.path(store.find("last")) if store.list() else [])
-        return [(one.text, answer.text, tuple(answer.ids)) for one, answer in zip(path, path, strict=False)]
-    finally:
-        store.close()
+    path = iter(path_of(data))
+    return [(one.text, answer.text, tuple(answer.ids)) for one, answer in zip(path, path, strict=False)]
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import cycle
@@ -108,13 +109,9 @@ def write(folder: Path, turns: int, chance: random.Random) -> str:
         )
         for number in range(last + 1)
     ]
-    store = Store(folder)
-    try:
-        (conversation,) = store.put(
-            [Conversation("", "", "pocket", {"budget": 512}, 0.0, 0.0, last, messages)]
-        )
-    finally:
-        store.close()
+    whole = Conversation("", "", "pocket", {"budget": 512}, 0.0, 0.0, last, messages)
+    with closing(Store(folder)) as store:
+        (conversation,) = store.put([whole])
     return conversation
 
 
@@ -218,11 +215,8 @@ def _shares(
 
 def _stored(folder: Path, conversation: str, session: Session, state: CacheState | None) -> RecordedChat:
     """The conversation as it is read when it is opened."""
-    store = Store(folder)
-    try:
+    with closing(Store(folder)) as store:
         path = store.path(conversation)
-    finally:
-        store.close()
     messages = [Message(m.role, m.text, m.first, m.last, m.finish, m.id % 9 / 8, m.id) for m in path]
     return RecordedChat(session, messages, state)
 

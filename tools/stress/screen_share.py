@@ -49,12 +49,7 @@ def _new(folder: Path) -> Path:
 
 
 def _flags(settings: Settings, tokens: int) -> list[str]:
-    flags = [
-        *("--budget", str(settings.budget)),
-        *("--max-tokens", str(tokens)),
-        "--ignore-eos",
-        *("--seed", "1"),
-    ]
+    flags = ["--budget", str(settings.budget), "--max-tokens", str(tokens), "--ignore-eos", "--seed", "1"]
     if settings.model:
         flags += ["--model", settings.model]
     if settings.threads:

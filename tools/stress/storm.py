@@ -24,6 +24,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -165,26 +166,18 @@ class Storm:
 
     def check_stored(self, conversation: str | None, answers: list[list[int]], who: str) -> None:
         """All that was delivered is stored, answer after answer; in any conversation if none is given."""
-        store = Store(self.data)
-        try:
-            if conversation:
-                places = [conversation]
-            else:
-                places = [one.id for one in store.list() if one.messages < MESSAGES]
+        with closing(Store(self.data)) as store:
+            small = [one.id for one in store.list() if one.messages < MESSAGES]
+            places = [conversation] if conversation else small
             found = any(_in_order(answers, _stored(store, one)) for one in places)
-        finally:
-            store.close()
         self.count("tokens checked", sum(map(len, answers)))
         if answers and not found:
             self.fail(f"{who}: what was delivered is not in {conversation or 'any conversation'}: {answers}")
 
     def imported(self) -> list[str]:
         """Conversations with the word; a part of one is wrong."""
-        store = Store(self.data)
-        try:
+        with closing(Store(self.data)) as store:
             large = [one for one in store.list() if one.title.startswith(WORD)]
-        finally:
-            store.close()
         for one in large:
             if one.messages != MESSAGES:
                 self.fail(f"{one.messages} of {MESSAGES} messages of an import are listed")
@@ -197,10 +190,9 @@ class Storm:
         small = self.data.parent / "small.json"
         small.write_text(json.dumps({"messages": [{"role": "user", "content": "hello"}]}))
         self.run("sessions", "import", str(small))  # sweeps out what killed ones left
-        connection = sqlite3.connect(self.data / DATABASE)
-        verdict = connection.execute("PRAGMA integrity_check").fetchall()
-        [[hidden]] = connection.execute("SELECT count(*) FROM conversations WHERE hidden").fetchall()
-        connection.close()
+        with closing(sqlite3.connect(self.data / DATABASE)) as connection:
+            verdict = connection.execute("PRAGMA integrity_check").fetchall()
+            [[hidden]] = connection.execute("SELECT count(*) FROM conversations WHERE hidden").fetchall()
         if verdict != [("ok",)]:
             self.fail(f"integrity_check: {verdict}")
         if hidden:

@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,37 +33,14 @@ _PARTS = [
     {"role": "tool", "content": "12:00"},
     {"role": "assistant", "content": "Hello"},
 ]
+_ANSWER = {"role": "assistant", "text": "\x1b[2J"}
 _OURS = {
     **{"format": "h2o-chat conversation", "schema": 1, "id": "abcd2345", "title": "Hi", "model": "pocket"},
     **{"created": 1.5, "updated": 2, "settings": {"budget": 64, "stop": ["a"], "system": None}, "leaf": 3},
     "messages": [
-        {
-            "id": 1,
-            "parent": None,
-            "role": "user",
-            "text": "Hi",
-            "finish": None,
-            "first": 0,
-            "ids": [1],
-            "created": 1,
-        },
-        {
-            "id": 2,
-            "parent": 1,
-            "role": "assistant",
-            "text": "```\n<b>",
-            "finish": "eos",
-            "first": 1,
-            "created": 1,
-        },
-        {
-            "id": 3,
-            "parent": 1,
-            "role": "assistant",
-            "text": "\x1b[2J",
-            "finish": "interrupted",
-            "created": 1e9,
-        },
+        {"id": 1, "parent": None, "role": "user", "text": "Hi", "first": 0, "ids": [1], "created": 1},
+        {"id": 2, "parent": 1, "finish": "eos", "first": 1, "created": 1} | _ANSWER | {"text": "```\n<b>"},
+        {"id": 3, "parent": 1, "finish": "interrupted", "created": 1e9} | _ANSWER,
     ],
 }
 _ITEM = {"context": "c", "question": "q", "answer": "a"}
@@ -76,25 +54,22 @@ def readers(folder: Path) -> Iterator[Reader]:
     """
     talks = [json.dumps(one).encode() for one in (_OPENAI, _PARTS, _OURS, [_PARTS[1]])]
     talks += [b"\n".join(json.dumps(one).encode() for one in _PARTS), talks[0] + b"\n" + talks[1]]
-    yield Reader("configuration", [_CONFIGURATION], _Configuration(folder), share=2)
+    yield Reader("configuration", [_CONFIGURATION], partial(_configuration, folder), share=2)
     yield Reader("events", _events(), _event, refuses=ValueError, share=4)
     yield Reader("recordings", [b"\n".join(_events()) + b"\n"], _recording, share=3)
     yield Reader("imports", talks, _Imports(folder), share=3)
     yield Reader("exports", [talks[2]], _exports, share=1)
-    yield Reader("texts", [b'["one", "two"]', b"one text"], _Texts(folder))
+    yield Reader("texts", [b'["one", "two"]', b"one text"], partial(_texts, folder))
     line = json.dumps(_ITEM).encode()
-    yield Reader("items", [line, line + b"\n" + line + b"\n"], _Items(folder))
+    yield Reader("items", [line, line + b"\n" + line + b"\n"], partial(_items, folder))
 
 
-class _Configuration:
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "config.toml"
+def _configuration(folder: Path, raw: bytes) -> None:
+    from h2o_chat.base.precedence import from_file
 
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.base.precedence import from_file
-
-        self.path.write_bytes(raw)
-        from_file(self.path)
+    path = folder / "config.toml"
+    path.write_bytes(raw)
+    from_file(path)
 
 
 def _events() -> list[bytes]:
@@ -184,27 +159,20 @@ def _exports(raw: bytes) -> None:
         raise Violation("the JSON is read as another conversation")
 
 
-class _Texts:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+def _texts(folder: Path, raw: bytes) -> None:
+    from h2o_chat.lab.shared.lab_texts import read_texts
 
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.lab.shared.lab_texts import read_texts
-
-        path = self.folder / ("texts.json" if raw[:1] in b"[{" else "texts.txt")
-        path.write_bytes(raw)
-        for text in read_texts(path):
-            text.encode()
+    path = folder / ("texts.json" if raw[:1] in b"[{" else "texts.txt")
+    path.write_bytes(raw)
+    for text in read_texts(path):
+        text.encode()
 
 
-class _Items:
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "items.jsonl"
+def _items(folder: Path, raw: bytes) -> None:
+    from h2o_chat.lab.eval.qa import Item
+    from h2o_chat.lab.shared.lab_texts import read_items
 
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.lab.eval.qa import Item
-        from h2o_chat.lab.shared.lab_texts import read_items
-
-        self.path.write_bytes(raw)
-        for item in read_items(self.path, Item):
-            (item.context + item.question + item.answer).encode()
+    path = folder / "items.jsonl"
+    path.write_bytes(raw)
+    for item in read_items(path, Item):
+        (item.context + item.question + item.answer).encode()

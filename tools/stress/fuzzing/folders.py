@@ -4,6 +4,7 @@ import json
 import shutil
 import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,11 +17,8 @@ CONFIG: dict[str, Any] = {
     **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 258, "hidden_size": 16},
     **{"intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1},
     **{"max_position_embeddings": 64, "bos_token_id": 256, "eos_token_id": 257, "tie_word_embeddings": False},
-    **{
-        "rms_norm_eps": 1e-5,
-        "dtype": "float32",
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
-    },
+    **{"rms_norm_eps": 1e-5, "dtype": "float32"},
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
 }
 TEMPLATE = "{% for m in messages %}<s>{{ m.role }}: {{ m.content }}</s>{% endfor %}<s>assistant: "
 _OTHERS = (
@@ -58,13 +56,12 @@ def readers(folder: Path) -> Iterator[Reader]:
     here = folder / "here"
     configs = [json.dumps(one).encode() for one in (CONFIG, *_OTHERS)]
     weights = (here / "model.safetensors").read_bytes()
-    index = json.dumps(
-        {"metadata": {}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
-    ).encode()
+    index = b'{"metadata": {}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}'
     broken = folder / "broken"
     broken.mkdir()
-    yield Reader("configs", configs, _Config(broken), share=2)
-    yield Reader("weights", [weights, _with_header({"a": _TENSOR})], _Weights(broken), share=3, make=_weights)
+    yield Reader("configs", configs, partial(_config, broken), share=2)
+    examples = [weights, _with_header({"a": _TENSOR})]
+    yield Reader("weights", examples, partial(_read_weights, broken), share=3, make=_weights)
     yield Reader("indexes", [index], _Index(folder / "sharded"))
     yield Reader("families", configs, _Family(folder / "family"), share=1)
     files = [(here / name).read_bytes() for name in ("tokenizer_config.json", "tokenizer.json")]
@@ -112,27 +109,19 @@ def _weights(rng: Random, examples: Sequence[bytes]) -> bytes:
     return struct.pack("<Q", len(header)) + header + raw[8 + length :]
 
 
-class _Config:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+def _config(folder: Path, raw: bytes) -> None:
+    from h2o_chat.models.model_files import read_config
 
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.model_files import read_config
-
-        (self.folder / "config.json").write_bytes(raw)
-        read_config(self.folder)
+    (folder / "config.json").write_bytes(raw)
+    read_config(folder)
 
 
-class _Weights:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+def _read_weights(folder: Path, raw: bytes) -> None:
+    from h2o_chat.models.model_files import check_weights
 
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.model_files import check_weights
-
-        (self.folder / "model.safetensors").write_bytes(raw)
-        weights = check_weights(self.folder)
-        f"{weights.parameters:,} {weights.bytes:,} {weights.dtype}".encode()
+    (folder / "model.safetensors").write_bytes(raw)
+    weights = check_weights(folder)
+    f"{weights.parameters:,} {weights.bytes:,} {weights.dtype}".encode()
 
 
 class _Index:
@@ -169,28 +158,31 @@ class _Family:
         estimate(sizes_of(config), StoredWeights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
 
 
+def _asked(folder: Path) -> None:
+    """Loads the tokenizer, and looks what its chat template makes of messages."""
+    from h2o_chat.chat.templates.chat_template import choose
+    from h2o_chat.models.load_tokenizer import load_tokenizer
+
+    template = choose(load_tokenizer(folder, CONFIG["vocab_size"]), "auto")
+    template.first(None, "Hi")
+    template.first("Be kind.", "Hi")
+    template.later("Go on.")
+
+
 class _Tokenizer:
     """A tokenizer as it is loaded, and what its chat template makes of a message."""
 
     def __init__(self, folder: Path, here: Path) -> None:
         self.folder = folder
         folder.mkdir()
-        self.whole = {
-            name: (here / name).read_bytes() for name in ("tokenizer_config.json", "tokenizer.json")
-        }
+        names = ("tokenizer_config.json", "tokenizer.json")
+        self.whole = {name: (here / name).read_bytes() for name in names}
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.chat.templates.chat_template import choose
-        from h2o_chat.models.load_tokenizer import load_tokenizer
-
         changed = "tokenizer.json" if b'"version"' in raw[:300] else "tokenizer_config.json"
         for name, content in (self.whole | {changed: raw}).items():
             (self.folder / name).write_bytes(content)
-        tokenizer = load_tokenizer(self.folder, CONFIG["vocab_size"])
-        template = choose(tokenizer, "auto")
-        template.first(None, "Hi")
-        template.first("Be kind.", "Hi")
-        template.later("Go on.")
+        _asked(self.folder)
 
 
 class _Template:
@@ -204,15 +196,8 @@ class _Template:
         (folder / "tokenizer_config.json").write_text(json.dumps(about))
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.chat.templates.chat_template import choose
-        from h2o_chat.models.load_tokenizer import load_tokenizer
-
         self.path.write_bytes(raw)
-        tokenizer = load_tokenizer(self.folder, CONFIG["vocab_size"])
-        template = choose(tokenizer, "auto")
-        template.first(None, "Hi")
-        template.first("Be kind.", "Hi")
-        template.later("Go on.")
+        _asked(self.folder)
 
 
 class _Opened:

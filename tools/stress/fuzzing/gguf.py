@@ -14,19 +14,7 @@ from h2o_chat.base.errors import H2OChatError
 _HIDDEN, _INNER, _HEAD, _TOKENS = 64, 96, 32, 64
 _Q8_0, _F32, _F16, _Q4_0 = 8, 0, 1, 2
 _BYTES = {_Q8_0: (32, 34), _Q4_0: (32, 18), _F32: (1, 4), _F16: (1, 2)}
-_TYPES = {
-    0: "<B",
-    1: "<b",
-    2: "<H",
-    3: "<h",
-    4: "<I",
-    5: "<i",
-    6: "<f",
-    7: "<?",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
-}
+_TYPES = dict(enumerate(("<B", "<b", "<H", "<h", "<I", "<i", "<f", "<?"))) | {10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
 
 Values = list[tuple[str, int, Any]]
@@ -50,12 +38,8 @@ def readers(folder: Path) -> Iterator[Reader]:
 def _values(kind: str) -> Values:
     words = ["<|end|>", *map(chr, range(ord("!"), ord("!") + _TOKENS - 2)), "!!"]
     numbers = {
-        **{
-            "context_length": 128,
-            "embedding_length": _HIDDEN,
-            "block_count": 2,
-            "feed_forward_length": _INNER,
-        },
+        **{"context_length": 128, "embedding_length": _HIDDEN, "block_count": 2},
+        "feed_forward_length": _INNER,
         **{"attention.head_count": 2, "attention.head_count_kv": 1, "attention.key_length": _HEAD},
     }
     return [
@@ -169,13 +153,15 @@ def _other(rng: Random) -> bytes:
 
 _MORE = (
     *("{}.rope.scaling.type", "{}.rope.scaling.factor", "{}.rope.dimension_count", "general.alignment"),
+    *("split.count", "tokenizer.ggml.scores", "tokenizer.ggml.add_space_prefix"),
     *(
-        "split.count",
-        "tokenizer.ggml.scores",
-        "tokenizer.ggml.add_space_prefix",
         "tokenizer.ggml.bos_token_id",
+        "tokenizer.ggml.model",
+        "tokenizer.ggml.eot_token_id",
+        "{}.expert_count",
+        "general.name",
+        "x",
     ),
-    *("tokenizer.ggml.model", "tokenizer.ggml.eot_token_id", "{}.expert_count", "general.name", "x"),
 )
 
 

@@ -23,37 +23,10 @@ ODD_BYTES = (
         b"=",
         b":",
     ),
-    *(
-        b"null",
-        b"true",
-        b"NaN",
-        b"-Infinity",
-        b"1e999",
-        b"-1",
-        b"0",
-        b"9" * 30,
-        b"9" * 5000,
-        b"0x" + b"f" * 5000,
-    ),
-    *(
-        b"1e-320",
-        b"../../x",
-        b"/dev/zero",
-        b"~nobody/",
-        b"A" * 300,
-        b"[" * 3000,
-        b'{"a":' * 3000,
-        b"```",
-        b"<x>",
-    ),
-    *(
-        "\u202e\u2066\u2028\u200f\u0301🤦🏽\u200d♂️\u00a0\ufeff".encode(),
-        b"'''",
-        b'"""',
-        b"%s",
-        b"{0}",
-        b"{{x}}",
-    ),
+    *(b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-1", b"0", b"9" * 30, b"9" * 5000),
+    *(b"0x" + b"f" * 5000, b"1e-320", b"../../x", b"/dev/zero", b"~nobody/", b"A" * 300, b"[" * 3000),
+    *(b'{"a":' * 3000, b"```", b"<x>", b"'''", b'"""', b"%s", b"{0}", b"{{x}}"),
+    "\u202e\u2066\u2028\u200f\u0301🤦🏽\u200d♂️\u00a0\ufeff".encode(),
 )
 """Bytes and values that readers stumble over."""
 
@@ -123,25 +96,20 @@ def restructured(rng: Random, value: Any) -> Any:
 
 
 def _exchanged(rng: Random, value: Any) -> Any:
-    inside = (
-        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if _is_list(value) else []
-    )
+    named = isinstance(value, dict)
+    inside = list(value.items() if named else enumerate(value if isinstance(value, list) else []))
     if not inside or rng.random() < 0.2:
         return rng.choice(ODD_VALUES)
     key, part = rng.choice(inside)
     match rng.randrange(6):
         case 0:
             del value[key]
-        case 1 if isinstance(value, dict):
+        case 1 if named:
             value[rng.choice(("", "\x1b[2J", "id", "event", "a" * 500, "\ud800"))] = value.pop(key)
-        case 2 if _is_list(value):
+        case 2 if not named:
             value.insert(rng.randint(0, len(value)), part)
         case 3:
             value[key] = rng.choice(inside)[1]
         case _:
             value[key] = _exchanged(rng, part)
     return value
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)

@@ -224,13 +224,13 @@ def stock(loaded: LoadedGraph, seen: int, turns: int = 2, *, compiled: bool = Fa
     return _row(f"transformers, {how}, {loaded.dtype}", loaded.name, seen, times, 0.0)
 
 
-def stock_rows(loaded: LoadedGraph, seen: int, rows: int, steps: int = 24) -> dict[str, float]:
+def stock_rows(loaded: Loaded, seen: int, rows: int, steps: int = 24) -> dict[str, float]:
     """A step of many rows, whose keys and values are random: no prompt is read."""
     model, config = loaded.model, loaded.model.config
     model.set_attn_implementation("sdpa")
     try:
         with torch.inference_mode():
-            cache, device = DynamicCache(config=config), next(model.parameters()).device
+            cache, device = DynamicCache(config=config), loaded.device
             shape = rows, config.num_key_value_heads, seen, config.hidden_size // config.num_attention_heads
             for layer in range(config.num_hidden_layers):
                 cache.update(*(torch.randn(shape, dtype=model.dtype, device=device) for _ in range(2)), layer)
@@ -273,33 +273,6 @@ def first_token(loaded: LoadedGraph, tokens: int, budget: int = 512, chunks: boo
         loaded.model.set_attn_implementation("h2o")
         runs.close()
     return found
-
-
-def kept_overlap(loaded: LoadedGraph, budget: int, tokens: int) -> tuple[float, float, float]:
-    """The graph step beside transformers' step, fed the same tokens.
-
-    Returns:
-        The share of kept (layer, head, token) that both keep, the share of steps with the same greedy token,
-        and the largest difference of logits.
-    """
-    ours = runner_of(loaded, budget)
-    theirs = runner_of(loaded, budget)
-    theirs.graph = None
-    prompt = torch.randint(0, 256, (budget // 2,), generator=torch.Generator().manual_seed(2)).tolist()
-    logits = [one.feed([prompt], prompt=True)[0, -1].float() for one in (ours, theirs)]
-    same, worst = 0, 0.0
-    for _ in range(tokens):
-        token = int(logits[1].argmax())
-        same += int(logits[0].argmax()) == token
-        logits = [one.feed([[token]], prompt=False)[0, -1].float() for one in (ours, theirs)]
-        worst = max(worst, float((logits[0] - logits[1]).abs().max()))
-    both = kept = 0
-    for layer in range(len(ours.cache.layers)):
-        mine, other = (one.cache.kept(layer)[0].tolist() for one in (ours, theirs))
-        for head_mine, head_other in zip(mine, other, strict=True):
-            a, b = ({at for at in head if at >= 0} for head in (head_mine, head_other))
-            both, kept = both + len(a & b), kept + max(len(a), len(b))
-    return both / kept, same / tokens, worst
 
 
 def steps_of(loaded: LoadedGraph, budget: int, rows: int) -> dict[str, float]:

@@ -90,7 +90,7 @@ class Check:
 
     def exact(self) -> str:
         """The graph step beside transformers' step: pocket and random shapes, in fp32 and bf16."""
-        from gpu_bench import kept_overlap
+        from gpu_slots import beside_transformers
 
         from h2o_chat.base.config import Settings
 
@@ -101,7 +101,7 @@ class Check:
 
             settings = Settings(model=str(ROOT / "assets/pocket"), dtype=dtype, device="cuda", engine="graph")
             loaded: Any = open_model(settings, lambda *_: None)
-            lines.append((f"pocket {dtype}", *kept_overlap(loaded, 64, 300)))
+            lines.append((f"pocket {dtype}", *beside_transformers(loaded, 64, 300)))
         for shape, dtype in (
             ("135m", "float32"),
             ("1.5b", "float32"),
@@ -111,7 +111,7 @@ class Check:
         ):
             if not self.small or (shape, dtype) == ("135m", "float32"):
                 loaded = self.model(shape, dtype=dtype, peaked=1.5)
-                lines.append((f"{shape} {dtype}", *kept_overlap(loaded, budget, tokens)))
+                lines.append((f"{shape} {dtype}", *beside_transformers(loaded, budget, tokens)))
         self.found["exact"] = lines
         # In bf16 rounding decides between near ties: .984 to .997 were seen on an H100 (docs/GPU.md).
         bad = [
@@ -327,42 +327,29 @@ class Check:
 
     def slots_in_bytes(self) -> str:
         """Slots in bytes: kernel tests, kept tokens beside transformers' step, and times."""
-        from gpu_slots import compared, ours_ms, plain
+        from gpu_slots import beside_transformers, ours_ms
 
         lines = [self._kernel_tests()]
         loaded = self.model("135m", dtype="float32", peaked=1.5)
         budget, tokens = (24, 6) if self.small else (128, 80)
-        runners = {name: self._in_bytes(loaded, budget) for name in ("transformers", "graph")}
-        plain(runners["transformers"])
-        self.found["bytes exact"] = found = compared(runners, budget // 2, tokens)["graph"]
+        found = beside_transformers(loaded, budget, tokens, kv_dtype="int8")
+        self.found["bytes exact"] = found
         lines.append("135m float32: kept {:.4f}, tokens {:.4f}, logits {:.1e}".format(*found))
         loaded, times = self.model(self.shape), dict[str, float]()
-        budget, seen, tokens = (24, 40, 2) if self.small else (512, 512, 100)
+        budget, tokens = (24, 2) if self.small else (512, 100)
         for rows in (1, 2) if self.small else (1, 32):
             for kv, name in (("auto", "16 bits"), ("int8", "bytes")):
-                times[f"{rows} rows, {name}"] = ours_ms(loaded, budget, seen, rows, tokens, kv)
+                times[f"{rows} rows, {name}"] = ours_ms(loaded, budget, rows, tokens, kv)
                 self.free()
         self.found["bytes"] = times
         return "; ".join([*lines, *(f"{name}: {ms:.2f} ms" for name, ms in times.items())])
-
-    def _in_bytes(self, loaded: Any, budget: int) -> Any:
-        from gpu_bench import runner_of
-
-        return runner_of(loaded, budget, kv_dtype="int8")
 
     def _kernel_tests(self) -> str:
         """The tests of the attention kernels, on the device."""
         if self.small or find_spec("pytest") is None:
             return "kernel tests left out"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "tests/graph",
-            "-q",
-            "-k",
-            "attends or bytes or heads_and_slots",
-        ]
+        chosen = "attends or bytes or heads_and_slots"
+        command = [sys.executable, "-m", "pytest", "tests/graph", "-q", "-k", chosen]
         if find_spec("xdist"):
             command += ["-n", "4"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TESTS_S)
@@ -433,7 +420,7 @@ class Check:
             settings, stages = Settings(model=name, quantize="none", budget=512), list[str]()
             loaded = open_model(settings, lambda stage, _: stages.append(stage))
             told = next(stage for stage in stages if "main memory" in stage)
-            ms = ours_ms(loaded, 512, 64, 1, 6)
+            ms = ours_ms(loaded, 512, 1, 6)
             del taken
         self.free()
         self.found["offload, opened"] = (told, ms)

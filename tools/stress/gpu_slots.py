@@ -1,24 +1,18 @@
-"""For stages of `gpu_check.py`: slots in bytes, weights in main memory, and which step is nearer to fp32."""
+"""For `gpu_check.py`: the graph step beside transformers', slots in bytes, weights in main memory."""
 
 import copy
-import statistics
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from gpu_bench import runner_of
+from gpu_bench import runner_of, stock_rows
 from torch import Tensor
-from transformers import DynamicCache
 
 from h2o_chat.base.config import Settings
-from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.engine.runner import Runner
+from h2o_chat.lab.bench.timed_programs import rows_speed
 from h2o_chat.models.choices import pin_offloaded
 from h2o_chat.models.load import Loaded
-
-PIECE = 2048
-"""Prompt tokens that stock transformers is fed at once."""
 
 
 def compared(runners: dict[str, Runner], prompt_tokens: int, tokens: int, seed: int = 2) -> dict[str, Any]:
@@ -66,6 +60,13 @@ def plain(runner: Runner) -> Runner:
     return runner
 
 
+def beside_transformers(loaded: Any, budget: int, tokens: int, **more: Any) -> Any:
+    """The graph step compared with transformers' step, on the same weights."""
+    runners = {"transformers": plain(runner_of(loaded, budget, **more))}
+    runners["graph"] = runner_of(loaded, budget, **more)
+    return compared(runners, budget // 2, tokens)["graph"]
+
+
 def beside_fp32(loaded: Any, budget: int, tokens: int, seed: int = 2) -> dict[str, Any]:
     """The graph step and transformers' step in bf16, each compared with the same weights in fp32."""
     exact = replace(loaded, model=copy.deepcopy(loaded.model).float(), dtype="float32")
@@ -94,49 +95,9 @@ def offloaded(model: Any, device: str, bytes_: int) -> float:
     return float(sum(one.nbytes for one in model.parameters() if one.device.type == "meta"))
 
 
-def ours_ms(loaded: Loaded, budget: int, seen: int, rows: int, tokens: int, kv: Any = "auto") -> float:
-    """Milliseconds of a step through the bounded cache, after a prompt: the median of some."""
-    runner = Runner(loaded, cache_for(loaded, Settings(budget=budget, kv_dtype=kv)), rows)
-    prompt = torch.randint(0, 256, (seen,), generator=torch.Generator().manual_seed(1)).tolist()
-    for start in range(0, seen, runner.call_tokens):
-        logits = runner.feed([prompt[start : start + runner.call_tokens]] * rows, prompt=True)
-
-    def step() -> None:
-        nonlocal logits
-        logits = runner.feed([[one] for one in logits[:, -1].argmax(-1).tolist()], prompt=False)
-
-    return _median_ms(step, tokens)
-
-
-@torch.inference_mode()
-def stock_ms(model: Any, device: str, seen: int, rows: int, tokens: int) -> float:
-    """Milliseconds of a step of stock transformers with its full cache and SDPA."""
-    usual = model.config._attn_implementation
-    model.set_attn_implementation("sdpa")
-    cache = DynamicCache(config=model.config)
-    ids = torch.randint(0, 256, (rows, seen), device=device)
-    for start in range(0, seen, PIECE):
-        piece = ids[:, start : start + PIECE]
-        logits = model(input_ids=piece, past_key_values=cache, logits_to_keep=1).logits
-
-    def step() -> None:
-        nonlocal logits
-        following = logits[:, -1].argmax(-1, keepdim=True)
-        following.tolist()
-        logits = model(input_ids=following, past_key_values=cache).logits
-
-    found = _median_ms(step, tokens)
-    model.set_attn_implementation(usual)
-    return found
-
-
-def _median_ms(step: Callable[[], None], tokens: int) -> float:
-    times = []
-    for _ in range(tokens + 1):
-        began = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times[1:]) * 1e3  # the last step's work is waited for in the next one
+def ours_ms(loaded: Loaded, budget: int, rows: int, tokens: int, kv: Any = "auto") -> float:
+    """Milliseconds of a step of rows with full caches: the median of some."""
+    return rows_speed(loaded, Settings(budget=budget, kv_dtype=kv), rows, 1, tokens)["step_ms"]
 
 
 def offload_figures(loaded: Any, device: str, small: bool) -> dict[str, float]:
@@ -144,14 +105,18 @@ def offload_figures(loaded: Any, device: str, small: bool) -> dict[str, float]:
     of keys and values hold of 2,048 + 2,048 tokens, at three quarters of them (`gpu_bench.paper`)."""
     moved = offloaded(loaded.model, device, 6 << 30)
     as_plain = Loaded(loaded.model, loaded.tokenizer, loaded.name, None, "none", loaded.dtype, loaded.device)
-    budget, seen, rows, tokens = (24, 30, (2, 1), 2) if small else (512, 512, (56, 12), 3)
-    found = {"GB moved": moved / 1e9, "stock": stock_ms(loaded.model, device, seen, 1, tokens)}
+    budget, rows, tokens = (24, (2, 1), 2) if small else (512, (56, 12), 3)
+
+    def stock_ms(seen: int, rows: int) -> float:
+        return stock_rows(as_plain, seen, rows, tokens)["step_ms"]
+
+    found = {"GB moved": moved / 1e9, "stock": stock_ms(budget, 1)}
     if device != "cpu":
         pin_offloaded(loaded.model)
-        found["stock, locked"] = stock_ms(loaded.model, device, seen, 1, tokens)
-    found["ours"] = ours_ms(as_plain, budget, seen, 1, tokens)
+        found["stock, locked"] = stock_ms(budget, 1)
+    found["ours"] = ours_ms(as_plain, budget, 1, tokens)
     share, longest = (24, 30) if small else (819, 3072)
-    found[f"ours, {rows[0]} rows"] = ours_ms(as_plain, share, share, rows[0], tokens)
+    found[f"ours, {rows[0]} rows"] = ours_ms(as_plain, share, rows[0], tokens)
     torch.cuda.empty_cache()
-    found[f"stock, {rows[1]} rows"] = stock_ms(loaded.model, device, longest, rows[1], tokens)
+    found[f"stock, {rows[1]} rows"] = stock_ms(longest, rows[1])
     return found

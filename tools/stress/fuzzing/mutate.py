@@ -25,8 +25,9 @@ ODD_BYTES = (
     ),
     *(b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-1", b"0", b"9" * 30, b"9" * 5000),
     *(b"0x" + b"f" * 5000, b"1e-320", b"../../x", b"/dev/zero", b"~nobody/", b"A" * 300, b"[" * 3000),
-    *(b'{"a":' * 3000, b"```", b"<x>", b"'''", b'"""', b"%s", b"{0}", b"{{x}}"),
+    *(b'{"a":' * 3000, b"```", b"<x>"),
     "\u202e\u2066\u2028\u200f\u0301🤦🏽\u200d♂️\u00a0\ufeff".encode(),
+    *(b"'''", b'"""', b"%s", b"{0}", b"{{x}}"),
 )
 """Bytes and values that readers stumble over."""
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import sys
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
@@ -16,16 +15,11 @@ from h2o_chat.serve.request_queue import Limits
 from h2o_chat.serve.server import SWITCH_S, application, give_back, share
 from h2o_chat.serve.service import Service
 
-LEAVING_S = 0.2
-"""Seconds between two looks whether Ray wants this replica to go."""
-WRITING_S = 20.0
-"""Longest time for what is not written yet, once all answers have ended."""
+LEAVING_S, WRITING_S = 0.2, 20.0
+"""Seconds between two looks whether Ray wants it to go, and for writing once answers have ended."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """The task of every replica."""
-
+class Task(NamedTuple):
     settings: Settings
     sampling: Sampling
     limits: Limits

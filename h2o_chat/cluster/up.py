@@ -20,12 +20,10 @@ ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 def application(task: Task, fewest: int, most: int, cpus: float, gpus: float) -> serve.Application:
     """The application; Ray adds a replica where more than a row's worth of requests comes for each row."""
     scaled = AutoscalingConfig(min_replicas=fewest, max_replicas=most, target_ongoing_requests=task.rows)
-    fixed = fewest == most
     deployment = serve.deployment(
         serve.ingress()(Replica),
         name=NAME,
-        num_replicas=fewest if fixed else None,
-        autoscaling_config=None if fixed else scaled,
+        autoscaling_config=scaled,
         max_ongoing_requests=2 * task.rows,
         graceful_shutdown_timeout_s=task.limits.grace_s + CUT_S + WRITING_S,
         graceful_shutdown_wait_loop_s=0.5,
@@ -36,11 +34,7 @@ def application(task: Task, fewest: int, most: int, cpus: float, gpus: float) ->
 
 
 def up(app: serve.Application, host: str, port: int, address: str | None) -> None:
-    """Serves until a signal, then lets all replicas finish.
-
-    Args:
-        address: of the Ray cluster; None: the one that runs here, else a new one of this machine alone.
-    """
+    """Serves by the Ray cluster at `address` until a signal, then lets all replicas finish."""
     asked = threading.Event()
 
     def handle(number: int, _: object) -> None:

@@ -21,21 +21,20 @@ ID_CHARACTERS = 128
 
 @dataclass(frozen=True)
 class Epoch:
-    """A conversation after an answer."""
+    """A conversation after an answer.
+
+    `chain` and `asked` are hashes of all messages, and of those before the answer. `base` is the number of
+    the epoch that the request went on from, 0 at first. `memory` is a file's name, or empty.
+    """
 
     folder: str
     number: int
     base: int
-    """Number of the epoch that its request went on from, 0 at first; older ones are removed."""
     chain: str
-    """Hash of all messages."""
     asked: str
-    """Hash of the messages without the answer."""
     messages: Sequence[Message]
     memory: str
-    """Name of the memory's file; empty: there is none."""
     marked: bool
-    """See `Memory.marked`."""
 
 
 def conflict() -> ApiError:
@@ -64,12 +63,8 @@ class Epochs:
     def base(self, folder: str, hashes: Sequence[bytes], known: Epoch | None) -> tuple[int, Epoch | None]:
         """The number of the newest epoch, and the epoch that a request goes on from.
 
-        Args:
-            hashes: after each message of the request.
-            known: the newest epoch of this server, perhaps not written yet.
-
-        Raises:
-            ApiError: the newest epoch has messages that the request does not have (409).
+        Raises ApiError (409) if the newest one has messages that the request lacks. `hashes` are those after
+        each message; `known` is the newest epoch of this server, perhaps not written yet.
         """
         chain = [one.hex() for one in hashes]
         newest = self.newest(folder)
@@ -86,14 +81,7 @@ class Epochs:
         return newest.number, older if older and older.chain in chain[:-1] else None
 
     def write(self, epoch: Epoch, save: Callable[[Path], None] | None) -> None:
-        """Writes a memory and its epoch.
-
-        Args:
-            save: writes the memory to a file, in one move; None: the messages alone are written.
-
-        Raises:
-            ApiError: another writer was first (409).
-        """
+        """Writes a memory (None: the messages alone) and its epoch; raises ApiError (409) if it is there."""
         storage = self.storage
         if save is None:
             epoch = replace(epoch, memory="")

@@ -8,8 +8,7 @@ _PROCESS = psutil.Process()
 
 
 def metrics(service: Service) -> str:
-    counts, prefixes = service.counts, service.prefixes
-    shared = service.shared
+    counts, prefixes, shared = service.counts, service.prefixes, service.shared
     busy = sum(request is not None for request in service.seated)
     gauges = (
         ("requests_waiting", "Nothing of them was read yet.", len(service.waiting)),
@@ -23,7 +22,7 @@ def metrics(service: Service) -> str:
         ("snapshots_bytes", "Of all of them, in memory.", prefixes.held_bytes),
         ("computed_bytes", "For rows, snapshots and prompts.", service.computed_bytes),
         ("resident_memory_bytes", "Of this process.", _PROCESS.memory_info().rss),
-        ("shared_failing", "1 while the shared storage fails.", int(bool(shared and shared.failing))),
+        ("shared_failing", "1 while the shared storage fails.", int(bool(shared and shared.fails.is_set()))),
         ("shared_waiting", "Answers not written there yet.", shared.pending if shared else 0),
     )
     counters = (

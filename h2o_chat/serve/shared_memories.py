@@ -1,7 +1,7 @@
 """Conversations that other servers can go on with: read before an answer, written after it (`epochs.py`).
 
-A client names its conversation (`x-session-id`). The end of an answer waits until it is written, for WAIT_S
-at most; where the storage fails, answers go on and are written later.
+A client names its conversation (`x-session-id`). The end of an answer waits until it is written; where the
+storage fails, or takes longer than WAIT_S, answers go on and are written later.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from h2o_chat.serve.request_queue import Ticket
 if TYPE_CHECKING:
     from h2o_chat.engine.saved_cache import RowSnapshot
 
-WAIT_S = 2.0
+WAIT_S = 10.0
 RETRY_S = 0.5, 5.0
 """First and longest pause between two tries to write."""
 THREADS = 16
@@ -36,13 +36,7 @@ UNWRITTEN = 256
 
 
 class Shared:
-    """The conversations of one service, in whose event loop all happens but reading and writing.
-
-    Args:
-        save: writes a memory to a local file.
-        load: reads one; raises SavedCacheError.
-        prefixes: gets memories that were read.
-    """
+    """The conversations of one service, in whose event loop all happens but reading and writing files."""
 
     def __init__(
         self,
@@ -52,7 +46,7 @@ class Shared:
         prefixes: Prefixes,
     ) -> None:
         self._epochs, self._save, self._load, self._prefixes = epochs, save, load, prefixes
-        self.counts, self.failing = Counter[str](), False
+        self.counts, self.fails = Counter[str](), asyncio.Event()
         self._known: OrderedDict[str, Epoch] = OrderedDict()
         self._writing: dict[str, asyncio.Task[ApiError | None]] = {}
         """The last write of each conversation that is not written."""
@@ -94,7 +88,7 @@ class Shared:
     async def keep(
         self, ticket: Ticket, memory: Memory, said: str, tell: Callable[[ApiError | None], None]
     ) -> None:
-        """Writes the epoch after an answer; calls `tell` when that is done or refused, or after WAIT_S."""
+        """Writes the epoch after an answer; calls `tell` when that is done or refused, or takes too long."""
         number = ticket.epoch + 1
         chain, asked = memory.chain.hex(), ticket.chain[-1].hex()
         messages = (*ticket.asked.messages, ("assistant", said))
@@ -107,8 +101,12 @@ class Shared:
         write = asyncio.create_task(self._write(before, ticket, epoch, state))
         self._writing[epoch.folder] = write
         self.pending += 1
-        await asyncio.wait((write,), timeout=0 if self.failing else WAIT_S)
-        self.counts["late"] += not write.done()
+        fails = asyncio.create_task(self.fails.wait())
+        await asyncio.wait((write, fails), timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+        fails.cancel()
+        if not write.done():
+            self.counts["late"] += 1
+            self._failed(TimeoutError(f"an answer is not written for up to {WAIT_S:g} s"))
         tell(write.result() if write.done() else None)
         if await write is None:
             try:
@@ -157,8 +155,8 @@ class Shared:
             raise ApiError(404, "No conversation of this key has this id.", "not_found")
         return found
 
-    async def _run(self, work: Callable[..., Any], *given: Any) -> Any:
-        return await self._loop.run_in_executor(self._threads, work, *given)
+    def _run(self, work: Callable[..., Any], *given: Any) -> asyncio.Future[Any]:
+        return self._loop.run_in_executor(self._threads, work, *given)
 
     def _remember(self, epoch: Epoch) -> None:
         self._known[epoch.folder] = replace(epoch, messages=())
@@ -168,12 +166,12 @@ class Shared:
 
     def _failed(self, error: OSError) -> None:
         self.counts["failures"] += 1
-        if not self.failing:
-            self.failing = True
+        if not self.fails.is_set():
+            self.fails.set()
             what = f"the shared storage fails; answers go on, and are written later: {error}"
             sys.stderr.write(f"h2o-chat: {name_of(what[:300])}\n")
 
     def _works(self) -> None:
-        if self.failing:
-            self.failing = False
+        if self.fails.is_set():
+            self.fails.clear()
             sys.stderr.write("h2o-chat: the shared storage works again\n")

@@ -12,11 +12,7 @@ from h2o_chat.base.errors import UsageError
 
 
 class Storage:
-    """One folder; names are paths inside it. Thread-safe; whatever fails is an OSError.
-
-    Raises:
-        UsageError: it cannot be written, or lets two writers make one file.
-    """
+    """One folder; names are paths inside it. Thread-safe; raises OSError, and UsageError when it is made."""
 
     def __init__(self, url: str) -> None:
         name = f"try-{secrets.token_hex(8)}"
@@ -49,11 +45,7 @@ class Storage:
         return bytes(self._do("cat_file", name))
 
     def create(self, name: str, content: bytes) -> None:
-        """Writes a new file, whole or not at all.
-
-        Raises:
-            FileExistsError: the name is taken.
-        """
+        """Writes a new file, whole or not at all; raises FileExistsError where the name is taken."""
         if not self._is_directory:  # If-None-Match
             self._do("pipe_file", name, content, mode="create")
             return

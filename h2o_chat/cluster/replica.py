@@ -67,7 +67,6 @@ class Replica:
         self.service.cut()
 
     def check_health(self) -> None:
-        """Asked by Ray, which replaces a replica that raises."""
         if self.service.broken:
             raise RuntimeError("the engine has failed")
 

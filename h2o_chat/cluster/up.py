@@ -6,7 +6,7 @@ import threading
 
 import ray
 from ray import serve
-from ray.serve.config import AutoscalingConfig, RequestRouterConfig
+from ray.serve.config import RequestRouterConfig
 
 from h2o_chat.base.system import handling
 from h2o_chat.cluster.replica import WRITING_S, Replica, Task
@@ -15,15 +15,17 @@ from h2o_chat.serve.server import CUT_S
 NAME = "h2o-chat"
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 """Sends the requests of one `x-session-id` to one replica."""
+DELAYS = {"upscale_delay_s": 10, "downscale_delay_s": 60}
+"""Shorter than Ray's own: conversations move in a moment."""
 
 
 def application(task: Task, fewest: int, most: int, cpus: float, gpus: float) -> serve.Application:
-    """The application; Ray adds a replica where more than a row's worth of requests comes for each row."""
-    scaled = AutoscalingConfig(min_replicas=fewest, max_replicas=most, target_ongoing_requests=task.rows)
+    """The application; Ray adds a replica where more requests are under way than there are rows."""
+    scaled = {"min_replicas": fewest, "max_replicas": most, "target_ongoing_requests": task.rows}
     deployment = serve.deployment(
         serve.ingress()(Replica),
         name=NAME,
-        autoscaling_config=scaled,
+        autoscaling_config=scaled | DELAYS,
         max_ongoing_requests=2 * task.rows,
         graceful_shutdown_timeout_s=task.limits.grace_s + CUT_S + WRITING_S,
         graceful_shutdown_wait_loop_s=0.5,

@@ -8,6 +8,7 @@ its client may never have got that answer.
 import hmac
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -57,8 +58,10 @@ class Epochs:
 
     def newest(self, folder: str) -> Epoch | None:
         """The newest epoch of a conversation; None: it has none."""
-        numbers = self._numbers(folder)
-        return self._epoch(folder, numbers[-1]) if numbers else None
+        while numbers := self._numbers(folder):
+            with suppress(FileNotFoundError):  # it was removed meanwhile: there is a newer one
+                return self._epoch(folder, numbers[-1])
+        return None
 
     def base(self, folder: str, hashes: Sequence[bytes], known: Epoch | None) -> tuple[int, Epoch | None]:
         """The number of the newest epoch, and the epoch that a request goes on from.
@@ -77,8 +80,10 @@ class Epochs:
         if newest.asked != chain[-1]:
             raise conflict()
         # Another answer to the same message: it goes on from where the newest answer did.
-        older = self._epoch(folder, newest.base) if newest.base in self._numbers(folder) else None
-        return newest.number, older if older and older.chain in chain[:-1] else None
+        with suppress(FileNotFoundError):
+            if (older := self._epoch(folder, newest.base)).chain in chain[:-1]:
+                return newest.number, older
+        return newest.number, None
 
     def write(self, epoch: Epoch, save: Callable[[Path], None] | None) -> None:
         """Writes a memory (None: the messages alone) and its epoch; raises ApiError (409) if it is there."""

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,28 @@ def test_one_writer_wins(tmp_path: Path) -> None:
 
 def _fill(file: Path, at: int) -> None:
     file.write_bytes(bytes([at]) * 1000)
+
+
+def test_what_is_removed_meanwhile_is_no_failure(tmp_path: Path) -> None:
+    """One reads the newest epoch again and again while another writes and removes."""
+    epochs, found, writing = Epochs(Storage(str(tmp_path)), b"c"), list[int](), True
+    epochs.write(epoch(1, "01"), None)
+
+    def read() -> None:
+        while writing:
+            newest = epochs.newest("f")
+            assert newest is not None
+            found.append(newest.number)
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        for number in range(2, 60):
+            epochs.write(epoch(number, f"{number:02x}", number), None)
+            epochs.remove_old("f")
+        writing = False
+        reading.result()
+    assert found == sorted(found)
+    assert epochs.base("f", [bytes.fromhex("00" * 32)], None)[0] == 59
 
 
 def test_a_twin_is_no_conflict(tmp_path: Path) -> None:

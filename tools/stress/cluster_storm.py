@@ -2,8 +2,8 @@
 
     tools/stress/cluster_storm.py [-m MODEL] [--only PHASE] [--conversations 64] [--turns 20]
 
-Phases: calm; kill (kill -9 of replicas, ten times); node (a node removed, twice); head (the head killed,
-and `cluster up` again); fork (two replicas hold one conversation); scale (2, 3 and 2 replicas); storage
+Phases: calm; kill (kill -9 of replicas, ten times); node (a node removed, twice); head (killed, and
+`cluster up` again); fork (two replicas hold one conversation); scale (2, 3 and 2 replicas by load); storage
 (slow, then failing for 20 s); overhead (beside `serve`). Prints a line of JSON for each; exit code 1 where an
 answer differs. Needs Ray (`pip install '.[cluster]'`); starts clusters of its own, and ends them.
 """
@@ -33,7 +33,7 @@ from served import Server
 
 LINES = (Path(__file__).parents[2] / "docs" / "conversation_300.txt").read_text("utf-8").splitlines()
 SAID = [line for line in LINES if 20 < len(line) < 120 and line[0] not in "#-"]
-AT_ONCE, PORT = 8, 8199
+PORT = 8199
 SITE = """
 import os, time, fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -80,7 +80,9 @@ class Storm:
         self.alone = [[one.text for one in told] for told in self.talks(server.port, "alone", self.turns, {})]
         server.end()
 
-    def talks(self, port: int, name: str, turns: int, held: dict[str, list[Any]]) -> list[list[Told]]:
+    def talks(
+        self, port: int, name: str, turns: int, held: dict[str, list[Any]], at_once: int = 8
+    ) -> list[list[Told]]:
         """Turns of all conversations, some at once; `held` keeps their messages, to go on later."""
 
         def one(number: int) -> list[Told]:
@@ -91,7 +93,7 @@ class Storm:
                 messages.append({"role": "assistant", "content": told[-1].text})
             return told
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(at_once) as pool:
             return list(pool.map(one, range(self.conversations)))
 
     def different(self, held: dict[str, list[Any]]) -> int:
@@ -146,7 +148,7 @@ def surely(port: int, messages: list[Any], session: str, seed: int) -> Told:
 
 
 class Up:
-    def __init__(self, storm: Storm, name: str, replicas: int, *flags: str, **env: str) -> None:
+    def __init__(self, storm: Storm, name: str, replicas: object, *flags: str, **env: str) -> None:
         self.log = storm.folder / f"up-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "h2o_chat", "cluster", "up", *storm.flags, *flags, "--grace", "10"]
         state = name if "://" in name else str(storm.folder / name)
@@ -252,11 +254,11 @@ def head(storm: Storm) -> dict[str, Any]:
 
 def fork(storm: Storm) -> dict[str, Any]:
     """Two writers for each conversation, whose requests the router sends to any replica."""
-    said, refused = {f"fork-{at}": list[tuple[str, str]]() for at in range(8)}, list[str]()
+    said, refused = {f"fork-{at}": list[tuple[str, str]]() for at in range(4)}, list[str]()
 
     def write(session: str, writer: str) -> None:
         messages, done = list[Any](), 0
-        while done < 8:
+        while done < 6:
             asked = {"role": "user", "content": f"{writer} says number {done}."}
             try:
                 text = ask(PORT, [*messages, asked], session, done).text
@@ -278,26 +280,18 @@ def fork(storm: Storm) -> dict[str, Any]:
             there = json.loads(get(f"/v1/conversations/{session}"))["messages"]
             history = [one["content"] for one in there]
             wrong += sorted(zip(history[::2], history[1::2], strict=True)) != sorted(delivered)
-    return {"phase": "fork", "answers": 8 * len(pairs), "refused": len(refused), "different": wrong}
+    return {"phase": "fork", "answers": 6 * len(pairs), "refused": len(refused), "different": wrong}
 
 
 def scale(storm: Storm) -> dict[str, Any]:
-    import ray
-
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
-    logs = Path(ray._private.worker.global_worker.node.get_logs_dir_path()) / "serve"
-    ups, held, steps = list[Up](), dict[str, list[Any]](), list[list[list[Told]]]()
-    for count in (2, 3, 2):
-        address = ray.get_runtime_context().gcs_address
-        ups.append(Up(storm, "scale", count, "--ray", address))
-        steps.append(storm.talks(PORT, "scale", 3, held))
-    with ups[-1]:
-        pass
-    for early in ups[:-1]:
-        early.process.kill()
-    ray.shutdown()
+    held, steps, logs = dict[str, list[Any]](), list[list[list[Told]]](), Path("/tmp/ray/session_latest/logs")
+    with Up(storm, "scale", "2:3", "--rows", "2", "--cpus", "0.5"):
+        for count, at_once in ((2, 2), (3, 8), (2, 2)):
+            while len(running()) != count:
+                storm.talks(PORT, f"load-{time.monotonic()}", 1, {}, at_once)
+            steps.append(storm.talks(PORT, "scale", 3, held, at_once))
     where, moved, first = dict[str, str](), list[int](), dict[bool, list[float]]({True: [], False: []})
-    for log in logs.glob("replica_*.log"):
+    for log in logs.glob("serve/replica_*.log"):
         where |= dict.fromkeys(re.findall(r"([0-9a-f]{8}-[0-9a-f-]{27}) -- POST", log.read_text()), log.name)
     for before, after in pairwise(steps):
         has = [

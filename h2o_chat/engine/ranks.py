@@ -139,6 +139,7 @@ def open_split(settings: Settings, progress: Progress) -> Loaded:
     why = (
         (settings.engine not in ("auto", "transformers") and f"--engine {settings.engine} was given")
         or (settings.quantize not in ("auto", "none") and f"--quantize {settings.quantize} was given")
+        or (settings.device != "auto" and f"--device {settings.device} was given")
         or (not made.base_model_tp_plan and "transformers has no plan for its family")
         or (any(kind.keeps_state for kind in kinds_of(made)) and "some of its layers keep a state")
         or (heads % rank.count and f"the number of KV heads, {heads}, does not divide")

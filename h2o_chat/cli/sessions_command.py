@@ -6,7 +6,7 @@ Text for a terminal is made harmless; in a file or a pipe it stays unchanged.
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -173,13 +173,10 @@ def rm(
 
 @contextmanager
 def opened(data: Path | None) -> Iterator[Store]:
-    store = Store(data_folder(data))
-    try:
+    with closing(Store(data_folder(data))) as store:
         for note in store.notes:
             typer.echo(f"h2o-chat: {note.message}", err=True)
         yield store
-    finally:
-        store.close()
 
 
 def _show(conversation: Conversation) -> None:

@@ -317,11 +317,8 @@ def _glance(folder: Path, sql: str) -> list[Any]:
         if not (folder / DATABASE).is_file():
             return []
         where = (folder / DATABASE).absolute().as_uri() + "?mode=ro"
-        connection = sqlite3.connect(where, uri=True, timeout=0.2)
-        try:
+        with contextlib.closing(sqlite3.connect(where, uri=True, timeout=0.2)) as connection:
             return [one for (one,) in connection.execute(sql)]
-        finally:
-            connection.close()
     except (sqlite3.Error, OSError, ValueError):
         return []
 

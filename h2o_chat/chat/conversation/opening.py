@@ -1,6 +1,7 @@
 """Opening a conversation: the model, the engine, and the place on disk where it is kept."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -52,8 +53,7 @@ def stored(folder: Path, wanted: str) -> tuple[ConversationPlace, dict[str, Any]
         BusyError: it is open elsewhere.
         StoreError: it cannot be read.
     """
-    store = Store(folder)
-    try:
+    with closing(Store(folder)) as store:
         conversation = store.find(wanted)
         store.claim(conversation).close()  # before minutes are spent on loading its model
         settings = store.settings(conversation) | {"model": _named_for(store, conversation)}
@@ -65,8 +65,6 @@ def stored(folder: Path, wanted: str) -> tuple[ConversationPlace, dict[str, Any]
         if begun := store.children(conversation, None):  # /system begins with another than was set
             held_with["system"] = begun[0].text if begun[0].role == "system" else None
         return ConversationPlace(folder, conversation, tuple(store.notes)), held_with
-    finally:
-        store.close()
 
 
 def _named_for(store: Store, conversation: str) -> str:
@@ -107,11 +105,8 @@ def _last_named(folder: Path) -> str | None:
     if not (folder / DATABASE).is_file():
         return None
     try:
-        store = Store(folder)
-        try:
+        with closing(Store(folder)) as store:
             model = store.settings(store.find("last")).get("model")
-        finally:
-            store.close()
     except (StoreError, UsageError):  # none is there; or what is wrong is said where a conversation is stored
         return None
     return str(model) if model not in (None, EARLIER) else None

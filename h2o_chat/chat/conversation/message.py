@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -20,6 +20,11 @@ LONGEST_CHARACTERS = 4 << 20
 def numbered(index: int) -> str:
     """The name of a message everywhere, by its index: `#1` is the first."""
     return f"#{index + 1}"
+
+
+def all_numbered(indices: Iterable[int]) -> str:
+    """The names of messages, each once: `#1, #7`; -1 is of another conversation, or not known any more."""
+    return ", ".join(dict.fromkeys(numbered(one) if one >= 0 else "elsewhere" for one in indices))
 
 
 def speaker(role: str, model: str) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import StoreError, UsageError
-from h2o_chat.chat.conversation.message import Message, Recalled, fed_text, numbered
+from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.chat.recall.index import Hit, Index, asked_from, features, question_of
@@ -142,7 +142,11 @@ class Recall:
         before = self._asked_for(messages)
         recalled = _in_order(hits)
         self._wanted = recalled, [messages[one.index] for one in recalled]
-        instead = f", instead of {_numbers(before)}" if before and before != recalled else ""
+        instead = (
+            f", instead of {all_numbered(one.index for one in before)}"
+            if before and before != recalled
+            else ""
+        )
         return _note(recalled, f"goes in front of your next message{instead}")
 
     def was_fed(self) -> None:
@@ -276,14 +280,7 @@ def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
     return tuple(Recalled(hit.piece.message, hit.piece.text, hit.piece.user) for hit in said)
 
 
-def _numbers(recalled: Sequence[Recalled]) -> str:
-    """The messages that they come from, each once: `#1, #7`; elsewhere: of another conversation."""
-    return ", ".join(
-        dict.fromkeys(numbered(one.index) if one.index >= 0 else "elsewhere" for one in recalled)
-    )
-
-
 def _note(recalled: Sequence[Recalled], what: str) -> Note:
     words = " ".join(f"“{one.words}”" for one in recalled)
     about = next((one.index for one in recalled if one.index >= 0), None)
-    return Note("recalled", f"{_numbers(recalled)} {words} {what}.", about=about)
+    return Note("recalled", f"{all_numbered(one.index for one in recalled)} {words} {what}.", about=about)

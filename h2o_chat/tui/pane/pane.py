@@ -14,7 +14,7 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.glyphs import bar
 from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands.surface import ChatLike, Job
-from h2o_chat.chat.conversation.message import speaker
+from h2o_chat.chat.conversation.message import all_numbered, speaker
 from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
@@ -22,7 +22,6 @@ from h2o_chat.events.events import ASKS, Note, Prompt, Said, Turn
 from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage, Text
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.choice import facts
-from h2o_chat.tui.transcript.drawing import recalled_from
 from h2o_chat.tui.transcript.find_bar import FindBar
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.transcript import Transcript
@@ -313,7 +312,9 @@ def fill_transcript(messages: Messages, chat: ChatLike, speaker: Callable[[str],
         hold = message.hold if was_read(message) else None
         messages.message(message.role, speaker(message.role), message.text, index, message.finish, hold)
         if message.recalled:
-            messages.by_index[index].remark = recalled_from(one.index for one in message.recalled)
+            messages.by_index[
+                index
+            ].remark = f"recalled {all_numbered(one.index for one in message.recalled)}"
     show_marks(messages, chat)
 
 

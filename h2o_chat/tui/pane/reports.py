@@ -6,13 +6,12 @@ from pathlib import Path
 from platformdirs import user_log_path
 
 from h2o_chat.chat.commands.surface import Opened
-from h2o_chat.chat.conversation.message import progress_words
+from h2o_chat.chat.conversation.message import all_numbered, progress_words
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.tui.pane import jobs
 from h2o_chat.tui.pane.pane import Pane
-from h2o_chat.tui.transcript.drawing import recalled_from
 
 
 def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None:
@@ -37,7 +36,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             memory.add(report)
             pane.said(report)
             if report.recalled and (view := messages.by_index.get(report.index)):
-                view.remark = recalled_from(index for index, _ in report.recalled)
+                view.remark = f"recalled {all_numbered(index for index, _ in report.recalled)}"
                 messages.redraw(view)
         case ReadSoFar():
             pane.divider.doing(f"reading {progress_words(report)}{pane.STOP}")

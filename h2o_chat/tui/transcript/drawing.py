@@ -1,7 +1,7 @@
 """Draws a message as rows: its title with the gauge of its hold, its pieces, an empty row."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from rich.cells import cell_len
@@ -107,16 +107,6 @@ def title(view: TurnView, width: int, caches: int) -> Content:
     name = fit(speaker, max(width - len(right), 0)) if right else speaker
     colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)
     return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
-
-
-def recalled_from(places: Iterable[int]) -> str:
-    """Title of a message with which others were recalled: `recalled #1, #7`.
-
-    Args:
-        places: -1: of another conversation, or not known any more.
-    """
-    names = (numbered(one) if one >= 0 else "elsewhere" for one in places)
-    return f"recalled {', '.join(dict.fromkeys(names))}"
 
 
 def selected_text(view: TurnView, selection: Selection, line: int) -> str:

@@ -142,11 +142,8 @@ class Recall:
         before = self._asked_for(messages)
         recalled = _in_order(hits)
         self._wanted = recalled, [messages[one.index] for one in recalled]
-        instead = (
-            f", instead of {all_numbered(one.index for one in before)}"
-            if before and before != recalled
-            else ""
-        )
+        former = all_numbered(one.index for one in before) if before != recalled else ""
+        instead = f", instead of {former}" if former else ""
         return _note(recalled, f"goes in front of your next message{instead}")
 
     def was_fed(self) -> None:

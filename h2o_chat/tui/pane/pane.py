@@ -312,9 +312,8 @@ def fill_transcript(messages: Messages, chat: ChatLike, speaker: Callable[[str],
         hold = message.hold if was_read(message) else None
         messages.message(message.role, speaker(message.role), message.text, index, message.finish, hold)
         if message.recalled:
-            messages.by_index[
-                index
-            ].remark = f"recalled {all_numbered(one.index for one in message.recalled)}"
+            places = all_numbered(one.index for one in message.recalled)
+            messages.by_index[index].remark = f"recalled {places}"
     show_marks(messages, chat)
 
 

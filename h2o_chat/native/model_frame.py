@@ -16,11 +16,12 @@ HEAD_BITS = 8
 """Bits of output layer and embedding: with 4 the perplexity of pocket rises by another 7% (dev/LOG.md)."""
 MOST_EXPERTS = 1024
 """Experts of a layer for which the C++ step has room."""
+MOST_HEAD_SIZE = 1024
 _MOST_COUNT = 2**24
 _MOST_WINDOW = 2**31 - 1
 _RANGES = {
     **dict.fromkeys(("hidden", "intermediate", "heads", "kv_heads", "vocabulary"), (1, _MOST_COUNT)),
-    **dict.fromkeys(("layers", "head_size"), (1, 1024)),
+    **{"layers": (1, 1024), "head_size": (1, MOST_HEAD_SIZE)},
     **dict.fromkeys(("experts", "chosen"), (0, MOST_EXPERTS)),
     "window_tokens": (1, _MOST_WINDOW),
 }

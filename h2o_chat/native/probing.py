@@ -18,7 +18,7 @@ from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
 from h2o_chat.models.load import check_family
 from h2o_chat.native.layout import layer_parts
-from h2o_chat.native.model_frame import FAMILIES, MOST_EXPERTS, Frame, Turning, frame_from
+from h2o_chat.native.model_frame import FAMILIES, MOST_EXPERTS, MOST_HEAD_SIZE, Frame, Turning, frame_from
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
@@ -52,8 +52,8 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
     if experts and not 0 < config.num_experts_per_tok <= experts <= MOST_EXPERTS:
         return f"a token takes {config.num_experts_per_tok:,} of {experts:,} experts"
     head_size = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
-    if head_size % 16:
-        return f"its heads have {head_size} numbers, which is no multiple of 16"
+    if head_size % 16 or head_size > MOST_HEAD_SIZE:  # the probe of a larger one takes seconds
+        return f"its heads have {head_size} numbers, which is no multiple of 16 up to {MOST_HEAD_SIZE}"
     narrow = _narrow(config, head_size)
     if isinstance(narrow, str):
         return narrow

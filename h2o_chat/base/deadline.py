@@ -69,7 +69,6 @@ class Deadline:
         self.begin(self._code)
 
     def _end(self) -> None:
-        """Kills the child processes, then ends this one."""
         with self._asleep:
             pass
         if self._called_off(STEP_S):

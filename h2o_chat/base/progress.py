@@ -87,11 +87,7 @@ def progress_bar() -> Iterator[Progress]:
 
 
 class _Plain:
-    """Lines on stderr.
-
-    Attributes:
-        over: set at the end of the work.
-    """
+    """Lines on stderr, until `over` is set."""
 
     def __init__(self) -> None:
         self.over = threading.Event()

@@ -107,11 +107,7 @@ _Record = Annotated[
 
 
 def _kept(resume: str | None, folder: Path | None) -> tuple["ConversationPlace", dict[str, Any]]:
-    """The place where the conversation is kept, and the settings of a resumed one.
-
-    Args:
-        folder: the data folder; None keeps it in memory alone.
-    """
+    """The place where it is kept (no folder: in memory alone), and the settings of a resumed conversation."""
     from h2o_chat.chat.conversation.opening import ConversationPlace, stored
 
     if resume is None:
@@ -336,11 +332,6 @@ def run(
 
 
 def _turns(prompt: str | None, script: Path | None) -> list[str]:
-    """The turns to say.
-
-    Raises:
-        UsageError: nothing, too much, or it cannot be read.
-    """
     from h2o_chat.cli.prompt_input import prompt_of, read_script
 
     if script is not None:

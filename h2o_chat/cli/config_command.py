@@ -100,7 +100,6 @@ def _shown(value: Any) -> str:
 
 
 def _defaults(tables: dict[str, Any]) -> dict[str, Any]:
-    """The table `[defaults]`, right or wrong."""
     defaults = tables.get("defaults", {})
     if not isinstance(defaults, dict):
         raise UsageError(f"{config_file()}: defaults is no table.", "Write a line [defaults] instead.")
@@ -136,7 +135,6 @@ def change(key: str, value: Any) -> None:
 
 
 def _edited(text: str, key: str, value: Any) -> str:
-    """The text of a configuration with one default set, changed or removed."""
     import tomlkit
 
     newline = "\r\n" if "\r\n" in text else "\n"

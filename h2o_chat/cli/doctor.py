@@ -215,11 +215,7 @@ def _configuration(report: DoctorReport) -> Settings:
 
 
 def _model(settings: Settings, report: DoctorReport, *, loads: bool) -> None:
-    """The model that a start without flags would run.
-
-    Args:
-        loads: torch and transformers can be imported.
-    """
+    """The model that a start without flags would run."""
     from h2o_chat.chat.conversation.opening import choose_unnamed
 
     if settings.model is None:

@@ -157,7 +157,6 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
 def _remove(
     name: str, what: str, packed: Sequence[PackedFile], yes: bool, delete: Callable[[], object]
 ) -> None:
-    """Removes a model and its packed files, after asking."""
     more = f", and {_in_all(packed)}" if packed else ""
     if _removed(f"Remove {what}{more}?", packed, yes):
         delete()
@@ -165,7 +164,6 @@ def _remove(
 
 
 def _hub_rows(aliases: Iterable[Alias]) -> list[tuple[str, ...]]:
-    """Rows from the table of known models, below a header."""
     import psutil
 
     memory = psutil.virtual_memory().total
@@ -182,7 +180,6 @@ def _table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _rows_of(model: LocalModel) -> list[tuple[str, ...]]:
-    """Rows from the files of a model."""
     config, weights = read_config(model.folder), check_weights(model.folder)
     window = config.get("max_position_embeddings")
     rows: list[tuple[str, ...]] = [
@@ -275,7 +272,6 @@ def _packed_of(folder: Path) -> list[PackedFile]:
 
 
 def _in_all(packed: Sequence[PackedFile]) -> str:
-    """Their number and size, in words."""
     what = "1 packed file" if len(packed) == 1 else f"{len(packed)} packed files"
     return f"{what} ({size(sum(one.bytes for one in packed))})"
 

@@ -94,7 +94,6 @@ class PlainChat:
         return self.signals.code
 
     def _take(self, text: str) -> None:
-        """Run a command, or send the text to the model."""
         try:
             parsed = table.parse(text, "plain")
             if not isinstance(parsed, str):
@@ -305,7 +304,6 @@ def _told(message: Message, thinking: Thinking) -> tuple[str, str]:
 
 
 def _ask(lines: Lines, signals: Signals, call: Call, cancel: ShouldStop) -> Literal["once", "always", "no"]:
-    """Asks whether a tool may be called."""
     lines.say(f"May it call {call.name}? y: yes, a: always until you leave, anything else: no")
     try:
         with signals.waiting():

@@ -75,10 +75,6 @@ def demo(
 
 
 def _times(speed: str) -> float:
-    """
-    Raises:
-        UsageError: it is no speed.
-    """
     if speed == "max":
         return float("inf")
     try:

@@ -113,11 +113,7 @@ class Answer:
         )
 
     def _look_due(self) -> bool:
-        """Whether to look after the next token: every `events_every` tokens, right after an eviction where
-        possible.
-
-        The policy has just ranked there; ranking is otherwise half the cost of a look.
-        """
+        """Whether to look: every `events_every` tokens, if possible after an eviction (it has ranked)."""
         every = self.row.settings.events_every
         if not every or self.new_tokens + 1 < every * (self._looks + 1):
             return False

@@ -271,7 +271,6 @@ class Batch:
                 told.append(BatchReport(request, _nothing("error"), _ours(error, reader.device)))
 
     def _fail(self, talk: _Talk, error: Exception, told: list[BatchReport]) -> None:
-        """End a request with its own error."""
         self._end(talk, "error", told, _ours(error, self.runner.device))
 
     def _end(
@@ -338,11 +337,7 @@ def _nothing(finish: Finish) -> Turn:
 
 
 def _reading(row: Row, request: Request, *, begins: bool) -> Iterator[Tensor | None]:
-    """Reads a prompt; yields None after each call, the logits [V] after the last one.
-
-    Raises:
-        BudgetError: more is pinned than may be.
-    """
+    """Reads a prompt; yields None after each call, logits [V] after the last. Raises BudgetError."""
     if begins:
         row.protect(request.system_tokens)
     row.pin(request.pins)

@@ -265,12 +265,7 @@ def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[
 def _heads(
     at: NDArray[Any], slots: NDArray[np.int64], hold: NDArray[Any], recent_from: int
 ) -> list[list[float]]:
-    """[layers][KV heads], pooled: mean hold of the slots of each cache outside the recent part.
-
-    Args:
-        slots: those in use, as numbers from 0 on.
-        hold: of the token in each of them.
-    """
+    """[layers][KV heads], pooled: mean `hold` of the used `slots` of each cache outside the recent part."""
     outside = (at >= 0) & (at < recent_from)
     of_each = np.zeros(at.shape)
     of_each.ravel()[slots] = hold

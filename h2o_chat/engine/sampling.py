@@ -213,9 +213,6 @@ def _first_beyond(drawn: float, added: np.ndarray[Any, np.dtype[np.float64]]) ->
 
 
 def _checked(token: int) -> int:
-    """Raises:
-    GenerationError: it is negative: there was none to choose.
-    """
     if token < 0:
         raise GenerationError(
             "The model produced NaN or infinite logits.",

@@ -125,7 +125,6 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _known(data: dict[str, Any], where: str) -> bool:
-    """Whether the event is known here."""
     schema = data.get("schema", SCHEMA)
     if data.get("event") == "session" and type(schema) is int and schema > SCHEMA:
         raise UsageError(
@@ -148,11 +147,7 @@ _FROM_0 = {
 
 
 def _check(event: Event, messages: int) -> None:
-    """Checks the ranges of an event's numbers; their types are right already.
-
-    Args:
-        messages: most messages that the conversation can have.
-    """
+    """Checks the ranges of an event's numbers; their types are right, and there are at most `messages`."""
     for name in _FROM_0.get(type(event), ()):
         _within(name, getattr(event, name), 0)
     holds: list[float] = []

@@ -44,11 +44,7 @@ def _taken_apart(hint: Any) -> tuple[Any, Any]:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """The value of a field; knows the types that `events.py` uses and no others.
-
-    Raises:
-        ValueError: it is of another type.
-    """
+    """The value of a field, of a type that `events.py` uses; ValueError if it is of another."""
     kind, parts = hint
     if kind is Any:
         return value

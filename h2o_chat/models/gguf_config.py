@@ -285,7 +285,6 @@ def _check_layers(header: Header, layers: Any) -> None:
 
 
 def _check_tensors(header: Header, config: dict[str, Any]) -> None:
-    """Checks all tensors against the configuration."""
     if config["num_attention_heads"] % config["num_key_value_heads"] or config["head_dim"] % 2:
         raise damaged(
             header.path,

@@ -130,11 +130,7 @@ def ask(repository: str, agree: Agree, check: Callable[[Path], object] = agreed)
 
 
 def _prepare(repository: str, check: Callable[[Path], object], agree: Agree) -> tuple[str, list["_File"]]:
-    """Fetches the small files, and checks that the weights may be fetched and fit on the disk.
-
-    Returns:
-        The commit, and the files of weights.
-    """
+    """Fetches the small files; returns the commit and the weights, which may be fetched and fit the disk."""
     revision, files = _listing(repository)
     root = root_of(repository)
     (root / "blobs").mkdir(parents=True, exist_ok=True)
@@ -249,12 +245,7 @@ def _fetch(file: _File, here: Callable[[int], None]) -> None:
 
 
 def _append(file: _File, out: BinaryIO, here: Callable[[int], None]) -> None:
-    """Appends what is missing of a file; a connection that breaks off is opened again.
-
-    Raises:
-        ModelError: the server sends more than the listed size; nothing is written beyond it.
-        HTTPError, OSError: it refuses, or TRIES connections bring nothing.
-    """
+    """Appends what is missing of a file, no byte beyond its listed size; opens a broken connection again."""
     from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff

@@ -70,7 +70,6 @@ def _read(root: Path) -> Cached:
 
 
 def _commit(file: Path) -> str | None:
-    """The commit in a reference file; None if there is none."""
     try:
         with file.open("rb") as reference:
             text = reference.read(100).decode(errors="replace").strip()

@@ -212,7 +212,6 @@ def quantizable(folder: Path, config: Any) -> bool:
 
 
 def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
-    """The model in eval mode."""
     from h2o_chat.transformers_cache import (
         registered,  # here, as it takes a second that the native step does not need
     )
@@ -292,11 +291,7 @@ def require_quantizable(name: str, model: Path, settings: Settings) -> None:
 
 
 def _import_bitsandbytes() -> None:
-    """Imports bitsandbytes with the package `kernels` hidden, before transformers imports it.
-
-    On a CPU with AVX512-BF16 it would request a kernel from the hub through `kernels`. It has its own one,
-    too.
-    """
+    """Imports bitsandbytes with `kernels` hidden, by which it would ask the hub for a kernel that it has."""
     hidden = sys.modules.get("kernels")
     sys.modules["kernels"] = None  # type: ignore[assignment]  # makes `import kernels` fail
     try:

@@ -50,10 +50,7 @@ def load_tokenizer(folder: Path, vocabulary: int) -> Any:
 
 
 def _from_folder(folder: Path) -> Any:
-    """The tokenizer that AutoTokenizer makes, with fewer imports if the files name its class.
-
-    AutoTokenizer would load the configuration, which imports the model's class.
-    """
+    """AutoTokenizer's tokenizer; where the files name its class, the model's class is not imported."""
     told, about = (_read_if_there(folder / name) for name in ("tokenizer_config.json", "config.json"))
     named = told.get("tokenizer_class")  # of no use where its code comes with the model
     named = named if isinstance(named, str) and "auto_map" not in told else None
@@ -91,10 +88,7 @@ def _check_keys(path: Path) -> None:
 
 
 def _tokens_outside(tokenizer: Any, rows: int) -> list[str]:
-    """Tokens that text can produce but that have no row in the model's embedding.
-
-    Markers for images may lie beyond it (Gemma 3): text cannot produce them.
-    """
+    """Tokens without a row in the embedding that text can produce, unlike Gemma 3's markers for images."""
     markers = tokenizer.added_tokens_decoder
     needed = {tokenizer.bos_token_id, tokenizer.eos_token_id}
     template = json.dumps(tokenizer.chat_template or "", ensure_ascii=False)

@@ -83,7 +83,6 @@ def _said(model: LocalModel) -> tuple[dict[str, float], Path]:
 
 
 def _numbers(values: Mapping[str, Any], keys: Mapping[str, str], where: Path) -> dict[str, float]:
-    """Numbers by field, read from `values` under the keys of `keys`."""
     said = {name: values[key] for name, key in keys.items() if values.get(key) is not None}
     for name, value in said.items():
         if type(value) is not int and (type(value) is not float or name == "top_k"):

@@ -213,10 +213,6 @@ def _layers(manifest: Path) -> tuple[ManifestLayer, ...]:
 
 
 def _layer(data: Any) -> ManifestLayer:
-    """
-    Raises:
-        ValueError, TypeError, KeyError: this describes none.
-    """
     kind, digest, size = data["mediaType"], _DIGEST.fullmatch(data["digest"]), data["size"]
     if not isinstance(kind, str) or digest is None or type(size) is not int or not 0 <= size < 2**50:
         raise ValueError("a layer without type, digest or size")

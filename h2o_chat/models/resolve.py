@@ -249,7 +249,6 @@ def _family(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _first_word(name: str) -> str:
-    """The letters at the beginning of a name."""
     return re.split("[^a-z]", name, maxsplit=1)[0]
 
 

@@ -46,10 +46,7 @@ ENDING_S = 5.0
 
 
 class _Process:
-    """The other process, and the pipe to it; it ends with the last engine that uses this object.
-
-    Methods raise EngineError if it has ended before.
-    """
+    """The other process, which ends with its last engine, and its pipe; EngineError once it has ended."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -275,8 +272,7 @@ class EngineApart:
                 self._process.over(call)
 
     def _leave(self, call: int, cancels: bool) -> None:
-        """The reader of a call has left: end the call before anything else is asked, so that `seen` is
-        right."""
+        """Ends a call whose reader has left before anything else is asked, so that `seen` is right."""
         if cancels:
             self._process.cancel(call)
         while not self._process.waits(call, LOOK_S) or self._next(call).kind == "yielded":

@@ -64,10 +64,7 @@ class OpenFiles:
             self._size_and_time = now
 
     def _require_sound(self) -> None:
-        """
-        Raises:
-            StoreLostError: the file is no sound database. The check takes 0.7 ms a megabyte.
-        """
+        """Checks that the database is sound (0.7 ms a megabyte), else raises StoreLostError."""
         # A new connection, since the open one may answer from its cache.
         where = Path(self._path).as_uri() + "?mode=rw"
         with closing(sqlite3.connect(where, uri=True)) as fresh:
@@ -90,7 +87,6 @@ def lost(what: str) -> StoreLostError:
 
 
 def _at(file: str) -> os.stat_result | None:
-    """The file's status; None if there is no file."""
     try:
         return os.stat(file)
     except (FileNotFoundError, NotADirectoryError):

@@ -234,11 +234,7 @@ def _peer(
 def _take_turns(
     wanted: Wanted, peers: list[Peer], ids: list[int], progress: Progress, memory: Tensor
 ) -> float:
-    """Prompts first, then tokens: one after the other, again and again.
-
-    Returns:
-        The bandwidth that the memory was read with, once a turn; the median, GB/s.
-    """
+    """Prompts first, then tokens, in turns; returns the memory's bandwidth: the median of the turns, GB/s."""
     rounds, count = max(1, wanted.turns // 4), len(peers)
     timed = [one for one in peers if one.timed_prompt]
     for one in timed:

@@ -59,10 +59,6 @@ def read_items(path: Path, kind: type[Item]) -> list[Item]:
 
 
 def _read(path: Path) -> str:
-    """
-    Raises:
-        OSError, ValueError: it cannot be read, is no text, or is too large.
-    """
     with path.open("rb") as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:

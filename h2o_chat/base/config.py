@@ -159,14 +159,9 @@ class Settings:
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", self.device):  # what is here, torch says later
             raise UsageError(f"--device {self.device!r} is not known.", "One of: auto, cpu, cuda, cuda:N.")
         _within("--budget", self.budget, 1, 100_000_000)
-        for flag, count, least in (
-            ("--sinks", self.sinks, 0),
-            ("--recent", self.recent, 0),
-            ("--chunk", self.chunk, 1),
-            ("--seed", self.seed, 0),
-        ):
-            if count is not None:
-                _within(flag, count, least, 2**63 - 1)
+        for name, least in {"sinks": 0, "recent": 0, "chunk": 1, "seed": 0}.items():
+            if (count := getattr(self, name)) is not None:
+                _within(f"--{name}", count, least, 2**63 - 1)
         if self.threads is not None:
             _within("--threads", self.threads, 1, 1024)
         _within("--events", self.events_every, 0, 1_000_000)

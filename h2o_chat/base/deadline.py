@@ -20,10 +20,6 @@ LAST_S = 0.2
 LOOK_S = 0.01
 
 
-def _nothing() -> None:
-    """The final callback where there is none."""
-
-
 class Deadline:
     """Ends this process, unless it is called off in time.
 
@@ -34,7 +30,7 @@ class Deadline:
         last: called just before the process ends; may hang itself.
     """
 
-    def __init__(self, last: Callable[[], None] = _nothing) -> None:
+    def __init__(self, last: Callable[[], None] = lambda: None) -> None:
         import psutil  # not for every command that is never left, and not when memory is short
 
         self._children = psutil.Process().children
@@ -65,7 +61,7 @@ class Deadline:
         Python shuts down aborts the process.
         """
         self._over = True
-        self._last = _nothing
+        self._last = lambda: None
         self.begin(self._code)
 
     def _end(self) -> None:

@@ -14,17 +14,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from h2o_chat.base.config import (
-    BY_THE_MAKERS,
-    Disk,
-    Look,
-    Sampling,
-    Settings,
-    aliases_in,
-    config_file,
-    read_tables,
-    servers_in,
-)
+from h2o_chat.base import config
+from h2o_chat.base.config import Disk, Look, Sampling, Settings, config_file
 from h2o_chat.base.errors import UsageError
 
 TABLES = ("aliases", "defaults", "mcp")
@@ -73,7 +64,7 @@ def settings() -> list[Setting]:
         if name in environment
         else Setting(name, file[name], "config.toml")
         if name in file
-        else Setting(name, None if name in BY_THE_MAKERS else field.default, "default")
+        else Setting(name, None if name in config.BY_THE_MAKERS else field.default, "default")
         for name, (_, field) in _OWNER.items()
     ]
 
@@ -100,7 +91,7 @@ def below_flags() -> dict[str, Any]:
 
 def from_file(path: Path) -> dict[str, Any]:
     """The checked `[defaults]` of a configuration file."""
-    tables = read_tables(path)
+    tables = config.read_tables(path)
     for key in tables:
         if (plain := key.replace("-", "_")) in NAMES:
             raise UsageError(f"{path}: {plain} stands outside of [defaults].", "Move it below that line.")
@@ -111,8 +102,8 @@ def from_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]")
     for key in defaults:
         known(key, f"{path}: [defaults]")
-    aliases_in(tables, path)
-    servers_in(tables, path)
+    config.aliases_in(tables, path)
+    config.servers_in(tables, path)
     return {key: check(key, value, f"{path}: [defaults] {key}") for key, value in defaults.items()}
 
 

@@ -33,7 +33,6 @@ from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import checked, obtain
 from h2o_chat.models.resolve import LocalModel, find, look_up
-from h2o_chat.store import conversation_ids
 
 if TYPE_CHECKING:
     from h2o_chat.chat.conversation.opening import ConversationPlace
@@ -89,18 +88,14 @@ app.add_typer(evaluate, name="eval", hidden=True)  # as it was called up to 0.2
 app.add_typer(bench, name="bench", hidden=True)
 
 
-def _conversations(incomplete: str) -> list[str]:
-    return ["last", *conversation_ids(data_folder(None), incomplete)]
-
-
 _Resume = Annotated[
     str | None,
     typer.Option(
-        metavar="ID", help="Go on with a stored conversation: its id, or last.", autocompletion=_conversations
+        metavar="ID",
+        help="Go on with a stored conversation: its id, or last.",
+        autocompletion=sessions_command.ids_starting_with,
     ),
 ]
-_Data = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where conversations are kept.")]
-
 _Record = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Record it, for h2o-chat replay: a new or empty file.")
 ]
@@ -131,7 +126,7 @@ def screen(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     resume: _Resume = None,
-    data: _Data = None,
+    data: sessions_command.Data = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing of it on disk.")] = False,
     record: _Record = None,
     plain: Annotated[
@@ -277,8 +272,7 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Answers are JSON of this JSON schema.")
     ] = None,
     allow_tools: Annotated[
-        bool,
-        typer.Option("--allow-tools", help="It may call tools (--allow-tool NAME: this one)."),
+        bool, typer.Option("--allow-tools", help="It may call tools (--allow-tool NAME: this one).")
     ] = False,
     allow_tool: Annotated[list[str], typer.Option(metavar="NAME", hidden=True)] = [],  # noqa: B006
     yes: FetchYes = False,

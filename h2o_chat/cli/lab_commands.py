@@ -20,7 +20,8 @@ from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.typer_messages import MODEL, PlainTyper
 from h2o_chat.lab.shared.report_output import print_table, run_eval, tell
 
-evaluate, bench = PlainTyper(no_args_is_help=True), PlainTyper(no_args_is_help=True)
+evaluate = PlainTyper(no_args_is_help=True, help="Measure what forgetting costs on your model.")
+bench = PlainTyper(no_args_is_help=True, help="How the program behaves on this machine.")
 
 Model = Annotated[
     str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name; else pocket.")
@@ -83,11 +84,6 @@ def measured(shape: str | None, model: str | None, seed: int, **given: Any) -> I
     with TemporaryDirectory() as folder:
         make(shape, Path(folder), seed)
         yield checked(model=folder, seed=seed, **given)
-
-
-@evaluate.callback()
-def _evaluate() -> None:
-    """Measure what forgetting costs on your model."""
 
 
 @evaluate.command()
@@ -227,11 +223,6 @@ def stuck(
         return task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
 
     return run_eval(settings, "talk", measure, as_json, task.show_table)
-
-
-@bench.callback()
-def _bench() -> None:
-    """How the program behaves on this machine."""
 
 
 @bench.command()

@@ -67,9 +67,7 @@ def replay(
     return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
 
-def demo(
-    speed: Speed = "1.0",
-) -> None:
+def demo(speed: Speed = "1.0") -> None:
     """Show a recorded conversation that comes with the program, at once; no model is loaded."""
     replay(next((file for file in DEMO if file.is_file()), DEMO[0]), speed=speed)
 

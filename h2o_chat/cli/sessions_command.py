@@ -29,7 +29,7 @@ app = PlainTyper(
 Format = Literal["md", "json"]
 
 
-def _ids_starting_with(context: typer.Context, incomplete: str) -> list[str]:
+def ids_starting_with(context: typer.Context, incomplete: str) -> list[str]:
     ids = conversation_ids(data_folder(context.params.get("data")), incomplete)
     return ids + [word for word in ("last",) if word.startswith(incomplete)]
 
@@ -37,7 +37,7 @@ def _ids_starting_with(context: typer.Context, incomplete: str) -> list[str]:
 Which = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="An id, the beginning of one, or last.", autocompletion=_ids_starting_with
+        metavar="ID", help="An id, the beginning of one, or last.", autocompletion=ids_starting_with
     ),
 ]
 Data = Annotated[

@@ -83,9 +83,12 @@ class Runner:
         most = CALL_TOKENS_CPU if few else CALL_TOKENS
         self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, loaded.parameters)))
         self._kernels = TORCH
-        self.graph = _graph_step(loaded) if isinstance(loaded, LoadedGraph) else None
+        self.graph: GraphStep | None = None
         """Decodes on a GPU; None: transformers does, or the native step."""
-        if self.graph is not None:
+        if isinstance(loaded, LoadedGraph):
+            from h2o_chat.graph import step  # imports Triton
+
+            self.graph = step.GraphStep(loaded.weights, loaded.frame)
             self._kernels = self.graph.kernels
         if self.native is None and self.device.type == "cpu" and knows(cache.plan.policy):
             self._kernels = slot_kernels(loaded.sizes, self.trained.ropes, loaded.precision)
@@ -94,8 +97,7 @@ class Runner:
         )
 
     def warm_up(self) -> None:
-        """Feeds two tokens and forgets them: the graph step's kernels are compiled or loaded (0.6 s), so that
-        the first answer need not wait for that. Nothing may have been fed yet."""
+        """Compiles or loads the graph step's kernels (0.6 s) with two tokens, before any other is fed."""
         if self.graph is not None:
             for prompt in (True, False):
                 logits = self.feed([[0]] * self.rows, prompt)
@@ -146,7 +148,6 @@ class Runner:
             self.cache.put_row(row, None)
 
     def _clear_torn(self, row: int) -> None:
-        """Before a row is put or emptied: it is not torn any more."""
         self._ahead = None
         self.torn |= drop_half_absorbed(self.cache)
         self.torn.discard(row)
@@ -242,9 +243,8 @@ class Runner:
         real = None
         if any(padding):
             pieces = [[0] * missing + [*piece] for missing, piece in zip(padding, pieces, strict=True)]
-            real = (
-                torch.arange(tokens, device=self.device) >= torch.tensor(padding, device=self.device)[:, None]
-            )
+            begins = torch.tensor(padding, device=self.device)[:, None]
+            real = torch.arange(tokens, device=self.device) >= begins
         step = Step(tokens, prompt, real, kernels=self._kernels, cancelled=cancelled)
         before = [replace(clock) for clock in self.cache.clocks]
         fed = self.cache.fed
@@ -298,13 +298,6 @@ class Runner:
             **inputs,
         )
         return torch.as_tensor(output.logits)
-
-
-def _graph_step(loaded: LoadedGraph) -> "GraphStep":
-    """The graph step over the model's own weights, which are joined by the first runner that asks."""
-    from h2o_chat.graph.step import GraphStep  # imports Triton
-
-    return GraphStep(loaded.weights, loaded.frame)
 
 
 def cache_for(loaded: Loaded, settings: Settings, trained: Positions | None = None) -> H2OCache:

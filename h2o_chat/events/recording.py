@@ -16,23 +16,8 @@ from typing import Any, BinaryIO
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.private_files import stands_at
-from h2o_chat.events.events import (
-    KINDS,
-    SCHEMA,
-    CacheState,
-    End,
-    Event,
-    Note,
-    Prompt,
-    ReadSoFar,
-    Said,
-    Session,
-    Token,
-    Turn,
-    event_of,
-    object_of,
-    to_json,
-)
+from h2o_chat.events import events
+from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
 from h2o_chat.events.typed import seen
 
 MAX_BYTES = 1 << 30
@@ -76,7 +61,7 @@ def parse(stream: BinaryIO, name: str) -> Iterator[Event]:
         if not raw.strip():
             continue
         try:
-            data = object_of(raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"))
+            data = events.object_of(raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"))
         except ValueError as error:
             cut = isinstance(error, json.JSONDecodeError | UnicodeDecodeError) and not raw.endswith(b"\n")
             if cut and begun:
@@ -85,15 +70,14 @@ def parse(stream: BinaryIO, name: str) -> Iterator[Event]:
                 )
                 return
             raise _wrong(where, f"is no event: {_what(error)}") from error
-        known = _known(data, where)
-        if not known and not skipped:
-            skipped = True
-            text = f"Line {number} has an event that is not known here, {seen(data['event'])}."
-            yield Note("recording", text, "Such lines are left out: update h2o-chat to see them.")
-        if not known:
+        if not _known(data, where):
+            if not skipped:
+                skipped = True
+                text = f"Line {number} has an event that is not known here, {seen(data['event'])}."
+                yield Note("recording", text, "Such lines are left out: update h2o-chat to see them.")
             continue
         try:
-            event = event_of(data)
+            event = events.event_of(data)
             _check(event, messages)
         except ValueError as error:
             raise _wrong(where, f"is wrong: {_what(error)}") from error
@@ -125,15 +109,16 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _known(data: dict[str, Any], where: str) -> bool:
-    schema = data.get("schema", SCHEMA)
-    if data.get("event") == "session" and type(schema) is int and schema > SCHEMA:
+    schema = data.get("schema", events.SCHEMA)
+    if data.get("event") == "session" and type(schema) is int and schema > events.SCHEMA:
         raise UsageError(
-            f"{where}: a newer h2o-chat recorded this (schema {seen(schema)}; this one reads {SCHEMA}).",
+            f"{where}: a newer h2o-chat recorded this (schema {seen(schema)}; this one reads"
+            f" {events.SCHEMA}).",
             "Update h2o-chat.",
         )
     if not isinstance(data.get("event"), str):
         raise _wrong(where, "names no event")
-    return data["event"] in KINDS
+    return data["event"] in events.KINDS
 
 
 _FROM_0 = {
@@ -248,7 +233,7 @@ class Recorder:
             try:
                 if not stands_at(self._file.fileno(), self._path):
                     raise OSError(None, f"{self._path} was removed or moved")
-                self._file.write((to_json(event) + "\n").encode())
+                self._file.write((events.to_json(event) + "\n").encode())
                 self._file.flush()
             except OSError as error:
                 self._let_go()

@@ -62,15 +62,8 @@ _KNOWN = re.compile(
 _LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """Parameters of the scaled rotation of llama 3.1 to 3.3, without the factor."""
 _ENDS = (
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|endoftext|>",
-    "<end_of_turn>",
-    "<|end_of_text|>",
-    "<|eom_id|>",
-    "<turn|>",
-    "<|tool_response>",
+    *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<end_of_turn>", "<|end_of_text|>"),
+    *("<|eom_id|>", "<turn|>", "<|tool_response>"),
 )
 """Control tokens that end an answer even if the file does not name them as such (as in llama.cpp)."""
 _CONTROL = 3
@@ -125,9 +118,7 @@ def config_of(header: Header) -> dict[str, Any]:
         "rope_parameters": _rotation(header, kind, head_size),
     }
     if kind == "smollm3":
-        config["no_rope_layer_interval"] = (
-            4  # files do not say it, and llama.cpp takes 4 (src/models/smollm3.cpp)
-        )
+        config["no_rope_layer_interval"] = 4  # as in llama.cpp (src/models/smollm3.cpp): no file says it
     if kind == "llama":
         config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
     if kind == "gpt-oss":

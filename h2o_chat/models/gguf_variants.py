@@ -16,6 +16,7 @@ _SCALES = {
 }
 _LAYERS_OF_27B = {"gemma2": 46, "gemma3": 62}
 """These models alone scale attention by the numbers of all heads together."""
+_CAPS = ("attn_logit_softcapping", "final_logit_softcapping")
 _USUAL_CAPS = {"gemma2": (50.0, 30.0), "gemma3": (0.0, 0.0)}
 LONG_ROPE = {one: f"rope_factors_{one}.weight" for one in ("short", "long")}
 """Tensors of phi3: the factors of its frequencies in its first window, and beyond."""
@@ -45,7 +46,7 @@ def config_of_variant(header: Header, config: dict[str, Any]) -> dict[str, Any]:
 
 def _gemma(header: Header, config: dict[str, Any]) -> dict[str, Any]:
     kind, layers = header.architecture, config["num_hidden_layers"]
-    cap, last_cap = _USUAL_CAPS[kind]
+    caps = dict(zip(_CAPS, _USUAL_CAPS[kind], strict=True))
     pattern = f"{kind}.attention.sliding_window_pattern"
     if isinstance(header.values.get(pattern, 0), int):
         every = header.whole(pattern, 2 if kind == "gemma2" else 6)
@@ -66,12 +67,7 @@ def _gemma(header: Header, config: dict[str, Any]) -> dict[str, Any]:
     return {
         "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": all_heads if layers == _LAYERS_OF_27B[kind] else config["head_dim"],
-        "attn_logit_softcapping": header.number(f"{kind}.attn_logit_softcapping", cap or None)
-        if cap
-        else None,
-        "final_logit_softcapping": header.number(f"{kind}.final_logit_softcapping", last_cap)
-        if cap
-        else None,
+        **{name: header.number(f"{kind}.{name}", usual) if usual else None for name, usual in caps.items()},
         "sliding_window": header.whole(window, 4096),
         "layer_types": ["sliding_attention" if one else "full_attention" for one in near],
         "rope_parameters": rotation,

@@ -212,9 +212,7 @@ def quantizable(folder: Path, config: Any) -> bool:
 
 
 def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
-    from h2o_chat.transformers_cache import (
-        registered,  # here, as it takes a second that the native step does not need
-    )
+    from h2o_chat.transformers_cache import registered  # a second, which the native step does not need
 
     cls = class_of(config, (config.architectures or [None])[0])
     try:

@@ -12,11 +12,12 @@ from base64 import b32encode
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from h2o_chat.store.data_folder import DataFolder, Held
 from h2o_chat.store.database import LONG_WAIT_S, Database, Step
-from h2o_chat.store.records import Conversation, Ids, StoredMessage, clean, insert_message
+from h2o_chat.store.records import Conversation, Ids, clean, insert_message
 
 DELETED_AT_ONCE = 20
 """Messages deleted in one step: some milliseconds."""
@@ -86,16 +87,12 @@ def _messages(conversation: str, whole: Conversation) -> list[Step]:
     steps: list[Step] = []
     for number, message in enumerate(whole.messages, 1):
         row = replace(message, id=number, parent=numbers[message.parent], recalled=())
-        steps.append(_insert(conversation, row))
+        steps.append(partial(insert_message, conversation=conversation, message=row))
         numbers[message.id] = number
     leaf = numbers[whole.leaf]
     update = "UPDATE conversations SET leaf = ? WHERE id = ?"
     steps.append(lambda connection: connection.execute(update, (leaf, conversation)))
     return steps
-
-
-def _insert(conversation: str, message: StoredMessage) -> Step:
-    return lambda connection: insert_message(connection, conversation, message)
 
 
 def sweep(database: Database, data_folder: DataFolder, ours: str = "") -> None:

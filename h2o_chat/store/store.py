@@ -17,32 +17,11 @@ from h2o_chat.base.errors import BusyError, StoreError, UsageError
 from h2o_chat.base.private_files import own_folder
 from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.events.events import Note
-from h2o_chat.store import bulk
+from h2o_chat.store import bulk, records
 from h2o_chat.store.data_folder import DataFolder, Held, Lock
 from h2o_chat.store.database import WAIT_S, Database, Rows
 from h2o_chat.store.facts import Facts
-from h2o_chat.store.records import (
-    BRANCH,
-    BRANCHES,
-    IDS,
-    MESSAGE,
-    NEWEST_FIRST,
-    NUMBERED,
-    SEARCH,
-    SUMMARY,
-    Conversation,
-    Hit,
-    Hits,
-    Ids,
-    Messages,
-    Streamed,
-    Summaries,
-    Summary,
-    clean,
-    message_of,
-    query_of,
-    streamed,
-)
+from h2o_chat.store.records import Conversation, Hit, Hits, Ids, Messages, Streamed, Summaries, Summary
 from h2o_chat.store.store_errors import explained
 from h2o_chat.store.writer import Writer
 
@@ -121,14 +100,14 @@ class Store:
         Raises:
             UsageError: it means none or several; names similar ones.
         """
-        ids = [str(row[0]) for row in self._database.rows(f"{IDS} {NEWEST_FIRST}")]
+        ids = [str(row[0]) for row in self._database.rows(f"{records.IDS} {records.NEWEST_FIRST}")]
         if not ids:
             raise UsageError(f"There is no conversation in {self.folder or 'memory'} yet.")
         return _find(ids, wanted)
 
     def list(self, limit: int | None = None) -> Summaries:
         """Summaries of the conversations, newest first."""
-        return self._summaries(f"{NEWEST_FIRST} LIMIT ?", -1 if limit is None else limit)
+        return self._summaries(f"{records.NEWEST_FIRST} LIMIT ?", -1 if limit is None else limit)
 
     def summary(self, conversation: str) -> Summary:
         found = self._summaries("AND id = ?", conversation)
@@ -170,17 +149,18 @@ class Store:
 
         Unfinished answers are not searched, and words past the fiftieth are ignored.
         """
-        query = query_of(words)
+        query = records.query_of(words)
         if not query:
             return []
-        return [Hit(*row) for row in self._database.rows(SEARCH, query, limit)]
+        return [Hit(*row) for row in self._database.rows(records.SEARCH, query, limit)]
 
     def rename(self, conversation: str, title: str) -> None:
         if not title.strip():
             raise UsageError("The title is empty.", "Give some words: it is what lists show.")
         with self._database.writing() as connection:
             done = connection.execute(
-                "UPDATE conversations SET title = ? WHERE id = ? AND NOT hidden", (clean(title), conversation)
+                "UPDATE conversations SET title = ? WHERE id = ? AND NOT hidden",
+                (records.clean(title), conversation),
             )
             if not done.rowcount:
                 raise _unknown(conversation)
@@ -208,17 +188,18 @@ class Store:
         """
         if leaf is None:
             leaf = self.leaf(conversation)
-        return self._messages(conversation, f"id IN ({BRANCH}) ORDER BY id", leaf, conversation)
+        return self._messages(conversation, f"id IN ({records.BRANCH}) ORDER BY id", leaf, conversation)
 
     def children(self, conversation: str, parent: int | None) -> Messages:
         """Messages that follow `parent` (None: first messages), in order: more than one are branches."""
         self._one("id", conversation)
-        after = f"conversation = ? AND parent IS ({NUMBERED}) ORDER BY id"
+        after = f"conversation = ? AND parent IS ({records.NUMBERED}) ORDER BY id"
         return self._messages(conversation, after, conversation, conversation, parent)
 
     def branches(self, conversation: str) -> dict[int, tuple[int, int]]:
         """(place among its siblings, from 1; their number) by message, for messages that have siblings."""
-        return {number: (at, count) for number, at, count in self._database.rows(BRANCHES, conversation)}
+        rows = self._database.rows(records.BRANCHES, conversation)
+        return {number: (at, count) for number, at, count in rows}
 
     def messages(self, conversation: str) -> Messages:
         """Messages of all branches, parents before children."""
@@ -232,7 +213,7 @@ class Store:
 
     def removable_caches(self, ours: str) -> Iterator[Path]:
         """Saved caches that may be removed: of unknown conversations, of others (oldest first), of `ours`."""
-        rows = self._database.rows(f"{IDS} AND id != ? ORDER BY updated", ours)
+        rows = self._database.rows(f"{records.IDS} AND id != ? ORDER BY updated", ours)
         return self._data_folder.removable_caches([str(one) for (one,) in rows], ours)
 
     def claim(self, conversation: str) -> Writer:
@@ -279,7 +260,7 @@ class Store:
         return found[0][0]
 
     def _summaries(self, where: str, *values: Any) -> Summaries:
-        return [Summary(*row) for row in self._database.rows(f"{SUMMARY} {where}", *values)]
+        return [Summary(*row) for row in self._database.rows(f"{records.SUMMARY} {where}", *values)]
 
     def _messages(self, conversation: str, where: str, *values: Any) -> Messages:
         """The messages that an SQL condition names, an unfinished answer with the tokens streamed so far."""
@@ -287,28 +268,32 @@ class Store:
         dead = None
         if partial and not self._data_folder.is_held(conversation):
             dead = "interrupted"
-            rows, partial = _read(
-                self._database, where, values
-            )  # its writer may have finished and left meanwhile
-        return [message_of(row, *partial[row[0]], dead) if row[-2] else message_of(row) for row in rows]
+            rows, partial = _read(self._database, where, values)  # its writer may just have finished
+        given = [(*partial[row[0]], dead) if row[-2] else () for row in rows]
+        return [records.message_of(row, *more) for row, more in zip(rows, given, strict=True)]
 
 
 def _read(database: Database, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
     """Rows of `MESSAGE`; and by number the tokens and the text of the open ones."""
     with database.reading() as connection:
-        rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
-        return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}
+        rows = connection.execute(f"{records.MESSAGE} WHERE {where}", values).fetchall()
+        return rows, {row[0]: records.streamed(connection, row[-1]) for row in rows if row[-2]}
 
 
 def conversation_ids(folder: Path, start: str = "") -> list[str]:
     """Ids that begin with `start`, newest first, for shell completion: creates nothing and never raises."""
-    return [one for one in _glance(folder, f"{IDS} {NEWEST_FIRST}") if one.startswith(start.lower())]
+    ids = _glance(folder, f"{records.IDS} {records.NEWEST_FIRST}")
+    return [one for one in ids if one.startswith(start.lower())]
 
 
 def models_used(folder: Path) -> list[str]:
     """Models that somebody named for a conversation, the newest first; creates nothing and never raises."""
-    named = f"SELECT json_extract(settings, '$.model') FROM conversations WHERE NOT hidden {NEWEST_FIRST}"
-    return list(dict.fromkeys(str(one) for one in _glance(folder, named) if one is not None))
+    named = "SELECT json_extract(settings, '$.model') FROM conversations WHERE NOT hidden"
+    return list(
+        dict.fromkeys(
+            str(one) for one in _glance(folder, f"{named} {records.NEWEST_FIRST}") if one is not None
+        )
+    )
 
 
 def _glance(folder: Path, sql: str) -> list[Any]:

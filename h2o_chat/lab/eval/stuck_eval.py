@@ -182,14 +182,8 @@ def _right(answers: Sequence[str]) -> list[bool]:
 
 def show_table(report: StuckReport) -> None:
     columns = (
-        "policy",
-        "slots",
-        "seed",
-        "repeated",
-        "world",
-        "tokens seen",
-        "ms a token, first quarter",
-        "last",
+        *("policy", "slots", "seed", "repeated", "world"),
+        *("tokens seen", "ms a token, first quarter", "last"),
     )
     rows = [
         (

@@ -50,8 +50,6 @@ THINKS: tuple[str, ...] = get_args(ThinkName)
 
 FILE_LIMIT_BYTES = 2**20
 """A larger file is no configuration file."""
-
-
 SCREEN_TOKENS = 8192
 """Longest answer of a chat by default: a greedy answer may repeat itself without an end. One that begins to
 repeat itself is ended sooner (`chat/conversation/loops.py`)."""

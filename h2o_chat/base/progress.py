@@ -23,8 +23,6 @@ REPEATED_S = 10.0
 """Seconds between two lines of a long stage whose share is not known."""
 PLAIN_EVERY_S = 30
 """Seconds between two lines where there is no bar; shorter work prints nothing."""
-
-
 TELL_S = 0.125
 """Seconds between two reports of a reading: eight a second look smooth and cost nothing."""
 

@@ -1,5 +1,6 @@
 """Work without a screen: it ends in order at a signal, and a bar says how far reading is."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from h2o_chat.events.events import CacheState, Event, ReadSoFar
 
 
 @contextmanager
-def interruptible(last: Callable[[], None]) -> Iterator[Callable[[], ExitCode]]:
+def interruptible(kept: Callable[[], str]) -> Iterator[Callable[[], ExitCode]]:
     """A signal of `ENDING` stops at the next step, so that the answer so far is kept; a second one does not
     wait.
 
@@ -22,9 +23,14 @@ def interruptible(last: Callable[[], None]) -> Iterator[Callable[[], ExitCode]]:
     it is said that it is not. Yields a function that returns the exit code: `OK` until there was a signal.
 
     Args:
-        last: called just before such an end.
+        kept: asked just before such an end; says what is kept.
     """
     code = ExitCode.OK
+
+    def last() -> None:
+        said = f"h2o-chat: ended in the middle of a step that took too long; {kept()}\n"
+        os.write(2, said.encode())  # sys.stderr may be held by what is stuck
+
     deadline = Deadline(last)
     before = {int(number): signal.getsignal(number) for number in ENDING}  # a second one does not wait
 

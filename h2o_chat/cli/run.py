@@ -224,7 +224,8 @@ def _converse(job: RunTask, out: Output, tally: _RunCounts, text: PlainText | No
         _tell(note, out)
     # The chat itself holds tensors, which no thread of ours may be the last to let go of.
     keeper = chat.keeper
-    with interruptible(lambda: _say_how_it_ended(keeper)) as interrupted:
+    kept = "what was answered so far is kept"
+    with interruptible(lambda: (keeper and keeper.unstored) or kept) as interrupted:
         for said in job.turns:
             try:
                 code = _turn(send_and_call(chat, said, job.sampling, lambda: bool(interrupted())), out, tally)
@@ -352,14 +353,6 @@ def _drawn(sampling: Sampling) -> str:
     cuts = (("top-p", sampling.top_p, 1), ("top-k", sampling.top_k, 0), ("min-p", sampling.min_p, 0))
     on = "".join(f", {name} {value:g}" for name, value, off in cuts if value != off)
     return f"temperature {sampling.temperature:g}{on}{penalty}"
-
-
-def _say_how_it_ended(keeper: Keeper | None) -> None:
-    kept = "what was answered so far is kept"
-    if keeper and keeper.unstored:
-        kept = keeper.unstored
-    said = f"h2o-chat: ended in the middle of a step that took too long; {kept}\n"
-    os.write(2, said.encode())  # sys.stderr may be held by what is stuck
 
 
 def discard_stdout() -> None:

@@ -5,7 +5,6 @@ answered the same, in any order, after any kill; notes, progress and errors go t
 of `ExitCode`.
 """
 
-import os
 import sys
 import time
 import traceback
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError, name_of, written_out
-from h2o_chat.base.progress import Progress, Seldom, progress_bar
+from h2o_chat.base.progress import Seldom, progress_bar
 from h2o_chat.chat.conversation.message import about_time
 from h2o_chat.chat.files.batch_lines import SHOWN, BatchLine, read_jobs, request_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
@@ -166,14 +165,15 @@ class _Run:
     def all(self, answered: Iterator[Answered | None]) -> ExitCode:
         """Writes the answers; returns the exit code."""
         self.tally.began, seldom = time.monotonic(), Seldom(at_once=True)
-        with interruptible(self._say_how_it_ended) as interrupted, progress_bar() as progress:
+        kept = "all lines written are whole"
+        with interruptible(lambda: kept) as interrupted, progress_bar() as progress:
             for one in answered:
                 if one is not None:
                     self._write(*one)
                 elif interrupted():
                     break
                 elif seldom.due():
-                    self._show(progress)
+                    progress(f"answers: {self.tally.told()}", self.tally.share())
         self.results.require()
         self._sum_up(interrupted())
         if interrupted():
@@ -195,9 +195,6 @@ class _Run:
         message = getattr(error, "message", f"{type(error).__name__}: {error}")
         complain(f"line {job.line:,}, id {name_of(job.id)}: {message}", getattr(error, "hint", ""))
 
-    def _show(self, progress: Progress) -> None:
-        progress(f"answers: {self.tally.told()}", self.tally.share())
-
     def _sum_up(self, interrupted: ExitCode) -> None:
         tally = self.tally
         took = time.monotonic() - tally.began
@@ -208,7 +205,3 @@ class _Run:
             f"h2o-chat: {tally.done:,} answered{failed}: {tally.tokens:,} tokens in {about_time(took)},"
             f" {tally.tokens / max(took, 1e-9):,.0f} tok/s{more}\n"
         )
-
-    def _say_how_it_ended(self) -> None:
-        said = "h2o-chat: ended in the middle of a step that took too long; all lines written are whole\n"
-        os.write(2, said.encode())  # sys.stderr may be held by what is stuck

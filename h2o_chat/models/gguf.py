@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,9 +34,7 @@ _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 _MOST_NAME_BYTES = 1 << 10
 _MOST_SIDE = 1 << 40
 
-_SCALARS = {
-    **{0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"},
-}
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 """`struct` formats by type number; 7 is a boolean."""
 _BOOL, _STRING, _ARRAY = 7, 8, 9
 
@@ -86,29 +84,21 @@ class Header:
 
     def whole(self, key: str, default: int | None = None) -> int:
         """A value that is a whole number from 1 to 2^31 - 1."""
-        good = self._get(
-            key, default, lambda one: type(one) is int and 0 < one < 2**31, "a whole number above 0"
-        )
-        return int(good)
+        wanted = "a whole number above 0"
+        return int(self._get(key, default, lambda one: type(one) is int and 0 < one < 2**31, wanted))
 
     def number(self, key: str, default: float | None = None) -> float:
         """A value that is a finite number above 0."""
-        good = self._get(
-            key,
-            default,
-            lambda one: type(one) in (int, float) and 0 < one < float("inf"),
-            "a number above 0",
-        )
-        return float(good)
+        wanted = "a number above 0"
+        return float(self._get(key, default, lambda one: type(one) in (int, float) and 0 < one < inf, wanted))
 
     def token(self, key: str) -> int | None:
         """A value that is a token's id; None if it is missing."""
         if key not in self.values:
             return None
         count = len(self.texts("tokenizer.ggml.tokens"))
-        return int(
-            self._get(key, None, lambda one: type(one) is int and 0 <= one < count, f"below {count:,}")
-        )
+        wanted = f"below {count:,}"
+        return int(self._get(key, None, lambda one: type(one) is int and 0 <= one < count, wanted))
 
     def texts(self, key: str) -> list[str]:
         """A value that is a list of texts."""
@@ -200,7 +190,6 @@ class _Reader:
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self._path, self._file, self._size = path, file, size
         self._left = min(size, MOST_HEADER_BYTES)
-        self._size = size
 
     def header(self) -> Header:
         if self._take(4, "its beginning") != MAGIC:

@@ -339,10 +339,7 @@ def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
             original = f"{kind}.rope.scaling.original_context_length"
             scaling["original_max_position_embeddings"] = header.whole(original)
         return scaling
-    raise ModelError(
-        f"{header.path} scales its rotation in a way that is not known here ({scaled[:60]}).",
-        "Known: none, linear, yarn, and that of llama 3.",
-    )
+    raise _unknown_rotation(header, scaled[:60])
 
 
 def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
@@ -355,12 +352,14 @@ def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
         smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
         expected = 1 / ((1 - smooth) / factor + smooth) if factor >= 1 else math.nan
         if not math.isclose(one, expected, rel_tol=1e-3):
-            raise ModelError(
-                f"{header.path} scales its rotation in a way that is not known here: factor {number} of"
-                f" {ROPE_FREQS} is {one:.6g}, and llama 3 has {expected:.6g}.",
-                "Known: none, linear, yarn, and that of llama 3.",
-            )
+            what = f"factor {number} of {ROPE_FREQS} is {one:.6g}, and llama 3 has {expected:.6g}"
+            raise _unknown_rotation(header, what)
     return {"factor": factor, **_LLAMA_3}
+
+
+def _unknown_rotation(header: Header, what: str) -> ModelError:
+    message = f"{header.path} scales its rotation in a way that is not known here ({what})."
+    return ModelError(message, "Known: none, linear, yarn, and that of llama 3.")
 
 
 def _ends(header: Header) -> list[int]:

@@ -26,11 +26,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         return config_of(gguf.header_of(folder))
     config = read_json(folder / "config.json")
     kind, classes = config.get("model_type") or "", config.get("architectures") or []
-    if (
-        not isinstance(kind, str)
-        or not isinstance(classes, list)
-        or any(type(one) is not str for one in classes)
-    ):
+    names = [kind, *classes] if isinstance(classes, list) else [None]
+    if not all(isinstance(one, str) for one in names):
         raise ModelError(
             f"{folder / 'config.json'} is damaged: model_type or architectures is no name.",
             "Fetch the file again.",

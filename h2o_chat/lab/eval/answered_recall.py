@@ -17,16 +17,8 @@ from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.conversation.chat import Chat, pin
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.eval.synthetic_talk import (
-    ANSWER_TOKENS,
-    CORRECTED,
-    DISTRACTORS,
-    FACTS,
-    VALUES,
-    Question,
-    between,
-    is_right,
-)
+from h2o_chat.lab.eval import synthetic_talk
+from h2o_chat.lab.eval.synthetic_talk import ANSWER_TOKENS, CORRECTED, DISTRACTORS, FACTS, VALUES, Question
 from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.policy_variant import Run
 from h2o_chat.lab.shared.report_output import print_table, slots
@@ -120,7 +112,7 @@ def write(script: Answered, tokens: int, seed: str, recall: bool = False) -> lis
         tokens: 0 for the same facts in the same order with nothing in between.
         recall: all questions are asked once more at the end, with recall.
     """
-    rng, talk = random.Random(f"{seed} facts"), between(random.Random(f"{seed} talk"))
+    rng, talk = random.Random(f"{seed} facts"), synthetic_talk.between(random.Random(f"{seed} talk"))
     kinds = dict(zip(rng.sample(sorted(FACTS), KINDS.total()), KINDS.elements(), strict=True))
     events: list[tuple[float, str, str]] = []  # when, fact or nothing, what is said
     expected, stale = {}, {}
@@ -203,7 +195,7 @@ def measure(
         said, questions = _answers(loaded, run, length, seeds, again, part(tick, done, len(ways)))
         for at, name in enumerate((run.name, f"{run.name}, recall")[: 1 + again]):
             each = [answer for one in said for answer in one[at * KINDS.total() : (at + 1) * KINDS.total()]]
-            right = [is_right(*pair) for pair in zip(questions, each, strict=True)]
+            right = [synthetic_talk.is_right(*pair) for pair in zip(questions, each, strict=True)]
             known = known or right
             shares += shares_of(name if length else BARE, run.budget, questions, right, known, tokens)
     return LongRecallReport(loaded.name, tokens, conversations, shares)

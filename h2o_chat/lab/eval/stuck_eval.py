@@ -1,10 +1,9 @@
 """`h2o-chat lab eval stuck`: whether a conversation still answers, or says one sentence to whatever is said.
 
-Every message of a script is said to one conversation, as `run` does it, then twenty questions about the
-world.
-Two figures tell whether it lives: the share of answers that repeat an earlier answer to another message, and
-how many questions about the world are answered here of those that are answered in a new conversation each.
-Answers that differ prove nothing: babble differs too.
+A conversation gets every message of a script, as in `run`, then twenty questions about the world. Two figures
+tell whether it lives: the share of answers that repeat an earlier answer to another message, and how many
+questions about the world are answered here of those that are answered in a new conversation each. Answers
+that differ prove nothing: babble differs too.
 """
 
 import time

@@ -16,19 +16,9 @@ import platformdirs
 
 from h2o_chat.base.errors import UsageError, refusal
 
-PolicyName = Literal[
-    "h2o",
-    "h2o-paper",
-    "caote",
-    "random",
-    "heavy-only",
-    "last-query",
-    "lru",
-    "snapkv",
-    "window",
-    "streaming",
-    "full",
-]
+ChosenPolicy = Literal["h2o", "h2o-paper", "window", "streaming", "full"]
+ComparedPolicy = Literal["caote", "random", "heavy-only", "last-query", "lru", "snapkv"]
+PolicyName = Literal[ChosenPolicy, ComparedPolicy]
 Prefill = Literal["chunked", "full"]
 Quantize = Literal["auto", "none", "int8", "int4", "nf4"]
 EngineName = Literal["auto", "native", "graph", "transformers"]
@@ -39,7 +29,7 @@ ThinkName = Literal["auto", "on", "off", "low", "medium", "high"]
 TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICY_NAMES: tuple[str, ...] = get_args(PolicyName)
-CHOSEN = ("h2o", "h2o-paper", "window", "streaming", "full")
+CHOSEN: tuple[str, ...] = get_args(ChosenPolicy)
 """Policies that a user would choose: menus and help list them. The others are there for comparison."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)

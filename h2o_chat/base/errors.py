@@ -37,16 +37,12 @@ class ExitCode(IntEnum):
 LONGEST_CHARACTERS = 1200
 """Longest message, and longest hint; the middle of a longer one is left out."""
 
-_OBEYED = (
-    *range(9),
-    *range(11, 32),
-    *range(0x7F, 0xA0),
-    0x200E,
-    0x200F,
-    *range(0x2028, 0x202F),
-    *range(0x2066, 0x206A),
+UNSEEN = (
+    *(*range(0x80, 0xA0), 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
     *range(0xD800, 0xE000),  # surrogates: from a name that is not UTF-8; no stream takes them
 )
+"""C1, overrides of direction, exotic line breaks, lone surrogates: each could reorder or crash a terminal."""
+_OBEYED = (*range(9), *range(11, 32), 0x7F, *UNSEEN)
 _WRITTEN_OUT = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _OBEYED}
 
 

@@ -4,18 +4,12 @@ import re
 
 from rich.cells import set_cell_size
 
-# C0 has pictures of its own in Unicode; C1, bidirectional overrides, exotic line breaks and lone
-# surrogates have none, and each could move, reorder, break or crash the terminal.
+from h2o_chat.base.errors import UNSEEN
+
+# C0 has pictures of its own in Unicode.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
 _PICTURES[0x7F] = 0x2421
-_UNSEEN = (
-    *range(0x80, 0xA0),
-    *range(0x200E, 0x2010),
-    *range(0x2028, 0x202F),
-    *range(0x2066, 0x206A),
-    *range(0xD800, 0xE000),
-)
-_TABLE = _PICTURES | dict.fromkeys(_UNSEEN, 0xFFFD)
+_TABLE = _PICTURES | dict.fromkeys(UNSEEN, 0xFFFD)
 _RAW = _TABLE | {0x09: "⇥"}
 _WHITESPACE = {" ": "␣", "\n": "↵", "\t": "⇥"}
 

@@ -15,16 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+from h2o_chat.base import errors
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.errors import (
-    ExitCode,
-    H2OChatError,
-    OutOfMemoryError,
-    StoreError,
-    UsageError,
-    name_of,
-    written_out,
-)
+from h2o_chat.base.errors import ExitCode, H2OChatError, OutOfMemoryError, StoreError, UsageError
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.release import release, stored_as
@@ -288,7 +281,7 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
             raise
         if _out_of_memory(error):
             return _failed(OutOfMemoryError(f"Out of memory: {error}", _SMALLER), out)
-        sys.stderr.write(written_out(traceback.format_exc()))
+        sys.stderr.write(errors.written_out(traceback.format_exc()))
         hint = "This is a bug of h2o-chat: please report it together with the lines above."
         message = f"{type(error).__name__}: {error}"
         complain(message, hint)
@@ -316,9 +309,9 @@ def _out_of_memory(error: BaseException) -> bool:
 
 def complain(message: str, hint: str) -> None:
     """Writes to stderr what is wrong, and below it what to do."""
-    say(f"h2o-chat: {name_of(message)}")  # notes quote names too
+    say(f"h2o-chat: {errors.name_of(message)}")  # notes quote names too
     if hint:
-        say(f"  {name_of(hint)}")
+        say(f"  {errors.name_of(hint)}")
 
 
 def say(line: str) -> None:

@@ -6,21 +6,6 @@ from h2o_chat.store.records import Conversation, Hit, Pieces, StoredMessage, Sum
 from h2o_chat.store.store import DATABASE, Store, conversation_ids, models_used
 from h2o_chat.store.writer import Writer
 
-__all__ = [
-    "DATABASE",
-    "Conversation",
-    "Fact",
-    "Hit",
-    "Pieces",
-    "SaidElsewhere",
-    "Store",
-    "StoredMessage",
-    "Summary",
-    "Writer",
-    "clean",
-    "conversation_ids",
-    "models_used",
-    "saved_caches",
-    "saved_caches_bytes",
-    "title_of",
-]
+__all__ = ["DATABASE", "Conversation", "Fact", "Hit", "Pieces", "SaidElsewhere", "Store", "StoredMessage"]
+__all__ += ["Summary", "Writer", "clean", "conversation_ids", "models_used"]
+__all__ += ["saved_caches", "saved_caches_bytes", "title_of"]

@@ -8,7 +8,6 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Seldom, ShouldStop, never, unheard
 from h2o_chat.base.system import RANKS
 from h2o_chat.engine import generation
-from h2o_chat.engine.ranks import RankedRunner
 from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
@@ -31,8 +30,12 @@ class Engine(Row):
     """
 
     def __init__(self, loaded: Loaded, settings: Settings) -> None:
-        runner = RankedRunner(loaded, settings) if RANKS > 1 else Runner(loaded, cache_for(loaded, settings))
-        super().__init__(runner, settings)
+        if RANKS > 1:
+            from h2o_chat.engine.ranks import RankedRunner  # not every torch can be distributed
+
+            super().__init__(RankedRunner(loaded, settings), settings)
+        else:
+            super().__init__(Runner(loaded, cache_for(loaded, settings)), settings)
         self.runner.warm_up()
 
     def generate(

@@ -9,7 +9,6 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import gcd
 from typing import Any, cast
@@ -20,7 +19,7 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import EngineError, ExitCode, ModelError, UsageError, WindowFullError
+from h2o_chat.base.errors import EngineError, ExitCode, H2OChatError, ModelError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.base.system import ENDING
 from h2o_chat.cache.arena import Part
@@ -52,8 +51,12 @@ class Rank:
         for ending in ENDING:  # rank 0 ends in order, and this one after it
             signal.signal(ending, signal.SIG_IGN)
         while dist.is_initialized():
-            with suppress(WindowFullError):  # nothing was fed, and rank 0 says it
+            try:
                 self.call()
+            except EngineError:
+                raise
+            except H2OChatError:  # nothing was fed, and rank 0 says it
+                continue
         return ExitCode.OK
 
     def call(self, name: str = "", *values: Any) -> Any:

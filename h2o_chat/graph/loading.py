@@ -79,6 +79,10 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     return LoadedGraph(**given, frame=why)
 
 
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+"""`config.model_type`s that the graph step can compute."""
+
+
 def why_not_graph(settings: Settings, config: Any) -> Frame | str:
     """The model's frame, or in words why the graph step cannot compute it."""
     if settings.engine == "transformers":
@@ -93,4 +97,7 @@ def why_not_graph(settings: Settings, config: Any) -> Frame | str:
         return "Triton is not installed"
     if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))):
         return "Triton needs a C compiler (apt install gcc), and there is none"
-    return frame_of(config)
+    frame = frame_of(config)
+    if isinstance(frame, Frame) and frame.family not in FAMILIES:
+        return f"it knows the families {', '.join(FAMILIES)}, and this is {frame.family}"
+    return frame

@@ -10,6 +10,7 @@ import torch
 from h2o_chat.base.config import Settings
 from h2o_chat.base.devices import free_bytes, upload_bytes_per_s
 from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.base.system import RANKS
 from h2o_chat.models.fits import Need, estimate, require
 from h2o_chat.models.model_files import StoredWeights
 from h2o_chat.models.sizes import sizes_of
@@ -170,7 +171,7 @@ def choose_dtype(settings: Settings, weights: StoredWeights, device: torch.devic
 
 def placing(choice: Choice) -> dict[str, Any]:
     """Keywords that say on which devices the layers are."""
-    if torch.distributed.is_initialized():  # see `engine/ranks.py`
+    if RANKS > 1:  # see `engine/ranks.py`
         return {"distributed_config": {"tp_plan": "auto"}}
     if choice.room:  # accelerate's map: what stays in main memory is copied for each token
         room = {one.index: most for one, most in zip(choice.devices, choice.room, strict=True)}

@@ -289,7 +289,8 @@ def _check_tensors(header: Header, config: dict[str, Any]) -> None:
             raise damaged(header.path, f"{name} has the shape {list(found)}, its values say {list(shape)}")
         if len(shape) == 1 and header.tensors[name].kind_name not in PLAIN:
             raise damaged(header.path, f"{name} is {header.tensors[name].kind_name}, and vectors are numbers")
-    refuse_others(header, known.keys() | {ROPE_FREQS, *LONG_ROPE.values()})
+    ropes = {*LONG_ROPE.values()} if header.architecture == "phi3" else {ROPE_FREQS}
+    refuse_others(header, known.keys() | ropes)
 
 
 def refuse_others(header: Header, known: Set[str]) -> None:
@@ -321,7 +322,9 @@ def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
     if turned != head_size and kind != "phi3":
         raise damaged(header.path, f"{turned} of the {head_size} numbers of a head are turned")
     theta = header.number(f"{kind}.rope.freq_base", 10_000.0)
-    scaled = header.text(f"{kind}.rope.scaling.type", "none") if kind != "phi3" else "none"
+    scaled = header.text(f"{kind}.rope.scaling.type", "none")
+    if kind == "phi3" and scaled == "longrope":  # its tensors say so (`gguf_variants.py`)
+        scaled = "none"
     factor = f"{kind}.rope.scaling.factor"
     if ROPE_FREQS in header.tensors:
         return {"rope_type": "llama3", "rope_theta": theta} | _llama_3(header, theta, head_size)

@@ -4,6 +4,7 @@ transformers reads such files too, but neither the layers that share keys and va
 """
 
 import struct
+from math import inf
 from typing import Any
 
 from h2o_chat.models.gguf import Header, damaged
@@ -74,7 +75,10 @@ def rope_factors(header: Header, head_size: int, name: str = ROPE_FREQS) -> tupl
         raise damaged(header.path, f"{name} is missing, or not {head_size // 2} numbers in F32")
     with stored.file.open("rb") as file:
         file.seek(stored.start)
-        return struct.unpack(f"<{head_size // 2}f", file.read(stored.bytes))
+        factors = struct.unpack(f"<{head_size // 2}f", file.read(stored.bytes))
+    if not all(0 < one < inf for one in factors):
+        raise damaged(header.path, f"{name} holds a factor that is not above 0")
+    return factors
 
 
 def _turned(header: Header, head_size: int) -> float:

@@ -38,37 +38,60 @@ def config_of_variant(header: Header, config: dict[str, Any]) -> dict[str, Any]:
     if kind == "phi3":
         return _phi3(header, config)
     if kind == "granite":
-        return {name: header.number(f"{kind}.{there}") for name, there in _SCALES.items()}
+        return _granite(header, config)
     if kind == "olmo2" and f"{kind}.attention.sliding_window" in header.values:
         raise damaged(header.path, "it is an olmo3 model, whose rotations are not read from GGUF files")
     return {}
 
 
+def _granite(header: Header, config: dict[str, Any]) -> dict[str, Any]:
+    if header.values.get("granite.rope.scaling.finetuned") is False:
+        raise damaged(header.path, "it turns no keys, which is not read from GGUF files")
+    there = {name: f"granite.{one}" for name, one in _SCALES.items()}
+    usual = dict.fromkeys(there, 1.0) | {"attention_multiplier": config["head_dim"] ** -0.5}
+    return {
+        name: header.number(key) if header.values.get(key) else usual[name] for name, key in there.items()
+    }
+
+
 def _gemma(header: Header, config: dict[str, Any]) -> dict[str, Any]:
     kind, layers = header.architecture, config["num_hidden_layers"]
-    caps = dict(zip(_CAPS, _USUAL_CAPS[kind], strict=True))
     pattern = f"{kind}.attention.sliding_window_pattern"
     if isinstance(header.values.get(pattern, 0), int):
         every = header.whole(pattern, 2 if kind == "gemma2" else 6)
         near = [number % every < every - 1 for number in range(layers)]
     else:
         near = [bool(one) for one in header.numbers(pattern)]
-    window = f"{kind}.attention.sliding_window"
+    window = header.values.get(key := f"{kind}.attention.sliding_window")
     if len(near) != layers:
         raise damaged(header.path, f"{pattern} is of {len(near):,} layers, and there are {layers:,}")
-    if kind == "gemma3" and window not in header.values:
+    if kind == "gemma3" and not window:
         near = [False] * layers
     rotation = config["rope_parameters"]
     if kind == "gemma3":
-        theta = header.number("gemma3.rope.freq_base_swa", 10_000.0)
-        local = {"rope_type": "default", "rope_theta": theta}
+        # Files that ollama made call both rotations otherwise.
+        near_theta = header.number("gemma3.rope.local.freq_base", 10_000.0)
+        local = {
+            "rope_type": "default",
+            "rope_theta": header.number("gemma3.rope.freq_base_swa", near_theta),
+        }
+        if "gemma3.rope.freq_base" not in header.values:
+            rotation |= {"rope_theta": header.number("gemma3.rope.global.freq_base", 10_000.0)}
         rotation = {"full_attention": rotation, "sliding_attention": local}
     all_heads = config["hidden_size"] // config["num_attention_heads"]
+    if not all_heads:
+        raise damaged(
+            header.path, f"{config['num_attention_heads']:,} heads share {config['hidden_size']:,} numbers"
+        )
+    cap_of = {name: f"{kind}.{name}" for name in _CAPS}
     return {
         "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": all_heads if layers == _LAYERS_OF_27B[kind] else config["head_dim"],
-        **{name: header.number(f"{kind}.{name}", usual) if usual else None for name, usual in caps.items()},
-        "sliding_window": header.whole(window, 4096),
+        **{
+            name: header.number(there, usual or None) if usual or header.values.get(there) else None
+            for (name, there), usual in zip(cap_of.items(), _USUAL_CAPS[kind], strict=True)
+        },
+        "sliding_window": header.whole(key) if window else 4096,
         "layer_types": ["sliding_attention" if one else "full_attention" for one in near],
         "rope_parameters": rotation,
     }
@@ -77,6 +100,8 @@ def _gemma(header: Header, config: dict[str, Any]) -> dict[str, Any]:
 def _phi3(header: Header, config: dict[str, Any]) -> dict[str, Any]:
     rotation, head = dict(config["rope_parameters"]), config["head_dim"]
     turned = header.whole("phi3.rope.dimension_count", head)
+    if turned > head or turned % 2:
+        raise damaged(header.path, f"{turned:,} of the {head:,} numbers of a head are turned")
     rotation["partial_rotary_factor"] = turned / head
     window = header.values.get("phi3.attention.sliding_window")
     found = {"rope_parameters": rotation, "sliding_window": window or None}
@@ -85,6 +110,8 @@ def _phi3(header: Header, config: dict[str, Any]) -> dict[str, Any]:
             f"{one}_factor": list(rope_factors(header, turned, name)) for one, name in LONG_ROPE.items()
         }
         rotation["rope_type"] = "longrope"
+        if (scale := "phi3.rope.scaling.attn_factor") in header.values:
+            rotation["attention_factor"] = header.number(scale)
         original = header.whole("phi3.rope.scaling.original_context_length")
         rotation["original_max_position_embeddings"] = found["original_max_position_embeddings"] = original
     return found

@@ -6,6 +6,7 @@ transformers' interpretation of the configuration.
 """
 
 import copy
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,16 @@ from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.rope import Positions
 from h2o_chat.models.load import check_family
 from h2o_chat.native.layout import layer_parts
-from h2o_chat.native.model_frame import FAMILIES, MOST_EXPERTS, MOST_HEAD_SIZE, Frame, Turning, frame_from
+from h2o_chat.native.model_frame import (
+    FAMILIES,
+    MOST_EXPERTS,
+    MOST_HEAD_SIZE,
+    Frame,
+    Turning,
+    as_json,
+    frame_from,
+    from_json,
+)
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
@@ -46,6 +56,8 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
         return f"its MLP computes {computes}, which is not known"
     if getattr(config, "clip_qkv", None) is not None:
         return "it clips queries, keys and values"
+    if gemma and not (isinstance(scalar := config.query_pre_attn_scalar, int | float) and scalar > 0):
+        return f"its query_pre_attn_scalar is {scalar!a}"
     hidden, experts = config.hidden_size, getattr(config, "num_experts", 0)
     if experts and hidden % 16:
         return f"its layers have experts and {hidden} numbers, which is no multiple of 16"
@@ -77,6 +89,10 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
         rope_of=rope_of,
         sees=_sees(narrow, positions),
     )
+    try:
+        from_json(json.loads(json.dumps(as_json(frame))))  # as a packed file would have it
+    except ValueError as error:
+        return f"its configuration is out of range: {error}"
     return _differs(frame, narrow) or frame
 
 

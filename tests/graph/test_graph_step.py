@@ -24,7 +24,7 @@ from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import CacheState, Token
 from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.int4 import Int4, packed
-from h2o_chat.graph.loading import LoadedGraph
+from h2o_chat.graph.loading import LoadedGraph, why_not_graph
 from h2o_chat.graph.weights import to_int4
 from h2o_chat.lab.shared.shapes import byte_tokenizer
 from h2o_chat.native.probing import frame_of
@@ -500,3 +500,18 @@ def test_flash_attention_reads_a_long_prompt_as_products_do() -> None:
     for layer in range(2):
         kept = [set(one.cache.kept(layer)[0, 0].tolist()) for one in runners]
         assert len(kept[0] & kept[1]) > 0.9 * len(kept[0])
+
+
+@pytest.mark.parametrize(
+    "family", ["gemma2", "gemma3_text", "phi3", "olmo2", "granite", "qwen3_moe", "olmoe"]
+)
+def test_families_that_the_native_step_alone_computes_are_refused(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "true")  # Triton's compiler
+    more = {"head_dim": 16} | ({"hidden_size": 64} if family == "olmoe" else {})
+    config = tiny(family, "eager", torch.float32, **more).config
+    assert not isinstance(frame_of(config), str)
+    found = why_not_graph(Settings(), config)
+    assert isinstance(found, str)
+    assert f"this is {family}" in found

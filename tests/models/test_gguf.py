@@ -89,6 +89,50 @@ def test_the_long_rotation_of_phi3(tmp_path: Path) -> None:
     assert ours.ropes[0].inv_freq == pytest.approx(theirs.ropes[0].inv_freq, rel=1e-6)  # fp32 in the file
 
 
+def test_rotations_and_caps_of_gemma3_as_ollama_names_them(tmp_path: Path) -> None:
+    folder = folder_of("gemma3_text", tmp_path / "model", **CHANGES["gemma3_text"])
+    values = {"gemma3.rope.freq_base": None, "gemma3.rope.freq_base_swa": None}
+    values |= {"gemma3.rope.global.freq_base": 1e6, "gemma3.rope.local.freq_base": 2e4}
+    path = write(folder, tmp_path / "x.gguf", "F16", values=values | {"gemma3.final_logit_softcapping": 30.0})
+    config = config_of(gguf.header_of(path))
+    assert config["rope_parameters"]["full_attention"]["rope_theta"] == 1e6
+    assert config["rope_parameters"]["sliding_attention"]["rope_theta"] == 2e4
+    assert config["final_logit_softcapping"] == 30.0
+    assert config["attn_logit_softcapping"] is None
+    assert plain_frame(path) == frame_of(path)
+
+
+def test_a_granite_file_that_names_no_scale_has_none(tmp_path: Path) -> None:
+    folder = folder_of("granite", tmp_path / "model")
+    scales = ("embedding_scale", "residual_scale", "attention.scale", "logit_scale")
+    path = write(folder, tmp_path / "x.gguf", "F16", values={f"granite.{one}": None for one in scales})
+    found = frame_of(path)
+    assert (found.embedding_scale, found.residual_scale, found.logits_scale) == (1, 1, 1)
+    assert found.attention_scale == pytest.approx(32**-0.5)
+
+
+@pytest.mark.parametrize(
+    ("family", "values", "factor", "said"),
+    [
+        ("phi3", {"phi3.rope.dimension_count": 64}, 1.0, "64 of the 32 numbers"),
+        ("phi3", {}, 0.0, "a factor that is not above 0"),
+        ("phi3", {}, math.nan, "a factor that is not above 0"),
+        ("granite", {"granite.rope.scaling.finetuned": False}, None, "turns no keys"),
+        ("llama", {}, 1.0, "tensors that a llama model has not"),
+    ],
+)
+def test_rotations_that_are_refused(
+    family: str, values: dict[str, Any], factor: float | None, said: str, tmp_path: Path
+) -> None:
+    folder = folder_of(family, tmp_path / "model", **CHANGES.get(family, {}))
+    names = ["rope_factors_short.weight", "rope_factors_long.weight"] if factor is not None else []
+    tensors = {name: np.full(16, factor, np.float32) for name in names}
+    values = {f"{family}.rope.scaling.original_context_length": 256} | values
+    path = write(folder, tmp_path / "x.gguf", "F16", values=values, tensors=tensors)
+    with pytest.raises(ModelError, match=said):
+        config_of(gguf.header_of(path))
+
+
 def llama_3_factors(factor: float, size: int, theta: float) -> np.ndarray[Any, Any]:
     """The factors of llama.cpp's converter (conversion/llama.py, generate_extra_tensors)."""
     found = []

@@ -77,6 +77,11 @@ def test_scaled_rotations() -> None:
     [
         ("gpt_neox", {}, "this is gpt_neox"),
         ("gemma2", {"hidden_activation": "gelu"}, "computes gelu"),
+        ("gemma2", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0"),
+        ("gemma3_text", {"query_pre_attn_scalar": -4}, "query_pre_attn_scalar is -4"),
+        ("granite", {"residual_multiplier": 0.0}, "out of range: residual_scale is 0.0"),
+        ("granite", {"logits_scaling": -1.0}, "out of range: logits_scale is -1.0"),
+        ("llama", {"head_dim": 1040}, "no multiple of 16 up to 1024"),
         ("llama", {"hidden_act": "gelu"}, "computes gelu"),
         ("llama", {"head_dim": 8}, "8 numbers, which is no multiple of 16"),
         ("llama", {"attention_bias": True}, "self_attn.o_proj.bias"),

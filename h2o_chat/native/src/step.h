@@ -130,7 +130,7 @@ inline void give(const Job &job, const float *normed, int token, int tile, Float
         store(job.x + at, fma(splat(job.frame->residual_scale), numbers, load(job.x + at)));
 }
 
-// What has been given is normed and added to x, unless there is no such norm.
+// Norms what has been given and adds it to x, unless there is no such norm.
 inline void add_normed(Job &job, const float *weight) {
     if (!weight) return;
     const h2o_frame &frame = *job.frame;

@@ -91,7 +91,7 @@ def test_the_long_rotation_of_phi3(tmp_path: Path) -> None:
 
 def test_rotations_and_caps_of_gemma3_as_ollama_names_them(tmp_path: Path) -> None:
     folder = folder_of("gemma3_text", tmp_path / "model", **CHANGES["gemma3_text"])
-    values = {"gemma3.rope.freq_base": None, "gemma3.rope.freq_base_swa": None}
+    values: dict[str, Any] = {"gemma3.rope.freq_base": None, "gemma3.rope.freq_base_swa": None}
     values |= {"gemma3.rope.global.freq_base": 1e6, "gemma3.rope.local.freq_base": 2e4}
     path = write(folder, tmp_path / "x.gguf", "F16", values=values | {"gemma3.final_logit_softcapping": 30.0})
     config = config_of(gguf.header_of(path))

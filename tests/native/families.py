@@ -34,7 +34,6 @@ _LONG = {
         "short_factor": [1.0 + 0.1 * pair for pair in range(12)],
         "long_factor": [2.0 + pair for pair in range(12)],
     },
-    "original_max_position_embeddings": 256,
 }
 _NEAR = {"rope_type": "default", "rope_theta": 10000.0}
 _EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2}
@@ -75,7 +74,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3": ("phi3", _SIZES | {"sliding_window": 16, "pad_token_id": 0}),
     "phi3, three quarters turned, for long texts": (
         "phi3",
-        _SIZES | {"hidden_size": 128, "head_dim": 32, "pad_token_id": 0, "rope_parameters": _LONG},
+        _SIZES
+        | {"hidden_size": 128, "head_dim": 32, "pad_token_id": 0, "rope_parameters": _LONG}
+        | {"original_max_position_embeddings": 256},
     ),
     "olmo2": ("olmo2", _SIZES),
     "granite": (

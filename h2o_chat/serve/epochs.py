@@ -7,6 +7,7 @@ its client may never have got that answer.
 
 import hmac
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -38,6 +39,9 @@ class Epoch:
     marked: bool
 
 
+_KINDS = str, int, int, str, str, list, str, bool
+
+
 def conflict() -> ApiError:
     """The error of a client whose conversation has gone on without it."""
     hint = f"Read it (GET /v1/conversations/ID), or begin another with another {HEADER}."
@@ -58,13 +62,20 @@ class Epochs:
 
     def newest(self, folder: str) -> Epoch | None:
         """The newest epoch of a conversation; None: it has none."""
+        failed = -1
         while numbers := self._numbers(folder):
-            with suppress(FileNotFoundError):  # it was removed meanwhile: there is a newer one
+            try:
                 return self._epoch(folder, numbers[-1])
+            except FileNotFoundError:  # it was removed meanwhile: there is a newer one
+                if numbers[-1] == failed:
+                    raise
+                failed = numbers[-1]
         return None
 
-    def base(self, folder: str, hashes: Sequence[bytes], known: Epoch | None) -> tuple[int, Epoch | None]:
-        """The number of the newest epoch, and the epoch that a request goes on from.
+    def base(
+        self, folder: str, hashes: Sequence[bytes], known: Epoch | None
+    ) -> tuple[int, int, Epoch | None]:
+        """The numbers of the newest epoch and of the one that a request goes on from, and that one or None.
 
         Raises ApiError (409) if the newest one has messages that the request lacks. `hashes` are those after
         each message; `known` is the newest epoch of this server, perhaps not written yet.
@@ -74,16 +85,16 @@ class Epochs:
         if known and (newest is None or known.number > newest.number):
             newest = known
         if newest is None:
-            return 0, None
+            return 0, 0, None
         if newest.chain in chain[:-1]:
-            return newest.number, newest
+            return newest.number, newest.number, newest
         if newest.asked != chain[-1]:
             raise conflict()
         # Another answer to the same message: it goes on from where the newest answer did.
         with suppress(FileNotFoundError):
             if (older := self._epoch(folder, newest.base)).chain in chain[:-1]:
-                return newest.number, older
-        return newest.number, None
+                return newest.number, older.number, older
+        return newest.number, newest.base, None
 
     def write(self, epoch: Epoch, save: Callable[[Path], None] | None) -> None:
         """Writes a memory (None: the messages alone) and its epoch; raises ApiError (409) if it is there."""
@@ -100,26 +111,36 @@ class Epochs:
                 storage.remove(f"{epoch.folder}/{epoch.memory}")
             if there.chain != epoch.chain:  # else it was written by a try that seemed to fail, or by a twin
                 raise conflict() from error
+        if self._numbers(epoch.folder)[-1:] > [epoch.number]:
+            newest = self.newest(epoch.folder)
+            if newest and newest.base > epoch.number:  # the number was free again, by `remove_old`
+                self.remove_old(epoch.folder)
+                raise conflict()
 
     def remove_old(self, folder: str) -> None:
         """Removes the epochs that nobody can go on from any more."""
         newest = self.newest(folder)
         for name in self.storage.names(folder):
-            if newest and name[:8].isdecimal() and int(name[:8]) < newest.base:
+            if newest and re.match("[0-9]{8}[.-]", name) and int(name[:8]) < newest.base:
                 self.storage.remove(f"{folder}/{name}")
 
     def _numbers(self, folder: str) -> list[int]:
         names = self.storage.names(folder)
-        return sorted(int(name[:8]) for name in names if name[8:] == ".json" and name[:8].isdecimal())
+        return sorted(int(name[:8]) for name in names if re.fullmatch(r"[0-9]{8}\.json", name))
 
     def _epoch(self, folder: str, number: int) -> Epoch:
         """The epoch in a record; raises ApiError where it is damaged."""
         name = f"{folder}/{number:08d}.json"
         try:
             found = Epoch(**json.loads(self.storage.read(name)))
-            said = tuple((str(role), str(text)) for role, text in found.messages)
-            if (found.folder, found.number) != (folder, number) or "/" in found.memory:
+            said = tuple((role, text) for role, text in found.messages)
+            kinds = [type(one) for one in (*vars(found).values(), *(text for pair in said for text in pair))]
+            if kinds != [*_KINDS, *[str] * 2 * len(said)] or not 0 <= found.base < number:
+                raise ValueError(kinds)
+            if (found.folder, found.number) != (folder, number) or not re.fullmatch(
+                rf"[0-9a-f]{{64}} ({number:08d}-[\w.]+)?", f"{found.chain} {found.memory}"
+            ):
                 raise ValueError(found.memory)
             return replace(found, messages=said)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ApiError(500, f"{name} in the shared storage is damaged.", "storage") from error

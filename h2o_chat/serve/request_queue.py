@@ -1,6 +1,7 @@
 """The queue of requests, the fair choice of the next one among keys, and the turns of their threads."""
 
 import threading
+from asyncio import Future
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from h2o_chat.chat.templates.tool_form import ToolForm
 from h2o_chat.engine.request import Chance, Request
 from h2o_chat.events.events import Note
-from h2o_chat.serve.api_errors import busy
+from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.chat_request import ChatRequest
 from h2o_chat.serve.server_recall import MessagePositions
 from h2o_chat.serve.stream import Stream
@@ -51,7 +52,11 @@ class Ticket:
     conversation: str = ""
     """Its folder in the shared storage; empty: it is not kept there."""
     epoch: int = 0
-    """The epoch of that conversation that the request goes on from; -1: not known."""
+    """The epoch of that conversation that was the newest before the request; -1: not known."""
+    base: int = 0
+    """The epoch that the request goes on from."""
+    before: "Future[ApiError | None] | None" = None
+    """The write of an epoch that was under way when the request came."""
 
     def begins(self) -> bool:
         """Whether this is a stream's first text; if so, `stream.sent` is cleared until it is sent."""

@@ -10,6 +10,7 @@ import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.errors import SavedCacheError, name_of
+from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.epochs import Epoch, Epochs
 from h2o_chat.serve.prefixes import Memory, Prefixes, tag_of
@@ -58,13 +60,17 @@ class Shared:
         """Finds the epoch that a request goes on from, and its memory; raises ApiError (409) as `base`."""
         folder = ticket.conversation = self._epochs.folder(ticket.owner, session)
         known, before = self._known.get(folder), ticket.chain[-2:-1]
+        goes_on = known is not None and before == [bytes.fromhex(known.chain)]
+        ticket.before = self._writing.get(folder)
         ticket.epoch = known.number if known and known.number else -1
-        if known and before == [bytes.fromhex(known.chain)] and self._prefixes.get(before[0]):
+        ticket.base = 0 if known is None else known.number if goes_on else known.base
+        if goes_on and self._prefixes.get(before[0]):
             return
         try:
-            ticket.epoch, found = await self._run(self._epochs.base, folder, ticket.chain, known)
+            at = await self._soon(self._epochs.base, folder, ticket.chain, known)
+            ticket.epoch, ticket.base, found = at
             if found and found.memory and not self._prefixes.get(bytes.fromhex(found.chain)):
-                await self._run(self._read, found, tag_of(ticket.owner))
+                await self._soon(self._read, found, tag_of(ticket.owner))
         except OSError as error:
             self._failed(error)
         except ApiError:
@@ -93,7 +99,7 @@ class Shared:
         chain, asked = memory.chain.hex(), ticket.chain[-1].hex()
         messages = (*ticket.asked.messages, ("assistant", said))
         name = f"{number:08d}-{secrets.token_hex(4)}.safetensors"
-        given = ticket.conversation, number, ticket.epoch, chain, asked, messages, name, memory.marked
+        given = ticket.conversation, number, ticket.base, chain, asked, messages, name, memory.marked
         epoch = Epoch(*given)
         self._remember(epoch)
         state = memory.state if self.pending < UNWRITTEN else None
@@ -101,33 +107,37 @@ class Shared:
         write = asyncio.create_task(self._write(before, ticket, epoch, state))
         self._writing[epoch.folder] = write
         self.pending += 1
-        fails = asyncio.create_task(self.fails.wait())
-        await asyncio.wait((write, fails), timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
-        fails.cancel()
-        if not write.done():
-            self.counts["late"] += 1
-            self._failed(TimeoutError(f"an answer is not written for up to {WAIT_S:g} s"))
-        tell(write.result() if write.done() else None)
-        if await write is None:
-            try:
-                await self._run(self._epochs.remove_old, epoch.folder)
-            except OSError as error:  # the next answer tries again
-                self._failed(error)
-        self.pending -= 1
-        if self._writing.get(epoch.folder) is write:
-            del self._writing[epoch.folder]
+        try:
+            fails = asyncio.create_task(self.fails.wait())
+            await asyncio.wait((write, fails), timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+            fails.cancel()
+            if not write.done():
+                self.counts["late"] += 1
+                self._failed(TimeoutError(f"an answer is not written for up to {WAIT_S:g} s"))
+            tell(write.result() if write.done() else None)
+            if await write is None:
+                with suppress(ApiError):  # a damaged record is told to the next request
+                    await self._run(self._epochs.remove_old, epoch.folder)
+        except OSError as error:  # the next answer tries again to remove
+            self._failed(error)
+        finally:
+            self.pending -= 1
+            if self._writing.get(epoch.folder) is write:
+                del self._writing[epoch.folder]
 
     async def _write(self, before: Any, ticket: Ticket, epoch: Epoch, state: Any) -> ApiError | None:
         """Writes an epoch, again and again while the storage fails; returns why it is refused."""
-        if before:
-            await asyncio.wait((before,))
+        for one in filter(None, (before, ticket.before)):
+            await asyncio.wait((one,))
+            if (refused := one.result()) is not None:  # this epoch goes on from one that is not there
+                return self._refused(epoch, refused)
         pause_s, longest_s = RETRY_S
         while True:
             try:
                 if epoch.number == 0:  # the storage failed before the answer
-                    newest, _ = await self._run(self._epochs.base, epoch.folder, ticket.chain, None)
+                    newest, base, _ = await self._run(self._epochs.base, epoch.folder, ticket.chain, None)
                     name = f"{newest + 1:08d}{epoch.memory[8:]}"
-                    epoch = replace(epoch, number=newest + 1, base=newest, memory=name)
+                    epoch = replace(epoch, number=newest + 1, base=base, memory=name)
                     self._remember(epoch)
                 await self._run(self._epochs.write, epoch, partial(self._save, state) if state else None)
                 break
@@ -135,19 +145,22 @@ class Shared:
                 self._failed(error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, longest_s)
-            except ApiError as error:
-                self.counts["conflicts"] += 1
-                if (known := self._known.get(epoch.folder)) and known.memory == epoch.memory:
-                    del self._known[epoch.folder]
-                return error
+            except Exception as error:
+                return self._refused(epoch, api_errors.of(error))
         self.counts["written"] += 1
         self._works()
         return None
 
+    def _refused(self, epoch: Epoch, error: ApiError) -> ApiError:
+        self.counts["conflicts"] += 1
+        if (known := self._known.get(epoch.folder)) and known.memory == epoch.memory:
+            del self._known[epoch.folder]
+        return error
+
     async def newest(self, owner: bytes, session: str) -> Epoch:
         """The newest written epoch of a conversation; raises ApiError where none is found."""
         try:
-            found: Epoch | None = await self._run(self._epochs.newest, self._epochs.folder(owner, session))
+            found: Epoch | None = await self._soon(self._epochs.newest, self._epochs.folder(owner, session))
         except OSError as error:
             self._failed(error)
             raise busy(503, "The shared storage fails. Try again.", "storage") from error
@@ -157,6 +170,13 @@ class Shared:
 
     def _run(self, work: Callable[..., Any], *given: Any) -> asyncio.Future[Any]:
         return self._loop.run_in_executor(self._threads, work, *given)
+
+    async def _soon(self, work: Callable[..., Any], *given: Any) -> Any:
+        """Runs what a request waits for; raises TimeoutError, an OSError, after WAIT_S."""
+        try:
+            return await asyncio.wait_for(self._run(work, *given), WAIT_S)
+        except TimeoutError as error:
+            raise TimeoutError(f"it does not answer for {WAIT_S:g} s") from error
 
     def _remember(self, epoch: Epoch) -> None:
         self._known[epoch.folder] = replace(epoch, messages=())

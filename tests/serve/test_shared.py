@@ -1,23 +1,15 @@
 """Conversations in shared storage: servers that go on where another stopped, and never fork one."""
 
-import json
-import os
 import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from serving import Answer, Client, Server
-
-from h2o_chat.base.errors import UsageError
-from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.epochs import Epoch, Epochs
-from h2o_chat.serve.shared_storage import Storage
 
 pytestmark = pytest.mark.loopback
 
@@ -172,104 +164,3 @@ def test_storage_that_fails(tmp_path: Path) -> None:
         assert "the shared storage fails; answers go on" in server.said
         assert "works again" in server.said
         assert "Traceback" not in server.said
-
-
-def epoch(number: int, chain: str, base: int = 0) -> Epoch:
-    return Epoch("f", number, base, chain * 32, "00" * 32, (("user", "hi"),), f"{number:08d}-m", False)
-
-
-def test_one_writer_wins(tmp_path: Path) -> None:
-    """Many at once, each with an epoch of its own: one record, and only its memory stays."""
-    epochs, results = Epochs(Storage(str(tmp_path)), b"c"), list[bool]()
-
-    def write(at: int) -> None:
-        one = epoch(1, f"{at:02x}")
-        try:
-            epochs.write(Epoch(**{**vars(one), "memory": f"00000001-{at}"}), lambda file: _fill(file, at))
-        except ApiError:
-            results.append(False)
-        else:
-            results.append(True)
-
-    threads = [threading.Thread(target=write, args=(at,)) for at in range(1, 17)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results) == [False] * 15 + [True]
-    found = epochs.newest("f")
-    assert found is not None
-    assert sorted(os.listdir(tmp_path / "f")) == sorted(["00000001.json", found.memory])
-
-
-def _fill(file: Path, at: int) -> None:
-    file.write_bytes(bytes([at]) * 1000)
-
-
-def test_what_is_removed_meanwhile_is_no_failure(tmp_path: Path) -> None:
-    """One reads the newest epoch again and again while another writes and removes."""
-    epochs, found, writing = Epochs(Storage(str(tmp_path)), b"c"), list[int](), True
-    epochs.write(epoch(1, "01"), None)
-
-    def read() -> None:
-        while writing:
-            newest = epochs.newest("f")
-            assert newest is not None
-            found.append(newest.number)
-
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read)
-        for number in range(2, 60):
-            epochs.write(epoch(number, f"{number:02x}", number), None)
-            epochs.remove_old("f")
-        writing = False
-        reading.result()
-    assert found == sorted(found)
-    assert epochs.base("f", [bytes.fromhex("00" * 32)], None)[0] == 59
-
-
-def test_a_twin_is_no_conflict(tmp_path: Path) -> None:
-    epochs = Epochs(Storage(str(tmp_path)), b"c")
-    epochs.write(epoch(1, "aa"), None)
-    epochs.write(epoch(1, "aa"), None)
-    with pytest.raises(ApiError) as found:
-        epochs.write(epoch(1, "bb"), None)
-    assert found.value.status == 409
-
-
-@pytest.mark.parametrize("change", [{"number": 7}, {"memory": "../x"}, {"messages": 3}, {"more": 1}])
-def test_a_damaged_record_is_told(tmp_path: Path, change: dict[str, Any]) -> None:
-    epochs = Epochs(Storage(str(tmp_path)), b"c")
-    epochs.write(epoch(1, "aa"), None)
-    file = tmp_path / "f" / "00000001.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(ApiError, match="damaged"):
-        epochs.newest("f")
-
-
-def test_ids_are_no_paths_and_of_one_key() -> None:
-    epochs = Epochs(Storage("memory://ids"), b"c" * 32)
-    assert epochs.folder(b"one", "../../x") != epochs.folder(b"two", "../../x")
-    assert re.fullmatch(r"[0-9a-f]{16}/[0-9a-f]{32}", epochs.folder(b"one", "../../x"))
-    for session in ("", "x" * 200, "a\nb"):
-        with pytest.raises(ApiError):
-            epochs.folder(b"one", session)
-
-
-def test_storage_that_lets_two_write_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fsspec.implementations.memory import MemoryFileSystem
-
-    def pipe_file(self: MemoryFileSystem, path: str, value: bytes, **_: object) -> None:
-        with self.open(path, "wb") as file:
-            file.write(value)
-
-    Storage("memory://works")
-    monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
-    with pytest.raises(UsageError, match="two writers"):
-        Storage("memory://fails")
-
-
-@pytest.mark.parametrize("url", ["nothing://x", "/dev/null/x"])
-def test_a_wrong_place_is_told(url: str) -> None:
-    with pytest.raises(UsageError, match="cannot be used"):
-        Storage(url)

@@ -26,7 +26,7 @@ def ask(client: Client, session: str, messages: list[dict[str, str]], **more: An
 
 
 def surely(client: Client, session: str, messages: list[dict[str, str]]) -> Answer:
-    """As a client does: a request that a replica took with it is sent again."""
+    """Sends again, like a client, a request that a replica took with it."""
     for _ in range(30):
         try:
             answer = ask(client, session, messages)

@@ -34,7 +34,7 @@ class Machine:
     memory_bytes: float
     rows: int
     tokens_s: float
-    """Of all rows together, measured."""
+    """Tokens each second for all rows together, measured."""
     kept: int
     """Memories in main memory."""
 

@@ -133,7 +133,7 @@ def ask(port: int, messages: list[Any], session: str, seed: int) -> Told:
 
 
 def surely(port: int, messages: list[Any], session: str, seed: int) -> Told:
-    """As a client does: the same request again, until it is answered."""
+    """Sends the same request again, like a client, until it is answered."""
     failed, errors = 0.0, list[str]()
     while True:
         try:

@@ -13,6 +13,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
@@ -112,11 +113,10 @@ def _download(folder: Path, report: Callable[[int, int], None]) -> None:
 
 def _bytes_in(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:  # pip has moved it
-            continue
+    for where, _, names in os.walk(folder):  # without folders that pip has removed meanwhile
+        for name in names:
+            with suppress(FileNotFoundError):  # pip has moved it
+                total += (Path(where) / name).stat().st_size
     return total
 
 

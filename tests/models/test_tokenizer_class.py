@@ -73,8 +73,9 @@ def test_scaled_rotations_are_none_of_its_business(
 
 
 @pytest.mark.parametrize("named", CLASSES)
-@pytest.mark.parametrize("family", [*FAMILIES, "gpt2"])
+@pytest.mark.parametrize("family", [*(one for one in FAMILIES if "gemma" not in one), "gpt2"])
 def test_the_same_tokenizer(family: str, named: str | None, folder: Path) -> None:
+    """Gemma's own class would need a token for what is unknown, and notices it when it encodes."""
     change(folder / "config.json", model_type=family, architectures=None)
     change(folder / "tokenizer_config.json", tokenizer_class=named)
     try:

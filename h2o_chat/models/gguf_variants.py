@@ -83,14 +83,13 @@ def _gemma(header: Header, config: dict[str, Any]) -> dict[str, Any]:
         raise damaged(
             header.path, f"{config['num_attention_heads']:,} heads share {config['hidden_size']:,} numbers"
         )
-    cap_of = {name: f"{kind}.{name}" for name in _CAPS}
-    return {
+    caps = {}
+    for name, usual in zip(_CAPS, _USUAL_CAPS[kind], strict=True):
+        has_cap = usual or header.values.get(f"{kind}.{name}")
+        caps[name] = header.number(f"{kind}.{name}", usual or None) if has_cap else None
+    return caps | {
         "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": all_heads if layers == _LAYERS_OF_27B[kind] else config["head_dim"],
-        **{
-            name: header.number(there, usual or None) if usual or header.values.get(there) else None
-            for (name, there), usual in zip(cap_of.items(), _USUAL_CAPS[kind], strict=True)
-        },
         "sliding_window": header.whole(key) if window else 4096,
         "layer_types": ["sliding_attention" if one else "full_attention" for one in near],
         "rope_parameters": rotation,
@@ -103,8 +102,11 @@ def _phi3(header: Header, config: dict[str, Any]) -> dict[str, Any]:
     if turned > head or turned % 2:
         raise damaged(header.path, f"{turned:,} of the {head:,} numbers of a head are turned")
     rotation["partial_rotary_factor"] = turned / head
-    window = header.values.get("phi3.attention.sliding_window")
-    found = {"rope_parameters": rotation, "sliding_window": window or None}
+    window = "phi3.attention.sliding_window"  # 0: none
+    found = {
+        "rope_parameters": rotation,
+        "sliding_window": header.whole(window) if header.values.get(window) else None,
+    }
     if header.tensors.keys() & LONG_ROPE.values():
         rotation |= {
             f"{one}_factor": list(rope_factors(header, turned, name)) for one, name in LONG_ROPE.items()

@@ -9,6 +9,8 @@ FAMILIES = (
     *("gemma2", "gemma3_text", "phi3", "olmo2", "granite"),
 )
 """`config.model_type`s that the C++ step can compute."""
+GEMMA = ("gemma2", "gemma3_text")
+"""Those whose MLP computes gelu, and whose norms multiply by their weights + 1."""
 FROM_GGUF = "gpt_oss"
 """One more, whose folders pack their experts in a way that is not read here: from GGUF files alone."""
 
@@ -97,7 +99,7 @@ class Frame:
     @property
     def gemma(self) -> bool:
         """Whether the MLP computes gelu, and norms multiply by their weights + 1."""
-        return self.family in ("gemma2", "gemma3_text")
+        return self.family in GEMMA
 
     @property
     def norms_before(self) -> bool:
@@ -133,7 +135,7 @@ def frame_from(config: Any, head_size: int, bits: int, **found: Any) -> Frame:
             ropes, rope_of, sees.
     """
     experts = getattr(config, "num_experts", 0)
-    gemma = config.model_type in ("gemma2", "gemma3_text")
+    gemma = config.model_type in GEMMA
     return Frame(
         family=config.model_type,
         layers=config.num_hidden_layers,
@@ -164,7 +166,7 @@ def frame_from(config: Any, head_size: int, bits: int, **found: Any) -> Frame:
 
 def attention_scale(config: Any) -> float:
     """The factor of products of queries and keys that a configuration names; 0 if it names none."""
-    if config.model_type in ("gemma2", "gemma3_text"):
+    if config.model_type in GEMMA:
         return float(config.query_pre_attn_scalar**-0.5)
     return float(getattr(config, "attention_multiplier", 0.0))
 

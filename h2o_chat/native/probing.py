@@ -21,6 +21,7 @@ from h2o_chat.models.load import check_family
 from h2o_chat.native.layout import layer_parts
 from h2o_chat.native.model_frame import (
     FAMILIES,
+    GEMMA,
     MOST_EXPERTS,
     MOST_HEAD_SIZE,
     Frame,
@@ -50,7 +51,7 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
         return f"it knows the families {', '.join(FAMILIES)}, and this is {config.model_type}"
     if getattr(config, "quantization_config", None):
         return "its weights are already quantised"
-    gemma = config.model_type in ("gemma2", "gemma3_text")
+    gemma = config.model_type in GEMMA
     computes = config.hidden_activation if gemma else config.hidden_act
     if computes != ("gelu_pytorch_tanh" if gemma else "silu"):
         return f"its MLP computes {computes}, which is not known"

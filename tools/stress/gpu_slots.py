@@ -35,12 +35,12 @@ def compared(runners: dict[str, Runner], prompt_tokens: int, tokens: int, seed: 
         exact = next(iter(logits.values()))
         token = int(exact.argmax())
         for name, found in logits.items():
-            same[name] += (int(found.argmax()) == token) / tokens
+            same[name] += int(found.argmax()) == token
             error[name] += float((found - exact).norm() / exact.norm()) / tokens
         logits = feed([token], False)
     kept = [kept_share(first, other) for other in others]
     names = list(runners)[1:]
-    return {name: (share, same[name], error[name]) for name, share in zip(names, kept, strict=True)}
+    return {name: (share, same[name] / tokens, error[name]) for name, share in zip(names, kept, strict=True)}
 
 
 def kept_share(one: Runner, other: Runner) -> float:

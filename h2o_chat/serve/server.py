@@ -56,11 +56,13 @@ def trim() -> None:
         libc.malloc_trim(0)
 
 
-def application(service: Service, saved: Saved | None, keys: Keys, loopback: bool, scheme: str) -> ASGIApp:
-    """The guard and what is behind it."""
+def application(
+    service: Service, saved: Saved | None, keys: Keys, loopback: bool, scheme: str, connections: int
+) -> ASGIApp:
+    """The guard and what is behind it, for so many connections."""
     bodies = Bodies(len(keys))
     # The other connections are for /health, for refusals, and for incomplete requests.
-    requests = FairShare(connections_at_most() // 2, len(keys))
+    requests = FairShare(connections // 2, len(keys))
     app = Routes(service, saved, bodies)
     return Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
 
@@ -117,7 +119,7 @@ class Server(uvicorn.Server):
     ) -> None:
         most = connections_at_most()
         config = uvicorn.Config(
-            application(service, saved, keys, loopback, scheme),
+            application(service, saved, keys, loopback, scheme, most),
             http=partial(Connection, most=most),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",

@@ -143,12 +143,12 @@ def test_a_file_that_is_not_there_or_ends_too_soon_is_told_of(tmp_path: Path) ->
 def test_what_transformers_reads_slowly_is_said_at_once(shared_models: Path, tmp_path: Path) -> None:
     """Before torch is imported; where stderr is no terminal, too, and again while it goes on."""
     folder = shared_models / "stories3m"
-    values = {"general.architecture": "gemma3", "gemma3.block_count": 6}
+    values = {"general.architecture": "starcoder2", "starcoder2.block_count": 6}
     file = write(folder, tmp_path / "slow.gguf", "F32", values=values, tokenizer=folder)
     done = h2o_here("run", "Once", "-m", file, "--template", "plain", "--max-tokens", 2)
     first, *_ = done.err.splitlines()
     assert first.startswith("h2o-chat: open slow.gguf: ")
-    assert "gemma3, which transformers reads" in first
+    assert "starcoder2, which transformers reads" in first
 
 
 def test_the_budget_follows_from_the_model(tmp_path: Path) -> None:

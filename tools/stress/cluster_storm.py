@@ -4,8 +4,9 @@
 
 Phases: calm; kill (kill -9 of replicas, ten times); node (a node removed, twice); head (killed, and
 `cluster up` again); fork (two replicas hold one conversation); scale (2, 3 and 2 replicas by load); storage
-(slow, then failing for 20 s); overhead (beside `serve`). Prints a line of JSON for each; exit code 1 where an
-answer differs. Needs Ray (`pip install '.[cluster]'`); starts clusters of its own, and ends them.
+(slow, then failing for 20 s); overhead (beside `serve`); batch (`run --batch`, a node removed half-way).
+Prints a line of JSON for each; exit code 1 where an answer differs. Needs Ray (`pip install '.[cluster]'`);
+starts clusters of its own, and ends them.
 """
 
 import argparse
@@ -55,6 +56,10 @@ for name in ("put_file", "cat_file", "get_file", "ls", "rm_file"):
 fsspec.register_implementation("storm", Storm, clobber=True)
 """
 """A file system that is slow or fails as a file says, in every process that finds this on its path."""
+
+
+Reach = Callable[[float], None]
+"""Waits until this share of all answers has been delivered."""
 
 
 @dataclass
@@ -182,12 +187,17 @@ def metric(name: str) -> float:
     return float(found[1]) if found else 0.0
 
 
-def during(storm: Storm, name: str, weather: Callable[[], Any]) -> dict[str, Any]:
+def during(storm: Storm, name: str, weather: Callable[[Reach], Any]) -> dict[str, Any]:
     """All conversations while something happens to their cluster."""
     held = dict[str, list[Any]]()
+
+    def reach(share: float) -> None:
+        while sum(len(one) // 2 for one in list(held.values())) < share * storm.conversations * storm.turns:
+            time.sleep(0.05)
+
     with ThreadPoolExecutor(1) as pool:
         talks = pool.submit(storm.talks, PORT, name, storm.turns, held)
-        weather()  # a node can be added by the main thread alone
+        weather(reach)  # a node can be added by the main thread alone
         told = [one for answers in talks.result() for one in answers]
     found = {"phase": name, "answers": len(told), "different": storm.different(held)}
     found["first_token_ms"] = spread([1000 * one.first_s for one in told])
@@ -203,13 +213,13 @@ def spread(values: Sequence[float]) -> list[float]:
 
 def calm(storm: Storm) -> dict[str, Any]:
     with Up(storm, "calm", 2):
-        return during(storm, "calm", lambda: None)
+        return during(storm, "calm", lambda _: None)
 
 
 def kill(storm: Storm) -> dict[str, Any]:
-    def weather() -> None:
-        for _ in range(10):
-            time.sleep(random.uniform(6, 10))
+    def weather(reach: Reach) -> None:
+        for kills in range(1, 11):
+            reach(kills / 12)
             while not (there := running()):
                 time.sleep(0.5)
             random.choice(there).kill()
@@ -224,9 +234,9 @@ def node(storm: Storm) -> dict[str, Any]:
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     workers = [nodes.add_node(num_cpus=1) for _ in range(2)]
 
-    def weather() -> None:
-        for _ in range(2):
-            time.sleep(8)
+    def weather(reach: Reach) -> None:
+        for share in (0.3, 0.6):
+            reach(share)
             nodes.remove_node(workers.pop(0), allow_graceful=False)
             time.sleep(4)
             workers.append(nodes.add_node(num_cpus=1))
@@ -240,8 +250,8 @@ def node(storm: Storm) -> dict[str, Any]:
 def head(storm: Storm) -> dict[str, Any]:
     ups = [Up(storm, "head", 2)]
 
-    def weather() -> None:
-        time.sleep(10)
+    def weather(reach: Reach) -> None:
+        reach(0.4)
         for one in (psutil.Process(ups[0].process.pid), *psutil.Process(ups[0].process.pid).children(True)):
             one.kill()
         time.sleep(3)
@@ -290,7 +300,7 @@ def scale(storm: Storm) -> dict[str, Any]:
             while len(running()) != count:
                 storm.talks(PORT, f"load-{time.monotonic()}", 1, {}, at_once)
             steps.append(storm.talks(PORT, "scale", 3, held, at_once))
-    where, moved, first = dict[str, str](), list[int](), dict[bool, list[float]]({True: [], False: []})
+    where, moved, medians = dict[str, str](), list[int](), list[dict[str, list[float]]]()
     for log in logs.glob("serve/replica_*.log"):
         where |= dict.fromkeys(re.findall(r"([0-9a-f]{8}-[0-9a-f-]{27}) -- POST", log.read_text()), log.name)
     for before, after in pairwise(steps):
@@ -298,10 +308,11 @@ def scale(storm: Storm) -> dict[str, Any]:
             where.get(a[-1].request) != where.get(b[0].request) for a, b in zip(before, after, strict=True)
         ]
         moved.append(sum(has))
+        first: dict[str, list[float]] = {"moved": [], "stayed": []}  # compared where the load is the same
         for one, told in zip(has, after, strict=True):
-            first[one].append(1000 * told[0].first_s)
+            first["moved" if one else "stayed"].append(1000 * told[0].first_s)
+        medians.append({name: spread(values) for name, values in first.items() if values})
     failed = sum(bool(one.errors) for step in steps for told in step for one in told)
-    medians = {"moved" if one else "stayed": spread(values) for one, values in first.items() if values}
     shown = {"phase": "scale", "moved": moved, "failed": failed, "first_token_ms": medians}
     return shown | {"different": storm.different(held)}
 
@@ -347,7 +358,39 @@ def overhead(storm: Storm) -> dict[str, Any]:
     return shown
 
 
-PHASES = {one.__name__: one for one in (calm, kill, node, head, fork, scale, storage, overhead)}
+def batch(storm: Storm) -> dict[str, Any]:
+    """2,000 lines over two nodes, one of which is removed half-way, beside one process alone."""
+    from ray.cluster_utils import Cluster
+
+    lines, command = storm.folder / "lines.jsonl", [sys.executable, "-m", "h2o_chat", "run", "--batch"]
+    asked = [{"id": at, "prompt": SAID[at % len(SAID)], "temperature": 0.8} for at in range(2000)]
+    lines.write_text("".join(json.dumps(one) + "\n" for one in asked))
+
+    def there(name: str) -> list[Any]:
+        return [
+            json.loads(line)
+            for line in (storm.folder / name).read_text().splitlines(True)
+            if line[-1] == "\n"
+        ]
+
+    subprocess.run([*command, str(lines), "-o", str(storm.folder / "one"), *storm.flags], check=True)
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    workers = [nodes.add_node(num_cpus=1) for _ in range(2)]
+    (storm.folder / "many").touch()
+    more = ["-o", str(storm.folder / "many"), "--ray", nodes.address]
+    over = subprocess.Popen([*command, str(lines), *more, *storm.flags])
+    while (before := len(there("many"))) < len(asked) / 2 and over.poll() is None:
+        time.sleep(0.02)
+    nodes.remove_node(workers[0], allow_graceful=False)
+    code = over.wait()
+    nodes.shutdown()
+    alone, found = ({one["id"]: one["text"] for one in there(name)} for name in ("one", "many"))
+    shown = {"phase": "batch", "answers": len(there("many")), "once": len(found), "exit": code}
+    wrong = sum(found.get(name) != text for name, text in alone.items())
+    return shown | {"removed_after": before, "different": wrong + len(there("many")) - len(found)}
+
+
+PHASES = {one.__name__: one for one in (calm, kill, node, head, fork, scale, storage, overhead, batch)}
 
 
 def main() -> int:

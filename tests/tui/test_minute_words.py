@@ -100,8 +100,10 @@ def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked
         memory.words.at = lambda at, text="", asked=asked: looked.append(at) or asked(at, text)  # type: ignore
         found = in_words.remembered(memory, 5)
         counts.append(len(looked))
-        assert [held.word.text for held in found] == ["word0s", "and", "more", "word1s", "word2s"]
-        assert [held.word.index for held in found] == [0, 0, 0, 1, 2], "a word that is everywhere stands once"
+        assert [held.word.text for held in found] == ["word0s", "word1s", "word2s", "and", "more"]
+        assert [held.word.index for held in found] == [0, 1, 2, 0, 0], (
+            "a word that is everywhere stands once, at the end"
+        )
     assert counts[0] == counts[1] <= 12
 
 

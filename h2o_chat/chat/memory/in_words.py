@@ -44,13 +44,12 @@ def remembered(memory: CacheView, most: int = LISTED) -> list[HeldWord]:
     """The words that are held for another reason than being new, the oldest message first.
 
     In each message the words that most heads hold come first. A word is listed once, where it was said first:
-    words that stand everywhere would fill the list. Pinned words follow behind all others, and the system
-    prompt is left out: neither can be evicted. Before the first eviction: all words.
+    words that stand everywhere would fill the list. Common words ("the") follow behind the others, and pinned
+    ones last. The system prompt is left out: it cannot be evicted. Before the first eviction: all words.
     """
     bound = memory.recent_from if memory.evicted else memory.seen
     old = sorted(position for position in memory.hold if position < bound)
-    found: list[HeldWord] = []
-    pinned: list[HeldWord] = []
+    found, common, pinned = list[HeldWord](), list[HeldWord](), list[HeldWord]()
     listed = set[str]()
     at = 0
     while at < len(old) and len(found) < most:
@@ -59,10 +58,11 @@ def remembered(memory: CacheView, most: int = LISTED) -> list[HeldWord]:
         if span and span.role != "system":
             for held in _of_message(memory, old[at:end], most):
                 if held.word.text.lower() not in listed:
-                    (pinned if held.kind == "S" else found).append(held)
-            listed.update(held.word.text.lower() for held in (*found, *pinned))
+                    plain = common if memory.words.is_common(held.word.text) else found
+                    (pinned if held.kind == "S" else plain).append(held)
+            listed.update(held.word.text.lower() for held in (*found, *common, *pinned))
         at = end
-    return (found + pinned)[:most]
+    return (found + common + pinned)[:most]
 
 
 def _of_message(memory: CacheView, positions: list[int], most: int) -> list[HeldWord]:

@@ -5,6 +5,7 @@ A word is held by as many heads as the least held of its tokens: without one of 
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from h2o_chat.events.events import Event, Prompt, Said, Token
 
 LOOKS = (8, 64)
 """Tokens on each side that are searched for the rest of a word; the second where it goes on."""
+COMMON_SHARE, COMMON_TIMES = 0.01, 3
 KNOWN_ALONE = 4096
 """Size of the memory of whether a token is a word by itself."""
 
@@ -53,6 +55,9 @@ class Words:
         }
         """The tokens of each message of which they are known."""
         self._alone: dict[tuple[int, str], bool] = {}
+        self._counts: Counter[str] = Counter()
+        self._counted = set[int]()
+        """Messages whose words are counted."""
 
     def add(self, event: Event) -> None:
         """Take in one event; those without text change nothing."""
@@ -62,6 +67,11 @@ class Words:
                     for index in [index for index in reversed(known) if index >= event.index]:
                         del known[index]
                 self._alone.clear()
+                if event.index in self._counted:  # an edit
+                    self._counts, self._counted = Counter(), set()
+                for index in self.tokens.keys() - self._counted:
+                    self._counts.update(_CHUNK.findall(self.tokens[index].text.lower()))
+                    self._counted.add(index)
                 self._said[event.index] = event.text
                 if event.texts:
                     self.tokens[event.index] = Tokens(event.first, event.texts)
@@ -135,6 +145,10 @@ class Words:
             own = self._own(span, tokens)
             for match in pattern.finditer(tokens.text, own.start, own.stop):
                 yield _word(tokens, range(*match.span()), span.index)
+
+    def is_common(self, word: str) -> bool:
+        """Whether one word in a hundred of what was said before the newest message is this one."""
+        return self._counts[word.lower()] >= max(COMMON_TIMES, COMMON_SHARE * self._counts.total())
 
     def _of(self, span: Span) -> Tokens | None:
         """The tokens of a message, where they are known."""

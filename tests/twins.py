@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Twin(OracleHead):
-    """A frame like the published one: the newest are safe, the lowest rank goes, ties drop the oldest."""
+    """A rule like the published one: the newest are safe, the lowest rank goes, ties drop the oldest."""
 
     share = 0.25
     """Of the budget that the newest tokens have."""

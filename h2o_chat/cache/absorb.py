@@ -1,4 +1,4 @@
-"""Writes a prompt chunk into empty slots and, if not all fits, evicts tokens (`settle.choose`).
+"""Writes a prompt chunk into empty slots and, if not all fits, evicts tokens (`eviction.choose_evicted`).
 
 Layers are absorbed one by one or a few together. No slot is moved: evicted tokens leave empty slots, into
 which new tokens are written. The last chunk of a prompt waits until the slots are read (`H2OCache.arenas`),
@@ -16,8 +16,8 @@ from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena, New, along, evict, in_use_first
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.eviction import Due, Kernels, choose_evicted, rows_due
 from h2o_chat.cache.forward_call import Step
-from h2o_chat.cache.settle import Due, Kernels, choose, rows_due
 from h2o_chat.cache.state import STATES
 from h2o_chat.policies.policies import Slots
 
@@ -115,7 +115,7 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
         if came is not None:
             mine = grows[name].add(forget, came, mine, now.first, now.count)
         chunk.states[name] = mine
-    if now.even and not now.settles:
+    if now.even and not now.evicts:
         start, end = now.in_use[0], now.in_use[0] + now.tokens
         in_order = now.first == now.in_use  # nothing was evicted yet: a copy instead of a scatter
         where = None if in_order else arena.order[layers, ..., start:end].long()
@@ -139,7 +139,7 @@ def _chunk(arena: Arena, layers: slice, now: Pass, new: Sequence[New], prompt: b
     size, coming = keys.shape[:4], arena.coming(now, prompt)
     states = {name: state.expand(size) for name, state in coming.items()}
     states["keys"], states["values"] = arena.to_store(keys, values, coming["positions"])
-    if now.settles:  # the chunk is ranked together with the slots
+    if now.evicts:  # the chunk is ranked together with the slots
         ranked = {"clamped", *arena.plan.policy.looks_at} - states.keys()
         states |= {state.name: arena.empty(state, size) for state in STATES if state.name in ranked}
     return Slots(arena.plan.budget, arena.layers[layers], **states)
@@ -155,7 +155,7 @@ def _stay(arena: Arena, slots: Slots, used: int, chunk: Slots, due: Due, kernels
         slots.budget, slots.layers, **{name: torch.cat((held[name], new[name]), 3) for name in names}
     )
     count = both.positions.shape[3] - arena.plan.budget
-    _, going = choose(arena, both, due, count, kernels)
+    _, going = choose_evicted(arena, both, due, count, kernels)
     # For evicted tokens of the chunk, an empty slot is emptied again: there is one, since S = budget + 1.
     slots = slots.cut(rows=due.rows)
     evict(slots, torch.where(going < used, going, slots.positions.argmin(3, keepdim=True)))

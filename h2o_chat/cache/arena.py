@@ -2,7 +2,7 @@
 
 Slots are allocated once, S = budget + 1 per layer, row and KV head. A decoded token is written into an empty
 one (`place`, `write`), attends, and its probabilities are added to the scores (`finish`). When the last empty
-slot of a row is written, the row evicts (`settle.py`). A prompt chunk attends outside of the slots; then
+slot of a row is written, the row evicts (`eviction.py`). A prompt chunk attends outside of the slots; then
 tokens of slots and chunk are evicted together (`absorb.py`). No slot is moved or allocated per token.
 
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new tokens, D head size.
@@ -164,8 +164,8 @@ class Arena:
         for first in range(0, len(self.layers), most):
             some = slice(first, first + most)
             self.order[some] = in_use_first(self.slots.positions[some])
-        self.ranked: dict[int, tuple[int, Tensor]] = {}
-        """By row, of its last eviction, for observers: tokens fed to it by then, and the policy's ranking of
+        self.last_priority: dict[int, tuple[int, Tensor]] = {}
+        """By row, of its last eviction, for observers: tokens fed to it by then, and the policy's priority of
         its slots, [L, H, S]."""
         self._probabilities: Tensor | None = None
 
@@ -214,7 +214,7 @@ class Arena:
         self.base[row], self.lost[row] = base, 0
         self._probabilities = None  # old ones of emptied slots would be added forever
         self.waiting.clear()
-        self.ranked.pop(row, None)
+        self.last_priority.pop(row, None)
         for state in STATES:
             self.slots.states[state.name][:, row] = state.empty
 

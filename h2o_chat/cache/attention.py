@@ -13,8 +13,8 @@ from torch import Tensor
 from h2o_chat.cache.absorb import absorb, add_shared, wait
 from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.eviction import evict_full_rows
 from h2o_chat.cache.forward_call import Cancelled, Step
-from h2o_chat.cache.settle import settle
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and signed sines, for `Rope.turn`."""
@@ -117,7 +117,7 @@ class LayerStep:
         if not arena.to_come:
             step.lasting = True
             arena.finish(now)
-            settle(arena, now, step.kernels)
+            evict_full_rows(arena, now, step.kernels)
         return output.view(*queries.shape[:-1], -1)
 
     def prefill(

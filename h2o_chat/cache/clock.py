@@ -47,7 +47,7 @@ class Pass:
     count: tuple[int, ...]  # per row: its real tokens in this pass
     in_use: tuple[int, ...]  # per row: slots in use before
     protected: tuple[tuple[int, ...], ...]  # per row: its protected tokens, see `Clock.protects`
-    settles: tuple[int, ...]  # rows that evict afterwards
+    evicts: tuple[int, ...]  # rows that evict afterwards
 
     @property
     def tokens(self) -> int:
@@ -70,7 +70,7 @@ class Pass:
 
 
 def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int, stride: int) -> Pass:
-    """A pass of one token per row, written into an empty slot; a row settles when no slot is left empty.
+    """A pass of one token per row, written into an empty slot; a row evicts when no slot is left empty.
 
     Advances the clocks.
 
@@ -115,9 +115,9 @@ def prompt_passes(
 def _pass(
     clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int, leaves: int
 ) -> Pass:
-    """The pass of columns [start, end); `leaves` slots stay in use in a row that settles."""
+    """The pass of columns [start, end); `leaves` slots stay in use in a row that evicts."""
     first, in_use = tuple(clock.seen for clock in clocks), tuple(clock.in_use for clock in clocks)
     rows = list(zip(clocks, count, strict=True))
     protected = tuple(clock.protects(more) for clock, more in rows)
-    settles = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
-    return Pass(start, end, first, tuple(count), in_use, protected, settles)
+    evicts = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
+    return Pass(start, end, first, tuple(count), in_use, protected, evicts)

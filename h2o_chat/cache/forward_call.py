@@ -8,7 +8,7 @@ from torch import Tensor
 
 from h2o_chat.base.progress import ShouldStop, never
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.settle import TORCH, Kernels
+from h2o_chat.cache.eviction import TORCH, Kernels
 
 
 class Cancelled(Exception):

@@ -12,7 +12,7 @@ from torch import Tensor
 from h2o_chat.base import devices
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.settle import rank
+from h2o_chat.cache.eviction import priority_of
 from h2o_chat.events.events import CacheState, Gone, Heavy
 from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.transformers_cache.cache import H2OCache
@@ -211,10 +211,11 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
         return np.array([[[-1]]]), np.zeros((1, 1, 1)), np.zeros((1, 1, 1), bool), np.zeros((1, 1, 1))
     parts, most_heads = [], max(arena.layer_shape.heads for arena in cache.arenas)
     for arena in cache.arenas:
-        slots, ranked = arena.slots, ranking(arena, cache.clocks, row)
+        slots = arena.slots
         # Layers with fewer KV heads than others count as much as these.
         copies = most_heads // arena.layer_shape.heads
-        states = [slots.positions[:, row], ranked, slots.protected[:, row], slots.lately[:, row]]
+        states = [slots.positions[:, row], priority(arena, cache.clocks, row)]
+        states += [slots.protected[:, row], slots.lately[:, row]]
         if devices.reads_free(arena.device):
             parts.append([state.numpy() for state in states])
         else:
@@ -229,12 +230,12 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     return at.astype(np.int64), scores, protected.astype(bool, copy=False), lately
 
 
-def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
-    """The policy's ranking of a row's slots, [L, H, S]: from the settle just now, else computed."""
-    seen, ranking = arena.ranked.get(row, (-1, None))
-    if ranking is not None and seen == clocks[row].seen:
-        return ranking
-    return rank(arena, arena.slots)[:, row]
+def priority(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
+    """The policy's priority of a row's slots, [L, H, S]: from the eviction just now, else computed."""
+    seen, noted = arena.last_priority.get(row, (-1, None))
+    if noted is not None and seen == clocks[row].seen:
+        return noted
+    return priority_of(arena, arena.slots)[:, row]
 
 
 def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

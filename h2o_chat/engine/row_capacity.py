@@ -12,7 +12,7 @@ READERS = 4
 """Most prompts that are read at once: each has a cache of one row."""
 BESIDE = READERS + 4
 """Rows that memory is kept for beside those that answer: prompts that are read, and copies of rows whose
-slots are ranked (`settle.TOGETHER`).
+slots are ranked (`eviction.TOGETHER`).
 """
 
 SNAPSHOTS = 64

@@ -15,10 +15,10 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.progress import ShouldStop, never
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.eviction import TORCH
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions
-from h2o_chat.cache.settle import TORCH
 from h2o_chat.engine.device_choice import device_choice
 from h2o_chat.engine.undo import drop_half_absorbed, undo
 from h2o_chat.events.events import Session

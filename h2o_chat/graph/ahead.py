@@ -1,6 +1,6 @@
 """A token that is fed before the host has read which one it is: the device need not wait for the host.
 
-It settles nothing and turns no key: it fills one empty slot and adds to the scores, which can be undone.
+It evicts nothing and turns no key: it fills one empty slot and adds to the scores, which can be undone.
 """
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
 """A prompt's attention on a GPU (flash attention, then what each key received, from the log-sum-exp), and the
-ranking of `h2o` over all slots, for `cache/settle.py`.
+priority of `h2o` over all slots, for `cache/eviction.py`.
 
 Shapes: L layers, R rows of which r are due, H KV heads, G query heads per KV head, S slots, N new tokens, D
 head size.
@@ -15,8 +15,8 @@ from torch import Tensor
 from h2o_chat.cache.arena import New
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.eviction import Kernels
 from h2o_chat.cache.quantized import SCALE_BYTES
-from h2o_chat.cache.settle import Kernels
 from h2o_chat.graph import ranking_kernels as kernels
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.policies.scores import REMEMBER, Received

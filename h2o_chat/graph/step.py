@@ -1,7 +1,7 @@
 """The `graph` step: a decoded token of every row on a GPU, captured once and replayed.
 
 Between the embedding and the logits the host decides nothing: what differs from token to token stands in two
-small tensors (`_Room.now`). Prompts are transformers' step; settling is the cache's own.
+small tensors (`_Room.now`). Prompts are transformers' step; eviction is the cache's own.
 
 Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size, V vocabulary.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from h2o_chat.cache.arena import Arena, addresses_of
-from h2o_chat.cache.settle import Due, note_ranking, rows_due, settle_rows
+from h2o_chat.cache.eviction import Due, evict_rows, note_priority, rows_due
 from h2o_chat.graph import attention_kernels as kernels
 from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.captured import captured
@@ -45,13 +45,13 @@ class _Room:
 
 
 @dataclass
-class _Settle:
+class _Eviction:
     """How slots are given up in all rows of an arena."""
 
     ran: bool = False
     """Once, as it is."""
     replay: Callable[[], None] | None = None
-    ranking: Tensor | None = None
+    priority: Tensor | None = None
     """[L, R, H, S], written by `replay`."""
 
 
@@ -72,7 +72,7 @@ class GraphStep:
         """The graphs below point to these."""
         self._tokens: dict[bool, Callable[[], None]] = {}
         """By whether some key may be clamped."""
-        self._settles: dict[int, _Settle] = {}
+        self._evictions: dict[int, _Eviction] = {}
         """By arena."""
 
     def computes(self, cache: H2OCache) -> bool:
@@ -119,7 +119,7 @@ class GraphStep:
         for arena in cache.arenas:
             arena.windows = [self.frame.sees[layer] for layer in arena.layers]
             for due in rows_due(arena, now):
-                note_ranking(arena, due, now, self._settle(arena, room, due))
+                note_priority(arena, due, now, self._evict(arena, room, due))
         for layer in cache.layers:
             layer.fed += 1
         return room.out[:, None]
@@ -133,7 +133,7 @@ class GraphStep:
         """Tensors for so many rows. Graphs are made anew where slots lie elsewhere."""
         addresses = addresses_of(cache.arenas)
         if self._room is None or addresses != self._addresses:
-            self._tokens, self._settles, self._room, self._addresses = {}, {}, None, addresses
+            self._tokens, self._evictions, self._room, self._addresses = {}, {}, None, addresses
             slots = cache.arenas[0].shape[3]
             self._room = self._new_room(rows, slots)
         return self._room
@@ -159,24 +159,24 @@ class GraphStep:
             splits=splits,
         )
 
-    def _settle(self, arena: Arena, room: _Room, due: Due) -> Tensor:
-        """`settle.settle_rows`: the first time as it is, then captured, where all rows are due together."""
+    def _evict(self, arena: Arena, room: _Room, due: Due) -> Tensor:
+        """`eviction.evict_rows`: the first time as it is, then captured, where all rows are due together."""
         if not due.of_all:
-            return settle_rows(arena, due, self.kernels)
-        known = self._settles.setdefault(id(arena), _Settle())
+            return evict_rows(arena, due, self.kernels)
+        known = self._evictions.setdefault(id(arena), _Eviction())
         if known.replay is None and known.ran:
             fixed = Due(due.rows, room.now[5][:, None, None])
 
             def work() -> None:
-                known.ranking = settle_rows(arena, fixed, self.kernels)
+                known.priority = evict_rows(arena, fixed, self.kernels)
 
             known.replay = captured(work, self.device)
         if known.replay is None:
             known.ran = True
-            return settle_rows(arena, due, self.kernels)
+            return evict_rows(arena, due, self.kernels)
         known.replay()
-        assert known.ranking is not None
-        return known.ranking
+        assert known.priority is not None
+        return known.priority
 
     def _token(self, cache: H2OCache, room: _Room, clamps: bool) -> None:
         """From `room.ids` to `room.out`; in between every layer's slots and scores are brought up to date."""

@@ -13,9 +13,9 @@ from torch import Tensor
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.eviction import TORCH, Kernels
 from h2o_chat.cache.quantized import BITS, SCALE_BYTES
 from h2o_chat.cache.rope import Rope
-from h2o_chat.cache.settle import TORCH, Kernels
 from h2o_chat.models.sizes import Sizes
 from h2o_chat.native import library as c
 from h2o_chat.native import prompts

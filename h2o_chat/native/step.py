@@ -15,7 +15,7 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Shape, addresses_of
-from h2o_chat.cache.settle import settle
+from h2o_chat.cache.eviction import evict_full_rows
 from h2o_chat.native import library as c
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.kinds import MatrixAddress
@@ -151,7 +151,7 @@ class NativeStep:
         cache.step.lasting = True
         for arena in cache.arenas:  # a restored arena has no windows yet
             arena.windows = [self.frame.sees[layer] for layer in arena.layers]
-            settle(arena, now, cache.step.kernels)
+            evict_full_rows(arena, now, cache.step.kernels)
         for layer in cache.layers:
             layer.fed += 1
         return logits

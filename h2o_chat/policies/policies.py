@@ -5,8 +5,10 @@ H2O (arXiv 2306.14048, section 4) in four lines. Every attention layer, row and 
 safe. When one token too many is held, the lowest score among the others goes, for ever. That is `h2o-paper`;
 `tests/oracle.py` has it in 27 lines, one token at a time. The default, `h2o`, ranks by `heavy_hitters`.
 
-A policy here is that frame (`frame.py`) with two things left open: how the score forgets (`scores.py`), and
-what priority is made of it. Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size.
+A policy here is that rule (`eviction_order.py`) with two things left open: how the score decays
+(`scores.py`), and what priority is made of it.
+
+Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, D head size.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +45,7 @@ class Slots:
         return self.numbers(self.states["values"])
 
     def change(self) -> Tensor:
-        """`output_change_of_heads`, by the kernel of the step under way (`settle.Kernels`). [L, R, H, S]"""
+        """`output_change_of_heads`, by the kernel of the step under way (`eviction.Kernels`). [L, R, H, S]"""
         return self.kernel(self)
 
     def __getattr__(self, name: str) -> Tensor:
@@ -67,7 +69,7 @@ Priority = Callable[[Slots], Tensor]
 
 
 def oldest_first(slots: Slots) -> Tensor:
-    """No opinion: ties drop the oldest, which leaves a sliding window. [L, R, H, S]"""
+    """All are equal: ties drop the oldest, which leaves a sliding window. [L, R, H, S]"""
     return torch.zeros_like(slots.score[..., 0])
 
 

@@ -41,7 +41,7 @@ def give_up(cache: CacheLike, row: int, positions: range, at_once: bool = True) 
     for arena in cache.arenas:
         mine = arena.slots.cut(rows=slice(row, row + 1))
         mine.score.masked_fill_(there(mine).unsqueeze(-1), 0.0)
-        arena.ranked.pop(row, None)
+        arena.last_priority.pop(row, None)
     return False
 
 
@@ -69,7 +69,7 @@ def _evict(cache: CacheLike, row: int, which: Callable[[Slots], Tensor]) -> bool
                 held = mine.states[state.name]
                 held.masked_fill_(goes if held.ndim == 4 else goes.unsqueeze(-1), state.empty)
         arena.order[:, row] = in_use_first(mine.positions[:, 0])
-        arena.ranked.pop(row, None)
+        arena.last_priority.pop(row, None)
         most = max(most, int((mine.positions >= 0).sum(-1).max()))
         some = some or bool(goes.any())
     if some:

@@ -5,8 +5,8 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
+from h2o_chat.cache.eviction import TORCH, Kernels
 from h2o_chat.cache.forward_call import Step
-from h2o_chat.cache.settle import TORCH, Kernels
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.transformers_cache.probe import probe
 

@@ -49,7 +49,7 @@ def test_an_observer_changes_nothing(loaded: Loaded, every: int) -> None:
 
 
 def test_saved_and_resumed_in_the_middle_of_a_stride(loaded: Loaded, tmp_path: Path) -> None:
-    """At every place between two settles: 4 slots are given up at once."""
+    """At every place between two evictions: 4 slots are given up at once."""
     whole, stopped = Engine(loaded, SETTINGS), Engine(loaded, SETTINGS)
     assert whole.cache.plan.stride == 4
     places = set()
@@ -64,4 +64,4 @@ def test_saved_and_resumed_in_the_middle_of_a_stride(loaded: Loaded, tmp_path: P
         assert same(whole, stopped)
         assert said(stopped, prompt(1), short) == said(whole, prompt(1), short)
         assert same(whole, stopped)
-    assert len(places) >= 3, "not only just after a settle"
+    assert len(places) >= 3, "not only just after an eviction"

@@ -43,10 +43,10 @@ def test_a_decoded_token_reads_one_value(
     assert engine.cache.clocks[0].base > 0
     assert engine.cache.arenas[0].clamps
     engine.sampler.on_cpu = False  # as on a GPU, where a read waits for all that was asked before
-    settles, logits, sampler = 0, engine.forward([5]), engine.sampler
+    evictions, logits, sampler = 0, engine.forward([5]), engine.sampler
     with reads(monkeypatch) as found:
         for _ in range(100):
             logits = engine.forward([sampler.choose(logits, sampling)])
-            settles += engine.cache.clocks[0].in_use == 64 + 1 - engine.cache.plan.stride
-    assert settles > 30, "slots were given up on the way"
+            evictions += engine.cache.clocks[0].in_use == 64 + 1 - engine.cache.plan.stride
+    assert evictions > 30, "slots were given up on the way"
     assert found == {"_local_scalar_dense": 100}

@@ -16,9 +16,9 @@ pytest.importorskip("triton", reason="Triton is not installed: it has no wheel f
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cache.arena import Arena, in_use_first
+from h2o_chat.cache.eviction import TORCH
 from h2o_chat.cache.quantized import dequantise, quantise
 from h2o_chat.cache.rope import Rope
-from h2o_chat.cache.settle import TORCH
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import CacheState, Token
@@ -206,7 +206,7 @@ def test_a_token_that_is_fed_ahead() -> None:
     assert_same(ahead.take(0), usual.take(0))
     assert usual.cache.clocks[0].near_from
     assert usual.cache.clocks[0].base
-    assert 14 < went < 20, "what settles or turns keys is not fed ahead"
+    assert 14 < went < 20, "what evicts or turns keys is not fed ahead"
 
 
 def test_the_first_token_does_not_wait_until_the_prompt_is_absorbed() -> None:

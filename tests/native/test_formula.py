@@ -44,7 +44,7 @@ def compare(packed: Packed | GgufWeights, budget: int, before: int, count: int) 
         assert torch.equal(ours, logits)
         for (arena, at), slots in zip(places, after, strict=True):
             assert arena is not None
-            names = ("keys", "values") if now.settles else ("keys", "values", "positions", "score", "lately")
+            names = ("keys", "values") if now.evicts else ("keys", "values", "positions", "score", "lately")
             for name in names:
                 assert torch.equal(arena.slots.states[name][at, 0], getattr(slots, name)), name
     return far

@@ -132,7 +132,7 @@ WAYS = [
 def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack: Pack) -> None:
     """The library's attention, slots and scores against torch's, now and then from the same slots.
 
-    Over clamped keys, some of them of a system prompt, many settles and a rebase. Where an activation is
+    Over clamped keys, some of them of a system prompt, many evictions and a rebase. Where an activation is
     rounded to the other side a step differs by a little; where keys and values are bytes, and one of them is,
     by more. What the cache holds is then compared where the logits agree to 2e-4: half of them do to 1e-4, a
     few more or less by how this processor's torch orders its sums.

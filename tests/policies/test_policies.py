@@ -8,7 +8,7 @@ from torch import Tensor
 
 from h2o_chat.base.config import POLICY_NAMES
 from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.policies.frame import lowest, opinion, priorities
+from h2o_chat.policies.eviction_order import checked_priority, lowest, protected_priority
 from h2o_chat.policies.policies import POLICIES, Policy, Slots, output_change_by_head
 from h2o_chat.policies.references import named, output_change
 from h2o_chat.policies.shares import divide
@@ -73,13 +73,13 @@ def test_output_change_of_a_lonely_token_is_finite() -> None:
     assert bool(POLICIES["h2o"].priority(alone).isfinite().all())
 
 
-def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
+def test_the_shared_rules_order_empty_unseen_heavy_and_safe() -> None:
     #                            empty  unseen  heavy  protected  recent
     positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
     protected = torch.tensor([[[False, True, False, True, False]]])
     slots = Slots(positions=positions, score=torch.full((1, 1, 5, 1), 0.5), protected=protected)
-    ranking = opinion(POLICIES["h2o-paper"], slots)
-    found = priorities(ranking, slots, torch.tensor(15), torch.tensor(5))
+    priority = checked_priority(POLICIES["h2o-paper"], slots)
+    found = protected_priority(priority, slots, torch.tensor(15), torch.tensor(5))
     infinite = float("inf")
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]
 
@@ -123,8 +123,8 @@ def test_what_a_policy_has_no_number_for_goes_and_what_is_safe_stays() -> None:
     slots = Slots(positions=positions, score=numbers.unsqueeze(-1), protected=positions == 0)
     none = torch.zeros(1, 1, 1, 1, dtype=torch.long)
     policy = Policy(lambda _: numbers, forget=1.0, sinks=1, heavy=True)
-    ranked = priorities(opinion(policy, slots), slots, torch.tensor([[[5]]]), none)
+    ranked = protected_priority(checked_priority(policy, slots), slots, torch.tensor([[[5]]]), none)
     assert set(lowest(ranked, positions, 4).flatten().tolist()) == {1, 2, 3, 4}
     whole = Policy(lambda some: some.positions, forget=1.0, sinks=1, heavy=True)
     with pytest.raises(UsageError, match=r"ranks by torch\.int64"):
-        priorities(opinion(whole, slots), slots, torch.tensor([[[5]]]), none)
+        protected_priority(checked_priority(whole, slots), slots, torch.tensor([[[5]]]), none)

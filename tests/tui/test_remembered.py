@@ -10,7 +10,7 @@ from screens import POCKET, TOLD
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.engine.observer import ranking
+from h2o_chat.engine.observer import priority
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Token, Turn, from_json, to_json
 from h2o_chat.events.recording import _check
 
@@ -68,7 +68,7 @@ def assert_true(memory: CacheView, chat: Chat) -> None:
     scores: dict[int, list[float]] = {}
     for arena in cache.arenas:
         places = arena.slots.positions.flatten().tolist()
-        marks = ranking(arena, cache.clocks, 0).flatten().tolist()
+        marks = priority(arena, cache.clocks, 0).flatten().tolist()
         for place, mark in zip(places, marks, strict=True):
             if place >= 0:
                 scores.setdefault(place, []).append(mark)

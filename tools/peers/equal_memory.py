@@ -37,9 +37,9 @@ from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
 
 STEPS = 32
-"""Steps of all rows in one sample: twice the tokens between two settles at 512 slots."""
+"""Steps of all rows in one sample: twice the tokens between two evictions at 512 slots."""
 APART = 32
-"""Tokens between the beginnings of rows at most: they settle at different steps, as they do in use."""
+"""Tokens between the beginnings of rows at most: they evict at different steps, as they do in use."""
 PARTS = 4
 """Parts of an answer; each is measured in its middle."""
 TURNS = 2

@@ -37,7 +37,7 @@ from h2o_chat.native.native_model import LoadedNative
 
 OURS, STOCK, OTHER = "ours", "stock", "other"
 TURN_TOKENS = 32
-"""Tokens of a turn: at least two settles at 512 slots, and two `cache` events."""
+"""Tokens of a turn: at least two evictions at 512 slots, and two `cache` events."""
 COPY_BYTES = 1 << 30
 """Bytes read to measure the bandwidth: far beyond every cache."""
 
@@ -130,7 +130,7 @@ class Speed:
     quantization: str
     dtype: str
     token_ms: float
-    """Mean over a turn, settles included; the median of the turns."""
+    """Mean over a turn, evictions included; the median of the turns."""
     spread_ms: float
     """Between the quartiles of the turns."""
     floor_ms: float

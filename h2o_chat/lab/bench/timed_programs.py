@@ -70,7 +70,7 @@ STATIC_PIECE = 2048
 """Prompt tokens read at once into a static cache: its mask has so many rows."""
 
 WARM, TIMED = 40, 160
-"""Steps of many rows before the timed ones, and those: some are followed by a settle."""
+"""Steps of many rows before the timed ones, and those: some are followed by an eviction."""
 
 
 class Program(Protocol):
@@ -184,7 +184,7 @@ def rows_speed(
     """Steps in which so many conversations of one age each get their likeliest token; all slots are in use.
 
     Returns:
-        `rows`, `step_ms` (the median), `tokens_per_s` (of all rows, settles included).
+        `rows`, `step_ms` (the median), `tokens_per_s` (of all rows, evictions included).
     """
     runner = Runner(loaded, cache_for(loaded, settings), rows)
     prompt = torch.randint(3, loaded.sizes.vocabulary, (settings.budget,)).tolist()

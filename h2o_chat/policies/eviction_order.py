@@ -1,4 +1,4 @@
-"""The frame that all policies share: what is safe, what no later query sees, who is lowest.
+"""The rules that all policies share: what is safe, what no later query sees, which slots are lowest.
 
 Pure functions on tensors. Shapes: L layers, R rows, H KV heads, S slots.
 """
@@ -12,8 +12,8 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.policies.policies import Policy, Slots
 
 
-def opinion(policy: Policy, slots: Slots) -> Tensor:
-    """Returns the policy's ranking, without NaN and infinities: these would stand above what is safe.
+def checked_priority(policy: Policy, slots: Slots) -> Tensor:
+    """Returns the policy's priority, without NaN and infinities: these would stand above what is safe.
 
     Raises:
         UsageError: the policy ranks by integers or flags, or not each slot by one number.
@@ -29,18 +29,18 @@ def opinion(policy: Policy, slots: Slots) -> Tensor:
     return priority.nan_to_num()
 
 
-def priorities(ranking: Tensor, slots: Slots, recent_from: Tensor, visible_from: Tensor) -> Tensor:
-    """The policy's ranking inside the frame that all policies share; the lowest goes first. [L, R, H, S]
+def protected_priority(priority: Tensor, slots: Slots, recent_from: Tensor, visible_from: Tensor) -> Tensor:
+    """The policy's priority under the rules that all policies share; the lowest goes first. [L, R, H, S]
 
     Args:
-        ranking: [L, R, H, S], of `opinion`.
+        priority: [L, R, H, S], of `checked_priority`.
         slots: whose positions and `protected` count: sinks, system prompt, pins.
         recent_from: [R, 1, 1] positions from here on are recent, hence safe.
         visible_from: [L or 1, R, 1, 1] no later query sees positions before this (sliding-window layers):
             they go first, protected ones too. Empty slots (-1) fall under the same rule.
     """
     safe = slots.protected | (slots.positions >= recent_from)
-    priority = ranking.masked_fill(safe, torch.inf)
+    priority = priority.masked_fill(safe, torch.inf)
     return priority.masked_fill(slots.positions < visible_from, -torch.inf)
 
 

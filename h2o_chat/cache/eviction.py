@@ -1,4 +1,4 @@
-"""Evicts slots: the policy ranks all layers together, and the lowest are emptied.
+"""Evicts slots: the policy ranks those of all layers together, and the lowest are emptied.
 
 Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from h2o_chat.cache.arena import Arena, PerRow, evict, in_use_first
 from h2o_chat.cache.clock import Pass
-from h2o_chat.policies.frame import lowest, opinion, priorities
+from h2o_chat.policies.eviction_order import checked_priority, lowest, protected_priority
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 
 TOGETHER_BYTES = 1 << 30
@@ -53,23 +53,22 @@ class Due:
 
 
 @torch.no_grad()
-def settle(arena: Arena, now: Pass, kernels: Kernels) -> None:
+def evict_full_rows(arena: Arena, now: Pass, kernels: Kernels) -> None:
     """Evicts in the rows whose last empty slot has been written."""
     for due in rows_due(arena, now):
-        ranking = settle_rows(arena, due, kernels)
-        note_ranking(arena, due, now, ranking)
+        note_priority(arena, due, now, evict_rows(arena, due, kernels))
 
 
-def settle_rows(arena: Arena, due: Due, kernels: Kernels) -> Tensor:
-    """Evicts in these rows without synchronising; returns the policy's ranking, [L, r, H, S]."""
-    rankings = []
+def evict_rows(arena: Arena, due: Due, kernels: Kernels) -> Tensor:
+    """Evicts in these rows without synchronising; returns the policy's priority, [L, r, H, S]."""
+    priorities = []
     for layers in layers_together(arena, due.rows):
         part = arena.slots.cut(layers, due.rows)
-        ranking, going = choose(arena, part, due, arena.plan.stride, kernels)
+        priority, going = choose_evicted(arena, part, due, arena.plan.stride, kernels)
         evict(part, going)
         arena.order[layers, due.rows] = in_use_first(part.positions)
-        rankings.append(ranking)
-    return rankings[0] if len(rankings) == 1 else torch.cat(rankings)
+        priorities.append(priority)
+    return priorities[0] if len(priorities) == 1 else torch.cat(priorities)
 
 
 def layers_together(arena: Arena, rows: slice) -> Iterator[slice]:
@@ -79,15 +78,15 @@ def layers_together(arena: Arena, rows: slice) -> Iterator[slice]:
     return (slice(first, first + at_once) for first in range(0, layers, at_once))
 
 
-def note_ranking(arena: Arena, due: Due, now: Pass, ranking: Tensor) -> None:
-    """Keeps the policy's ranking for observers, who look at it right after the step."""
+def note_priority(arena: Arena, due: Due, now: Pass, priority: Tensor) -> None:
+    """Keeps the policy's priority for observers, who look at it right after the step."""
     for at, row in enumerate(range(len(now.count))[due.rows]):
-        arena.ranked[row] = (now.seen[row], ranking[:, at])
+        arena.last_priority[row] = (now.seen[row], priority[:, at])
 
 
 def rows_due(arena: Arena, now: Pass) -> Iterator[Due]:
-    """Groups of rows that settle: all rows, or runs of at most TOGETHER."""
-    mine = now.settles
+    """Groups of rows that evict: all rows, or runs of at most TOGETHER."""
+    mine = now.evicts
     if len(mine) == len(now.count):
         yield Due(slice(None), now.seen)
         return
@@ -97,23 +96,27 @@ def rows_due(arena: Arena, now: Pass) -> Iterator[Due]:
         yield Due(some, now.seen[some])
 
 
-def choose(arena: Arena, part: Slots, due: Due, count: int, kernels: Kernels) -> tuple[Tensor, Tensor]:
-    """The policy's ranking [l, r, H, S], and the `count` slots to evict, [l, r, H, count].
+def choose_evicted(
+    arena: Arena, part: Slots, due: Due, count: int, kernels: Kernels
+) -> tuple[Tensor, Tensor]:
+    """The policy's priority [l, r, H, S], and the `count` slots to evict, [l, r, H, count].
 
     The attention that these had been receiving is added to `arena.lost`.
 
     Args:
         part: the slots of these rows, perhaps with a prompt's chunk side by side.
     """
-    ranking = rank(arena, part, kernels)
-    going = lowest(framed(arena, part, ranking, due.seen), part.positions, count)
+    priority = priority_of(arena, part, kernels)
+    recent_from = arena.per_row(due.seen) - arena.plan.shares.recent
+    unseen_below = visible_from(arena, part.layers, due.seen)
+    going = lowest(protected_priority(priority, part, recent_from, unseen_below), part.positions, count)
     if arena.plan.observe:
         arena.lost[due.rows] += part.lately.gather(3, going).sum((0, 2, 3)).double()
-    return ranking, going
+    return priority, going
 
 
-def rank(arena: Arena, part: Slots, kernels: Kernels = TORCH) -> Tensor:
-    """The policy's ranking of the slots. [L, r, H, S]"""
+def priority_of(arena: Arena, part: Slots, kernels: Kernels = TORCH) -> Tensor:
+    """The policy's priority of the slots. [L, r, H, S]"""
     policy = arena.plan.policy
     states = {name: part.states[name] for name in (*Slots.RANKED_BY, *policy.looks_at)}
     # Contiguous copies: products of strided rows differ in their last bits from those of a row alone. Values,
@@ -122,17 +125,7 @@ def rank(arena: Arena, part: Slots, kernels: Kernels = TORCH) -> Tensor:
     looked_at = Slots(arena.plan.budget, part.layers, **states)
     looked_at.numbers = lambda stored: arena.numbers(stored.contiguous())
     looked_at.kernel = kernels.change
-    return opinion(policy, looked_at)
-
-
-def framed(arena: Arena, part: Slots, ranking: Tensor, seen: PerRow) -> Tensor:
-    """Priorities of the slots: the lowest are evicted first. [L, r, H, S]
-
-    Args:
-        seen: per row, the tokens fed to it.
-    """
-    recent_from = arena.per_row(seen) - arena.plan.shares.recent
-    return priorities(ranking, part, recent_from, visible_from(arena, part.layers, seen))
+    return checked_priority(policy, looked_at)
 
 
 def visible_from(arena: Arena, layers: Sequence[int], seen: PerRow) -> Tensor:

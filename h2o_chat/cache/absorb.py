@@ -105,7 +105,7 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
     """
     layers = slice(at, at + len(new))
     slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, step.of_prompt)
-    grows, forget = arena.plan.grows, arena.plan.forget
+    grows, decay_factor = arena.plan.grows, arena.plan.decay_factor
     given = {name: torch.stack([one.gains[name] for one in new]) for name in grows}  # [l, R, H, T + N, ...]
     used = given["score"].shape[3] - now.tokens
     held = slots.cut(slots=slice(used))
@@ -113,7 +113,7 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
     for name, gain in given.items():
         came, mine = chunk.states.get(name), gain[:, :, :, used:]
         if came is not None:
-            mine = grows[name].add(forget, came, mine, now.first, now.count)
+            mine = grows[name].add(decay_factor, came, mine, now.first, now.count)
         chunk.states[name] = mine
     if now.even and not now.evicts:
         start, end = now.in_use[0], now.in_use[0] + now.tokens

@@ -220,14 +220,14 @@ class Arena:
 
     # -- keys and values -------------------------------------------------------------------------------
 
-    def numbers(self, stored: Tensor) -> Tensor:
+    def dequantised(self, stored: Tensor) -> Tensor:
         """Stored keys or values [..., D or B] as numbers. [..., D]"""
         bits = self.plan.bits
         return stored if bits is None else dequantise(stored, bits, self.layer_shape.dtype)
 
     def held_keys(self, at: int) -> Tensor:
         """One layer's keys, turned to their rotation index. [R, H, S, D]"""
-        keys = self.numbers(self.slots.keys[at])
+        keys = self.dequantised(self.slots.keys[at])
         if self.plan.bits is None or self.rope is None:
             return keys
         return self.rope.rotate(keys, self.held_indices(self.slots.cut(slice(at, at + 1)))[0])
@@ -253,7 +253,7 @@ class Arena:
 
     def held_values(self, at: int) -> Tensor:
         """One layer's values in the model's precision. [R, H, S, D]"""
-        return self.numbers(self.slots.values[at])
+        return self.dequantised(self.slots.values[at])
 
     def to_store(self, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """New keys and values [..., R, H, N, D] at `positions` [R, 1 or H, N] in stored form."""
@@ -287,7 +287,7 @@ class Arena:
         """Adds the gains of a pass to the slots' states, [l, R, H, S, ...] each."""
         for name, grows in self.plan.grows.items():
             state = slots.states[name]
-            state.copy_(grows.add(self.plan.forget, state, gains[name], now.first, now.count))
+            state.copy_(grows.add(self.plan.decay_factor, state, gains[name], now.first, now.count))
 
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:
@@ -327,9 +327,9 @@ class Arena:
         """Adds the attention that each slot received, after all layers attended."""
         assert self._probabilities is not None
         self.slot = None
-        given, forget = self._probabilities, self.plan.forget
+        given, decay_factor = self._probabilities, self.plan.decay_factor
         grows = self.plan.grows.items()
-        gains = {name: one.gained_at_once(forget, given, self.when) for name, one in grows}
+        gains = {name: one.gained_at_once(decay_factor, given, self.when) for name, one in grows}
         self.receive(self.slots, gains, now)
 
     def visible_from(self, at: int, when: Tensor) -> Tensor:

@@ -171,7 +171,7 @@ class LayerStep:
 
     def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         """One pass of a prompt in blocks of queries; gains are summed by column, without an N x N matrix."""
-        arena, forget, device = self.arena, self.arena.plan.forget, keys.device
+        arena, decay_factor, device = self.arena, self.arena.plan.decay_factor, keys.device
         tokens = now.tokens
         place = torch.arange(tokens, device=device, dtype=torch.int32)
         count = arena.per_row(now.count)[:, 0]  # [R, 1]
@@ -205,7 +205,7 @@ class LayerStep:
             outputs.append((weights @ all_values[:, :, : used + end]).view(*asked.shape[:-1], -1))
 
             for name, grows in arena.plan.grows.items():
-                more = grows.gained(forget, probabilities, when[:, cut], later[:, cut])
+                more = grows.gained(decay_factor, probabilities, when[:, cut], later[:, cut])
                 rest = (0, 0) * (more.ndim - 3) + (0, tokens - end)  # 0 for keys that they cannot see
                 more = torch.nn.functional.pad(more, rest)  # [R, H, T + N, ...]
                 gains[name] = grows.together(gains[name], more) if name in gains else more

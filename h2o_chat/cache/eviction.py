@@ -26,8 +26,8 @@ TOGETHER = 4
 class Kernels:
     """Computations over all slots, for eviction and prompts; a step may bring its own (`Step.kernels`)."""
 
-    change: Callable[[Slots], Tensor] = output_change_of_heads
-    """slots -> [L, r, H, S], in the dtype of their scores. A policy calls it as `Slots.change()`.
+    output_change: Callable[[Slots], Tensor] = output_change_of_heads
+    """slots -> [L, r, H, S], in the dtype of their scores. A policy calls it as `Slots.output_change()`.
 
     `states["values"]` [L, r, H, S, D or B] in stored form, perhaps not contiguous; `score` [L, r, H, S, G],
     contiguous. S may be slots and a prompt's chunk side by side. An empty slot (position -1) has score 0 and
@@ -123,8 +123,8 @@ def priority_of(arena: Arena, part: Slots, kernels: Kernels = TORCH) -> Tensor:
     # the largest state, are copied only if the policy asks for them.
     states |= {name: state.contiguous() for name, state in states.items() if name != "values"}
     looked_at = Slots(arena.plan.budget, part.layers, **states)
-    looked_at.numbers = lambda stored: arena.numbers(stored.contiguous())
-    looked_at.kernel = kernels.change
+    looked_at.dequantised = lambda stored: arena.dequantised(stored.contiguous())
+    looked_at.output_change_kernel = kernels.output_change
     return checked_priority(policy, looked_at)
 
 

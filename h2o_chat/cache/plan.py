@@ -37,9 +37,9 @@ class Plan:
         return self.shares.stride(self.policy)
 
     @property
-    def forget(self) -> float:
-        """Share of a score that every query leaves."""
-        return 1 - 1 / self.budget if self.policy.forget is None else self.policy.forget
+    def decay_factor(self) -> float:
+        """Factor of a score at every query, see `Policy.decay_factor`."""
+        return 1 - 1 / self.budget if self.policy.decay_factor is None else self.policy.decay_factor
 
     @property
     def grows(self) -> dict[str, Received]:

@@ -60,7 +60,7 @@ def scales(halves, slot, mask, SIZE: tl.constexpr):
 
 
 @triton.jit
-def numbers(levels, low, step):
+def dequantised(levels, low, step):
     """Levels [S, D / 2] as numbers, by scales [S]."""
     return low.to(tl.float32)[:, None] + levels.to(tl.float32) * step.to(tl.float32)[:, None]
 
@@ -192,8 +192,9 @@ def attend(
             k1, k2 = k1 * key_scale, k2 * key_scale
         key_level1, key_level2, key_low, key_step = _rounded(k1, k2, inside_d)
         value_level1, value_level2, value_low, value_step = _rounded(v1, v2, inside_d)
-        k1, k2 = numbers(key_level1, key_low, key_step), numbers(key_level2, key_low, key_step)
-        v1, v2 = numbers(value_level1, value_low, value_step), numbers(value_level2, value_low, value_step)
+        k1, k2 = dequantised(key_level1, key_low, key_step), dequantised(key_level2, key_low, key_step)
+        v1 = dequantised(value_level1, value_low, value_step)
+        v2 = dequantised(value_level2, value_low, value_step)
         if ROPE:
             k1, k2 = _turned_to(
                 k1, k2, tl.full([1], position - zero, tl.int32), table, inside_d, d, FARTHEST, SIZE
@@ -224,7 +225,7 @@ def attend(
         key1, key2, number1, number2 = held1, held2, value1, value2
         if BYTES:
             low, step = scales(key_halves, base + s, inside, SIZE)
-            key1, key2 = numbers(held1, low, step), numbers(held2, low, step)
+            key1, key2 = dequantised(held1, low, step), dequantised(held2, low, step)
             if ROPE:
                 at = tl.load(positions + base + s, mask=inside, other=0)
                 turned = at - zero
@@ -233,7 +234,8 @@ def attend(
                     turned = tl.where(is_far, tl.where(pinned, nearer, 0), turned)
                 key1, key2 = _turned_to(key1, key2, turned, table, inside_d, d, FARTHEST, SIZE)
             low, step = scales(value_halves, base + s, seen, SIZE)
-            number1, number2 = numbers(value1, low, step).to(KIND), numbers(value2, low, step).to(KIND)
+            number1 = dequantised(value1, low, step).to(KIND)
+            number2 = dequantised(value2, low, step).to(KIND)
             key1, key2 = key1.to(KIND), key2.to(KIND)
         logit = tl.dot(q1, tl.trans(key1), input_precision="ieee")
         logit += tl.dot(q2, tl.trans(key2), input_precision="ieee")
@@ -302,8 +304,8 @@ def receive(
     attended,  # [R, H * G * D], written
     score,  # [R, H, S, G]
     lately,  # [R, H, S]
-    forget,
-    remember,
+    decay_factor,
+    lately_decay,
     ROWS: tl.constexpr,
     HEADS: tl.constexpr,
     GROUPS: tl.constexpr,
@@ -362,10 +364,10 @@ def receive(
             found = tl.where(both & (logit > NOTHING), found, 0.0)
             held = (head * SLOTS + s).to(tl.int64)
             into = score + held[:, None] * GROUPS + g[None, :]
-            tl.store(into, score_before * forget + found, mask=both)
+            tl.store(into, score_before * decay_factor + found, mask=both)
             if OBSERVE:
-                mean = tl.sum(found, 1) / GROUPS * (1 - remember)
-                tl.store(lately + held, lately_before * remember + mean, mask=s < end)
+                mean = tl.sum(found, 1) / GROUPS * (1 - lately_decay)
+                tl.store(lately + held, lately_before * lately_decay + mean, mask=s < end)
             if share > BLOCK:
                 s += BLOCK
                 score_before, lately_before = _scores(score, lately, head, s, end, g, GROUPS, SLOTS, OBSERVE)

@@ -33,7 +33,7 @@ class Int4:
         rows, blocks, _ = self.words.shape
         return rows, blocks * BLOCK
 
-    def numbers(self, dtype: torch.dtype) -> Tensor:
+    def dequantised(self, dtype: torch.dtype) -> Tensor:
         """q * scale as a matrix. [N, K]"""
         rows, columns = self.shape
         found = torch.empty(rows, columns, dtype=dtype, device=self.words.device)
@@ -67,4 +67,4 @@ class Int4Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., K] -> [..., N]"""
-        return nn.functional.linear(x, self.held.numbers(self.dtype), self.bias)
+        return nn.functional.linear(x, self.held.dequantised(self.dtype), self.bias)

@@ -19,7 +19,7 @@ from h2o_chat.cache.eviction import Kernels
 from h2o_chat.cache.quantized import SCALE_BYTES
 from h2o_chat.graph import ranking_kernels as kernels
 from h2o_chat.policies.policies import Slots, output_change_of_heads
-from h2o_chat.policies.scores import REMEMBER, Received
+from h2o_chat.policies.scores import LATELY_DECAY, Received
 
 LEAST_TOKENS = 512
 """Shorter passes are attended as fast by torch's products."""
@@ -45,42 +45,43 @@ def attend(here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Te
     output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
         asked, spread(keys), spread(values), 0.0, True, scale=here.scaling
     )
-    gains = sums(asked, keys, lse[..., :tokens], here.scaling, plan.forget)
+    gains = sums(asked, keys, lse[..., :tokens], here.scaling, plan.decay_factor)
     mine = {name: gains[name] for name in plan.grows}
     return output.view(rows, heads, groups, tokens, size), New(keys, values, mine)
 
 
-def sums(queries: Tensor, keys: Tensor, lse: Tensor, scaling: float, forget: float) -> dict[str, Tensor]:
+def sums(queries: Tensor, keys: Tensor, lse: Tensor, scaling: float, factor: float) -> dict[str, Tensor]:
     """Returns what a causal pass adds to `score` [R, H, N, G] and `lately` [R, H, N].
 
     Args:
         queries: [R, H * G, N, D].
         keys: [R, H, N, D].
         lse: [R, H * G, N] fp32, log of the sum of exponentials of each query.
+        factor: `Plan.decay_factor`.
     """
     rows, heads, tokens, size = keys.shape
     groups = queries.shape[1] // heads
     score, lately = (torch.empty(rows, heads, groups, tokens, device=keys.device) for _ in range(2))
-    block, keeps = 64, max(forget, REMEMBER)
+    block, keeps = 64, max(factor, LATELY_DECAY)
     last = tokens if keeps == 1 else math.ceil(math.log(FORGOTTEN) / math.log(keeps))
     kernels.column_sums[(rows * heads * groups, triton.cdiv(tokens, block))](
         *(queries.contiguous(), keys.contiguous(), lse.contiguous(), score, lately, tokens),
         *(max(0, tokens - last), scaling),
-        *(math.log2(forget), math.log2(REMEMBER)),
+        *(math.log2(factor), math.log2(LATELY_DECAY)),
         GROUPS=groups,
         SIZE=size,
         SIZE_P=max(16, triton.next_power_of_2(size)),
         BLOCK_K=block,
         BLOCK_Q=block,
     )
-    return {"score": score.transpose(2, 3), "lately": lately.sum(2) * ((1 - REMEMBER) / groups)}
+    return {"score": score.transpose(2, 3), "lately": lately.sum(2) * ((1 - LATELY_DECAY) / groups)}
 
 
 BLOCK = 32
 """Slots that a program of `output_change` looks at together."""
 
 
-def change(size: int, slots: Slots) -> Tensor:
+def output_change(size: int, slots: Slots) -> Tensor:
     """`policies.output_change_of_heads`, of values of `size` numbers or so many bytes. [L, r, H, S]"""
     values, score = slots.states["values"], slots.score.contiguous()
     in_bytes = values.dtype == torch.uint8
@@ -107,4 +108,4 @@ def halves_of(stored: Tensor) -> Tensor:
 
 def kernels_of(size: int) -> Kernels:
     """By these slots are given up on a GPU and a prompt attends, with heads of `size` numbers."""
-    return Kernels(partial(change, size), attend)
+    return Kernels(partial(output_change, size), attend)

@@ -6,7 +6,7 @@
 import triton
 import triton.language as tl
 
-from h2o_chat.graph.attention_kernels import numbers, scales
+from h2o_chat.graph.attention_kernels import dequantised, scales
 
 
 @triton.jit
@@ -19,8 +19,8 @@ def column_sums(
     tokens,
     since,  # queries before this are forgotten
     scaling,
-    log2_forget,
-    log2_remember,
+    log2_decay_factor,
+    log2_lately_decay,
     GROUPS: tl.constexpr,
     SIZE: tl.constexpr,
     SIZE_P: tl.constexpr,
@@ -49,8 +49,8 @@ def column_sums(
         sees = (i[None, :] >= j[:, None]) & (i < tokens)[None, :]
         found = tl.where(sees, tl.exp(logit - norm[None, :]), 0.0)
         later = (tokens - 1 - i).to(tl.float32)
-        kept += found * tl.exp2(later * log2_forget)[None, :]
-        recent += found * tl.exp2(later * log2_remember)[None, :]
+        kept += found * tl.exp2(later * log2_decay_factor)[None, :]
+        recent += found * tl.exp2(later * log2_lately_decay)[None, :]
     tl.store(score + q_base + j, tl.sum(kept, 1), mask=j < tokens)
     tl.store(lately + q_base + j, tl.sum(recent, 1), mask=j < tokens)
 
@@ -62,7 +62,7 @@ def _values(values, halves, begin, s, slots, d, SIZE: tl.constexpr, BYTES: tl.co
     value = tl.load(values + begin + s[:, None] * (SIZE + 4 * BYTES) + d[None, :], mask=mask, other=0)
     if BYTES:
         low, step = scales(halves + begin // 2, s, s < slots, SIZE)
-        value = tl.where(mask, numbers(value, low, step), 0.0)
+        value = tl.where(mask, dequantised(value, low, step), 0.0)
     return value.to(tl.float32)
 
 

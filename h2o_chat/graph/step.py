@@ -265,8 +265,8 @@ class GraphStep:
         )
         kernels.receive[(rows * heads, splits)](
             *(room.now, *parts, room.attended, states["score"], states["lately"]),
-            cache.plan.forget,
-            scores.REMEMBER,
+            cache.plan.decay_factor,
+            scores.LATELY_DECAY,
             **sizes,
             SPLITS_P=triton.next_power_of_2(splits),
             SIZE_P=triton.next_power_of_2(of.head_size),
@@ -297,7 +297,7 @@ def _multiply(
         launches.product(matrix, x[0], y[0], norm=norm, epsilon=epsilon, bias=bias, gated=gated, adds=adds)
         return
     kind = torch.bfloat16 if x.is_cuda else torch.float32
-    numbers = matrix.numbers(kind) if isinstance(matrix, Int4) else matrix
+    numbers = matrix.dequantised(kind) if isinstance(matrix, Int4) else matrix
     if norm is not None:
         x = functional.rms_norm(x, x.shape[-1:], norm.float(), epsilon)
     found = functional.linear(x.to(numbers.dtype), numbers, bias).float()

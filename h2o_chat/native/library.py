@@ -65,7 +65,7 @@ class Slots(Structure):
 class Step(Structure):
     _fields_ = _fields(
         (c_int32, "rows of_prompt clamps kv_bits farthest nearer nearer_from"),
-        (c_float, "forget remember"),
+        (c_float, "decay_factor lately_decay"),
         (POINTER(c_int64), "ids"),
         (POINTER(c_int32), "positions index edge in_use"),
         (POINTER(c_uint8), "protect"),
@@ -76,7 +76,7 @@ class Step(Structure):
 class Pass(Structure):
     _fields_ = _fields(
         (c_int32, "layer rows tokens slots most_used clamps edge"),
-        (c_float, "forget remember"),
+        (c_float, "decay_factor lately_decay"),
         (POINTER(c_int32), "used first count index"),
         (c_void_p, "queries keys values"),
         (c_int64, "query_row query_head query_token key_row key_head key_token"),

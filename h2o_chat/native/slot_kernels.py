@@ -29,9 +29,9 @@ class SlotKernels:
 
     @property
     def kernels(self) -> Kernels:
-        return Kernels(self.change, self.attend)
+        return Kernels(self.output_change, self.attend)
 
-    def change(self, slots: Slots) -> Tensor:
+    def output_change(self, slots: Slots) -> Tensor:
         """See `policies.output_change_of_heads`. [L, r, H, S]
 
         Args:
@@ -94,8 +94,8 @@ class SlotKernelsAlone(SlotKernels):
             threads = torch.get_num_threads()
             checked(self.model.library.h2o_borrow(self.model.at, ctypes.byref(lender), threads))
 
-    def change(self, slots: Slots) -> Tensor:
-        return super().change(slots) if self._fits(slots) else output_change_of_heads(slots)
+    def output_change(self, slots: Slots) -> Tensor:
+        return super().output_change(slots) if self._fits(slots) else output_change_of_heads(slots)
 
     def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         plain = here.softcap is None and here.window is None and here.sink is None

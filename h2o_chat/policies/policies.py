@@ -29,24 +29,24 @@ class Slots:
     """
 
     positions: Tensor  # [L, R, H, S] int32, in the conversation
-    score: Tensor  # [L, R, H, S, G] attention received from each query head, forgotten at the policy's rate
+    score: Tensor  # [L, R, H, S, G] attention received from each query head, decayed at the policy's rate
     prompt: Tensor  # [L, R, H, S] bool: read in a prompt, not generated
 
     RANKED_BY = ("positions", "score", "values", "prompt")
 
     def __init__(self, budget: int = 0, layers: Sequence[int] = (0,), **states: Tensor) -> None:
         self.budget, self.layers, self.states = budget, layers, states
-        self.kernel: Callable[[Slots], Tensor] = output_change_of_heads
-        self.numbers: Callable[[Tensor], Tensor] = lambda stored: stored
+        self.output_change_kernel: Callable[[Slots], Tensor] = output_change_of_heads
+        self.dequantised: Callable[[Tensor], Tensor] = lambda stored: stored
 
     @property
     def values(self) -> Tensor:
         """[L, R, H, S, D]; where they are stored in bytes, these are unpacked for a policy that asks."""
-        return self.numbers(self.states["values"])
+        return self.dequantised(self.states["values"])
 
-    def change(self) -> Tensor:
+    def output_change(self) -> Tensor:
         """`output_change_of_heads`, by the kernel of the step under way (`eviction.Kernels`). [L, R, H, S]"""
-        return self.kernel(self)
+        return self.output_change_kernel(self)
 
     def __getattr__(self, name: str) -> Tensor:
         try:
@@ -85,7 +85,7 @@ def heavy_hitters(slots: Slots) -> Tensor:
     query head apart, and nearly the largest decides: a token that one query head needs must stay, whatever
     the other heads of its group do. docs/POLICY.md has the evidence, and what was tried beside it.
     """
-    return slots.change()
+    return slots.output_change()
 
 
 def output_change_of_heads(slots: Slots) -> Tensor:
@@ -113,7 +113,7 @@ class Policy:
     """A ranking, and the numbers that go with it."""
 
     priority: Priority  # the lowest goes first
-    forget: float | None  # kept of a score: forget * score + attention, at every query; None: 1 - 1 / budget
+    decay_factor: float | None  # of a score at each query: 1.0 forgets nothing; None: 1 - 1 / budget
     sinks: int  # first tokens protected unless the caller says otherwise (StreamingLLM, arXiv 2309.17453)
     heavy: bool  # part of the budget is for heavy hitters; else all but the sinks is recent
     slots_per_sink: int = 0  # a small budget has fewer sinks: one for so many slots; 0: all `sinks`
@@ -148,7 +148,7 @@ class Policy:
 POLICIES: dict[str, Policy] = {
     "h2o": Policy(
         heavy_hitters,
-        forget=None,
+        decay_factor=None,
         sinks=4,
         heavy=True,
         slots_per_sink=128,
@@ -157,10 +157,10 @@ POLICIES: dict[str, Policy] = {
         reach=0.5,
         protected_at=1 / 16,
     ),
-    "h2o-paper": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True),
-    "window": Policy(oldest_first, forget=1.0, sinks=0, heavy=False),
-    "streaming": Policy(oldest_first, forget=1.0, sinks=4, heavy=False),
-    "full": Policy(oldest_first, forget=1.0, sinks=0, heavy=False, bounded=False),
+    "h2o-paper": Policy(accumulated_attention, decay_factor=1.0, sinks=0, heavy=True),
+    "window": Policy(oldest_first, decay_factor=1.0, sinks=0, heavy=False),
+    "streaming": Policy(oldest_first, decay_factor=1.0, sinks=4, heavy=False),
+    "full": Policy(oldest_first, decay_factor=1.0, sinks=0, heavy=False, bounded=False),
 }
 POLICIES = {name: replace(policy, name=name) for name, policy in POLICIES.items()}
 """The policies that a person would choose; `references.py` knows the others too."""

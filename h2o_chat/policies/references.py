@@ -79,14 +79,14 @@ class LastUse(Received):
         visible = (attention[..., 0, :, :] > 0).sum(-1, keepdim=True)
         return (attention.sum(-3) * visible > attention.shape[-3]).to(attention.dtype)
 
-    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
+    def gained(self, decay_factor: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
         used = self.used(attention)
         return (used * (at + 1).to(used.dtype)[:, None, :, None]).amax(-2).unsqueeze(-1)
 
-    def gained_at_once(self, forget: float, attention: Tensor, at: Tensor) -> Tensor:
-        return self.gained(forget, attention.unsqueeze(-2), at, torch.zeros_like(at))
+    def gained_at_once(self, decay_factor: float, attention: Tensor, at: Tensor) -> Tensor:
+        return self.gained(decay_factor, attention.unsqueeze(-2), at, torch.zeros_like(at))
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
+    def add(self, decay_factor: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
         return torch.maximum(state, gain)
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
@@ -99,27 +99,27 @@ class LastQueries(Received):
 
     last = 32
 
-    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
+    def gained(self, decay_factor: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
         return summed(attention, (later < self.last).to(attention.dtype))
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
+    def add(self, decay_factor: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
         few = [queries < self.last for queries in count]
         short = torch.tensor(few, dtype=state.dtype, device=state.device)
-        return super().add(forget, state * short[:, None, None, None], gain, first, count)
+        return super().add(decay_factor, state * short[:, None, None, None], gain, first, count)
 
 
 REFERENCES: dict[str, Policy] = {
-    # Output change with a score that forgets: CAOTE (arXiv 2504.14051) on it; the default before.
-    "caote": Policy(output_change, forget=0.95, sinks=4, heavy=True),
-    "random": Policy(by_lot, forget=1.0, sinks=4, heavy=True, recent=0.25),
-    "heavy-only": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.0),
+    # Output change with a score that decays: CAOTE (arXiv 2504.14051) on it; the default before.
+    "caote": Policy(output_change, decay_factor=0.95, sinks=4, heavy=True),
+    "random": Policy(by_lot, decay_factor=1.0, sinks=4, heavy=True, recent=0.25),
+    "heavy-only": Policy(accumulated_attention, decay_factor=1.0, sinks=0, heavy=True, recent=0.0),
     # The newest query alone decides (TOVA, arXiv 2401.06104).
-    "last-query": Policy(accumulated_attention, forget=0.0, sinks=0, heavy=True, recent=0.0),
+    "last-query": Policy(accumulated_attention, decay_factor=0.0, sinks=0, heavy=True, recent=0.0),
     # A cache as processors have it, over attention: recency of use.
-    "lru": Policy(last_used, forget=1.0, sinks=0, heavy=True, recent=0.25, scores=LastUse()),
+    "lru": Policy(last_used, decay_factor=1.0, sinks=0, heavy=True, recent=0.25, scores=LastUse()),
     # SnapKV (arXiv 2404.14469): a prompt is judged by its last 32 queries, neighbours stay together. It
     # evicts nothing while decoding; here each generated token takes 1/32 of a score and adds its attention.
-    "snapkv": Policy(pooled(7), forget=31 / 32, sinks=0, heavy=True, recent=0.25, scores=LastQueries()),
+    "snapkv": Policy(pooled(7), decay_factor=31 / 32, sinks=0, heavy=True, recent=0.25, scores=LastQueries()),
 }
 REFERENCES = {name: replace(policy, name=name) for name, policy in REFERENCES.items()}
 

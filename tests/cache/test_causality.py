@@ -253,12 +253,12 @@ def test_the_budget_holds_with_sliding_windows(family: str, parts: list[int], ch
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 60])
-@pytest.mark.parametrize(("policy", "forget"), [("h2o-paper", 1.0), ("h2o", 1 - 1 / 64)])
-def test_every_query_hands_out_one_per_head(policy: str, forget: float, chunk: int) -> None:
+@pytest.mark.parametrize(("policy", "decay_factor"), [("h2o-paper", 1.0), ("h2o", 1 - 1 / 64)])
+def test_every_query_hands_out_one_per_head(policy: str, decay_factor: float, chunk: int) -> None:
     """The scores that a step adds sum to the number of query heads."""
     cache = H2OCache(budget=64, policy=policy, chunk=chunk)
     feed(cache, tokens(60, rows=2))
-    expected = 2 * sum(forget**age for age in range(60))  # two query heads per KV head
+    expected = 2 * sum(decay_factor**age for age in range(60))  # two query heads per KV head
     for layer in cache.layers:
         total = layer.slots.score.sum((-1, -2))
         torch.testing.assert_close(total, torch.full_like(total, expected), atol=1e-9, rtol=0)

@@ -28,7 +28,7 @@ def kept_with(kernels: Kernels) -> list[Tensor]:
 def test_kernels_are_asked_as_they_are_told_to_be() -> None:
     asked = list[int]()
 
-    def change(slots: Slots) -> Tensor:
+    def output_change(slots: Slots) -> Tensor:
         asked.append(slots.positions.shape[3])
         assert slots.values.is_contiguous()
         assert slots.values.is_floating_point()
@@ -38,7 +38,7 @@ def test_kernels_are_asked_as_they_are_told_to_be() -> None:
         assert not bool(found[slots.positions < 0].any())
         return found
 
-    for mine, plain in zip(kept_with(Kernels(change)), kept_with(TORCH), strict=True):
+    for mine, plain in zip(kept_with(Kernels(output_change)), kept_with(TORCH), strict=True):
         assert torch.equal(mine, plain)
     assert max(asked) > BUDGET + 1, "slots and a chunk side by side"
     assert min(asked) == BUDGET + 1, "slots alone"
@@ -49,5 +49,5 @@ def test_what_a_kernel_says_decides_who_stays() -> None:
         return torch.exp(-slots.positions.to(slots.score.dtype)).masked_fill(slots.positions < 0, 0)
 
     plain = kept_with(TORCH)
-    mine = kept_with(Kernels(change=oldest_matter))
+    mine = kept_with(Kernels(output_change=oldest_matter))
     assert not all(torch.equal(one, other) for one, other in zip(mine, plain, strict=True))

@@ -34,14 +34,14 @@ HALF_LIFE = 64
 class LastHit(Received):
     """1 + the position of the last query that gave the token more than 1 / SLOTS of its attention."""
 
-    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
+    def gained(self, decay_factor: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
         hits = attention.mean(-3) > 1 / SLOTS  # [R, H, N, T]
         return (hits * (at + 1)[:, None, :, None]).amax(-2).int()
 
-    def gained_at_once(self, forget: float, attention: Tensor, at: Tensor) -> Tensor:
+    def gained_at_once(self, decay_factor: float, attention: Tensor, at: Tensor) -> Tensor:
         return ((attention.mean(-2) > 1 / SLOTS) * (at + 1)[:, None]).int()
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
+    def add(self, decay_factor: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
         return torch.maximum(state, gain)
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
@@ -56,10 +56,10 @@ def halvings(end: Tensor) -> Tensor:
 class Halved(Received):
     """Attention received, halved before the query at each 64th position."""
 
-    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
+    def gained(self, decay_factor: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
         return super().gained(0.5, attention, at, halvings(at + later + 1) - halvings(at + 1))
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
+    def add(self, decay_factor: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
         start, queries = (torch.tensor(of_row, device=state.device) for of_row in (first, count))
         often = (halvings(start + queries) - halvings(start)) * (queries > 0)  # padding halves nothing
         return gain + state * 0.5 ** often.to(state.dtype)[:, None, None, None]
@@ -73,7 +73,7 @@ def longest_not_hit(slots: Slots) -> Tensor:
 
 HALVE = Policy(
     longest_not_hit,
-    forget=0.0,
+    decay_factor=0.0,
     sinks=0,
     heavy=True,
     recent=0.25,

@@ -110,7 +110,7 @@ def test_a_policy_of_ones_own(model: Any) -> None:
     def large_values(slots: Slots) -> Tensor:
         return slots.values.norm(dim=-1)
 
-    cache = H2OCache(BUDGET, policy=Policy(large_values, forget=1.0, sinks=4, heavy=True), model=model)
+    cache = H2OCache(BUDGET, policy=Policy(large_values, decay_factor=1.0, sinks=4, heavy=True), model=model)
     full = H2OCache(policy="full")
     with torch.no_grad():
         for token in prompt(80)[0]:
@@ -371,7 +371,7 @@ def test_a_number_that_is_none(what: str, value: Any) -> None:
 
 def test_a_policy_reads_the_states_that_it_names() -> None:
     """States that are not kept would silently be zeros; the native step leaves such a policy to torch."""
-    plain = Policy(lambda slots: slots.lately, forget=1.0, sinks=4, heavy=True)
+    plain = Policy(lambda slots: slots.lately, decay_factor=1.0, sinks=4, heavy=True)
     cache = H2OCache(16, policy=plain, observe=True)
     model, ids = tiny("llama", "h2o"), torch.arange(3, 43)[None]
     with torch.inference_mode(), pytest.raises(AttributeError, match=r"no state 'lately' here.*looks_at"):

@@ -368,7 +368,7 @@ def test_one_token_attends(
     found = logits.masked_fill(unseen[:, :, None], -torch.inf).softmax(-1)
     output = (found @ values).float()
     torch.testing.assert_close(room.attended.view_as(output), output, atol=near, rtol=10 * near)
-    wanted = before["score"][0] * runner.cache.plan.forget + found.transpose(-1, -2).float()
+    wanted = before["score"][0] * runner.cache.plan.decay_factor + found.transpose(-1, -2).float()
     torch.testing.assert_close(states["score"][0], wanted, atol=near, rtol=10 * near)
 
 
@@ -406,7 +406,7 @@ def test_products_in_4_bits(gated: bool, columns: int) -> None:
     bias = None if gated else torch.randn(rows, device=DEVICE)
     y = torch.ones(rows // 2 if gated else rows, device=DEVICE)
     launches.product(held, x, y, norm=norm, epsilon=1e-5, bias=bias, gated=gated, adds=not gated)
-    found = held.numbers(torch.float32) @ in_bytes(x * torch.rsqrt(x.square().mean() + 1e-5) * norm)
+    found = held.dequantised(torch.float32) @ in_bytes(x * torch.rsqrt(x.square().mean() + 1e-5) * norm)
     if gated:
         wanted = torch.nn.functional.silu(found[: rows // 2]) * found[rows // 2 :]
     else:
@@ -432,9 +432,9 @@ def test_weights_are_rounded_to_the_nearest_of_16_numbers() -> None:
     """And to nothing else: a matrix of such numbers comes back bit for bit."""
     torch.manual_seed(1)
     held = packed(torch.randn(9, 512, device=DEVICE))
-    numbers = held.numbers(torch.float32)
+    numbers = held.dequantised(torch.float32)
     again = packed(numbers)
-    assert torch.equal(again.numbers(torch.float32), numbers)
+    assert torch.equal(again.dequantised(torch.float32), numbers)
     largest = _by_group(torch.randn(9, 512, device=DEVICE)).abs().amax()
     assert held.shape == (9, 512)
     assert float(numbers.abs().max()) < 2 * float(largest)

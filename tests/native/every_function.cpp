@@ -314,8 +314,8 @@ void decode(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
         step.farthest = 1200;
         step.nearer = 150;
         step.nearer_from = 4;
-        step.forget = .96f;
-        step.remember = .9f;
+        step.decay_factor = .96f;
+        step.lately_decay = .9f;
         step.ids = ids.data();
         step.index = index.data();
         step.edge = edge.data();
@@ -451,8 +451,8 @@ void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
             pass.most_used = most_used;
             pass.clamps = layer != 1;
             pass.edge = 250;
-            pass.forget = .96f;
-            pass.remember = .9f;
+            pass.decay_factor = .96f;
+            pass.lately_decay = .9f;
             pass.used = used.data() + row;
             pass.first = first.data() + row;
             pass.count = count.data() + row;

@@ -153,8 +153,8 @@ class Formula:
         index: int,
         edge: int,
         layers: list[Slots],
-        forget: float,
-        remember: float,
+        decay_factor: float,
+        lately_decay: float,
     ) -> tuple[Tensor, list[Slots]]:
         """Logits [V], and the slots after it, of which none was given up.
 
@@ -176,7 +176,9 @@ class Formula:
                 queries = norm(queries, self._vector(name + "norm_query"), frame.epsilon)
                 keys = norm(keys, self._vector(name + "norm_key"), frame.epsilon)
                 qkv = torch.cat((queries, keys, values))
-            attended, slots = self._attend(number, qkv, position, index, edge, slots, forget, remember)
+            attended, slots = self._attend(
+                number, qkv, position, index, edge, slots, decay_factor, lately_decay
+            )
             after.append(slots)
             out = self._times(name + "out", attended)[: frame.hidden]
             out = out + self._vector(name + "bias_out") if frame.gpt_oss else out
@@ -235,8 +237,8 @@ class Formula:
         index: int,
         edge: int,
         slots: Slots,
-        forget: float,
-        remember: float,
+        decay_factor: float,
+        lately_decay: float,
     ) -> tuple[Tensor, Slots]:
         frame, name = self.frame, f"layers.{number}."
         heads, size, rope = frame.kv_heads, frame.head_size, frame.rope_of[number]
@@ -274,11 +276,11 @@ class Formula:
         for slot in range(weights.shape[-1]):
             output = fma(weights[..., slot, None], slots.values[:, None, slot], output)
         given = weights.transpose(1, 2)  # [H, S, Q]
-        slots.score = fma(slots.score, torch.tensor(forget), given)
+        slots.score = fma(slots.score, torch.tensor(decay_factor), given)
         received = torch.zeros_like(slots.lately)
         for one in given.unbind(-1):
             received = received + one
-        kept = torch.tensor(remember)
+        kept = torch.tensor(lately_decay)
         share = (1 - kept) / torch.tensor(float(queries.shape[1]))
         slots.lately = fma(slots.lately, kept, (received * share))
         return output.flatten(), slots

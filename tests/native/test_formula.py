@@ -18,7 +18,7 @@ from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packing import pack as pack_into
 from h2o_chat.native.packing import packed_for
 from h2o_chat.native.step import NativeStep
-from h2o_chat.policies.scores import REMEMBER
+from h2o_chat.policies.scores import LATELY_DECAY
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -30,7 +30,7 @@ def compare(packed: Packed | GgufWeights, budget: int, before: int, count: int) 
     step, formula, cache = NativeStep(packed, 2), Formula(packed), cache_of(packed, budget)
     tokens = said(before + count, packed.frame.vocabulary)
     talk(by(step), cache, tokens[:before])
-    forget, reach, far = cache.plan.forget, cache.reach, 0
+    decay_factor, reach, far = cache.plan.decay_factor, cache.reach, 0
     for token in tokens[before:]:
         cache.prepare(Step(1))
         assert cache.step is not None
@@ -40,7 +40,9 @@ def compare(packed: Packed | GgufWeights, budget: int, before: int, count: int) 
         far += sum(int(slots.clamped.sum()) for slots in held)
         index = now.first[0] - clock.base
         ours = step.feed(cache, torch.tensor([[token]]), all_columns=False)[0, 0]
-        logits, after = formula.step(token, now.first[0], index, reach - 1 - index, held, forget, REMEMBER)
+        logits, after = formula.step(
+            token, now.first[0], index, reach - 1 - index, held, decay_factor, LATELY_DECAY
+        )
         assert torch.equal(ours, logits)
         for (arena, at), slots in zip(places, after, strict=True):
             assert arena is not None

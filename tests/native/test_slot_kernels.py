@@ -28,14 +28,14 @@ class Watched:
     """The kernels of a model, each held against torch's own."""
 
     def __init__(self, kernels: Kernels) -> None:
-        self.mine, self.calls = kernels, {"change": 0, "attend": 0}
+        self.mine, self.calls = kernels, {"output_change": 0, "attend": 0}
 
-    def change(self, slots: Slots) -> Tensor:
-        found = self.mine.change(slots)
-        values = slots.numbers(slots.states["values"]).float()
+    def output_change(self, slots: Slots) -> Tensor:
+        found = self.mine.output_change(slots)
+        values = slots.dequantised(slots.states["values"]).float()
         exact = Slots(slots.budget, slots.layers, **slots.states | {"values": values})
         assert torch.allclose(output_change_of_heads(exact), found, rtol=2e-4, atol=1e-6)
-        self.calls["change"] += 1
+        self.calls["output_change"] += 1
         return found
 
     def attend(self, here: LayerStep, now: Pass, *new: Tensor) -> Attended:
@@ -96,7 +96,7 @@ def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
     model = tiny(family, "h2o", getattr(torch, dtype), **HEADS_OF_16)
     watched = Watched(slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype))
     assert watched.mine != TORCH
-    talk(model, Kernels(watched.change, watched.attend), kv)
+    talk(model, Kernels(watched.output_change, watched.attend), kv)
     assert min(watched.calls.values()) > 3
 
 

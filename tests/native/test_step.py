@@ -259,13 +259,13 @@ def test_what_a_slot_changes_is_as_in_torch(name: str, kv: str, pack: Pack) -> N
     cache = cache_of(packed, 40, kv=kv)
     talk(by(NativeStep(packed, 2)), cache, said(100, packed.frame.vocabulary))
     for arena in cache.arenas:
-        states = arena.slots.states | {"values": arena.numbers(arena.slots.values)}
+        states = arena.slots.states | {"values": arena.dequantised(arena.slots.values)}
         slots = Slots(arena.slots.budget, arena.layers, **states)
         assert not bool((slots.positions >= 0).all()), "some slot is empty"
         wanted = output_change_of_heads(slots)
         assert bool((wanted > 0).any())
         for form in library.forms():
-            found = NativeStep(packed, 2, form).slot_kernels.kernels.change(slots)
+            found = NativeStep(packed, 2, form).slot_kernels.kernels.output_change(slots)
             assert torch.allclose(wanted, found, rtol=2e-4, atol=1e-6)
             assert not bool(found[slots.positions < 0].any())
 

@@ -122,9 +122,9 @@ def test_what_a_policy_has_no_number_for_goes_and_what_is_safe_stays() -> None:
     numbers = torch.tensor([torch.nan, torch.nan, 2.0, torch.inf, 1.0, 0.0]).view(1, 1, 1, 6)
     slots = Slots(positions=positions, score=numbers.unsqueeze(-1), protected=positions == 0)
     none = torch.zeros(1, 1, 1, 1, dtype=torch.long)
-    policy = Policy(lambda _: numbers, forget=1.0, sinks=1, heavy=True)
+    policy = Policy(lambda _: numbers, decay_factor=1.0, sinks=1, heavy=True)
     ranked = protected_priority(checked_priority(policy, slots), slots, torch.tensor([[[5]]]), none)
     assert set(lowest(ranked, positions, 4).flatten().tolist()) == {1, 2, 3, 4}
-    whole = Policy(lambda some: some.positions, forget=1.0, sinks=1, heavy=True)
+    whole = Policy(lambda some: some.positions, decay_factor=1.0, sinks=1, heavy=True)
     with pytest.raises(UsageError, match=r"ranks by torch\.int64"):
         protected_priority(checked_priority(whole, slots), slots, torch.tensor([[[5]]]), none)

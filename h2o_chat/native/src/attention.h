@@ -219,17 +219,18 @@ inline void add_scores(const Job &job, const h2o_slots &slots, int token, int he
     const int groups = kGroups ? kGroups : Sizes(*job.frame).groups;
     const ptrdiff_t first = first_slot(job, slots, token, head), stride = job.weights_stride;
     float *__restrict score = slots.score + first * groups;
-    const float forget = step.forget;
+    const float decay_factor = step.decay_factor;
     for (int s = 0; s < slots.used; ++s)
         for (int g = 0; g < groups; ++g)
-            score[s * groups + g] = fma(score[s * groups + g], forget, weights[g * stride + s]);
+            score[s * groups + g] = fma(score[s * groups + g], decay_factor, weights[g * stride + s]);
     if (!slots.lately) return;
-    const float share = (1.0f - step.remember) / static_cast<float>(groups), remember = step.remember;
+    const float lately_decay = step.lately_decay;
+    const float share = (1.0f - lately_decay) / static_cast<float>(groups);
     float *__restrict lately = slots.lately + first;
     for (int s = 0; s < slots.used; ++s) {
         float received = 0;
         for (int g = 0; g < groups; ++g) received += weights[g * stride + s];
-        lately[s] = fma(lately[s], remember, received * share);
+        lately[s] = fma(lately[s], lately_decay, received * share);
     }
 }
 

@@ -435,9 +435,9 @@ int32_t h2o_attend(h2o_model *model, const h2o_pass *of) {
     pass.clamped = pass.at + keys;
     pass.own = pass.clamped + keys;
     pass.left = pass.own + pass.own_floats * threads;
-    what_is_left(*of, of->forget, 1.0f, pass.left);
-    what_is_left(*of, of->remember, (1.0f - of->remember) / static_cast<float>(frame.heads / frame.kv_heads),
-                 pass.left + left / 2);
+    what_is_left(*of, of->decay_factor, 1.0f, pass.left);
+    const float share = (1.0f - of->lately_decay) / static_cast<float>(frame.heads / frame.kv_heads);
+    what_is_left(*of, of->lately_decay, share, pass.left + left / 2);
     if (rope >= 0) {
         const ptrdiff_t at = static_cast<ptrdiff_t>(rope) * model->turned * model->most_pairs;
         pass.cosines = model->table_cosines.get() + at;

@@ -115,8 +115,8 @@ typedef struct {
     int32_t farthest;          // largest absolute rotation index of a key
     int32_t nearer;            // rotation index of clamped keys that are protected, and from `nearer_from` on;
     int32_t nearer_from;       // others have 0 (h2o_chat/cache/distance.py)
-    float forget;              // factor of the scores at each query
-    float remember;            // factor of `lately` at each query
+    float decay_factor;        // factor of the scores at each query
+    float lately_decay;        // factor of `lately` at each query
     const int64_t *ids;        // [R]
     const int32_t *positions;  // [R] in the conversation; -1: the row waits, nothing of it changes
     const int32_t *index;      // [R] rotation index
@@ -134,7 +134,7 @@ typedef struct {
     int32_t slots, most_used;  // S, T: the most of `used`
     int32_t clamps;            // some key may be clamped
     int32_t edge;              // rotation index from which queries meet clamped keys
-    float forget, remember;
+    float decay_factor, lately_decay;
     const int32_t *used;       // [R] leading slots that may be in use
     const int32_t *first;      // [R] position of each row's first token
     const int32_t *count;      // [R] its real tokens, which stand in front

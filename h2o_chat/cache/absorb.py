@@ -1,8 +1,8 @@
 """Writes a prompt chunk into empty slots and, if not all fits, evicts tokens (`eviction.choose_evicted`).
 
 Layers are absorbed one by one or a few together. No slot is moved: evicted tokens leave empty slots, into
-which new tokens are written. The last chunk of a prompt waits until the slots are read (`H2OCache.arenas`),
-so that the first token of the answer comes earlier.
+which new tokens are written. The last chunk of a prompt waits until slots are asked for
+(`H2OCache.absorbed_arenas`), so that the first token of the answer comes earlier.
 Shapes: L layers of the arena, l of them absorbed together, R rows, H KV heads, G query heads per KV head,
 S slots, T of them in use at most, N new tokens, D head size.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from h2o_chat.base.devices import free_bytes
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.arena import Arena, New, along, evict, in_use_first
+from h2o_chat.cache.arena import Arena, PassResult, along, evict, in_use_first
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.eviction import Due, Kernels, choose_evicted, rows_due
 from h2o_chat.cache.forward_call import Step
@@ -31,7 +31,7 @@ WAITING_BYTES_GPU = 8 << 30
 after the first token of the answer."""
 
 
-def wait(arena: Arena, at: int, step: Step, new: New) -> None:
+def queue_last_pass(arena: Arena, at: int, step: Step, new: PassResult) -> None:
     """Queues the last pass of a step for one layer, to be absorbed later with the other layers."""
     arena.waiting.append(new)
     layer_bytes = sum(tensor.untyped_storage().nbytes() for tensor in (new.keys, new.values))
@@ -40,7 +40,7 @@ def wait(arena: Arena, at: int, step: Step, new: New) -> None:
         _absorb_waiting(arena, at + 1, step)
 
 
-def add_shared(arena: Arena, at: int, new: New, *, first: bool) -> None:
+def add_shared(arena: Arena, at: int, new: PassResult, *, first: bool) -> None:
     """Queues a layer whose slots other layers share; what its slots gain is the mean over all of them.
 
     Args:
@@ -48,7 +48,7 @@ def add_shared(arena: Arena, at: int, new: New, *, first: bool) -> None:
     """
     gains = {name: gain / (1 + arena.sharers[at]) for name, gain in new.gains.items()}
     if first:
-        arena.waiting.append(New(new.keys, new.values, gains))
+        arena.waiting.append(PassResult(new.keys, new.values, gains))
         return
     for name, grows in arena.plan.grows.items():
         mine = arena.waiting[at].gains[name]
@@ -77,7 +77,7 @@ def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
     for arena in arenas:
         if arena.waiting:
             step.half_absorbed = True
-            with step.around():
+            with step.absorb_context():
                 _absorb_waiting(arena, len(arena.layers), step)
             step.half_absorbed = False
     return arenas
@@ -85,7 +85,7 @@ def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
 
 def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
     """Absorbs what waits for the layers before `end`, in groups of TOGETHER_BYTES."""
-    step.lasting = True
+    step.changed_slots = True
     while arena.waiting:
         first = arena.waiting[0]
         layer_bytes = arena.bytes_held // len(arena.layers) + first.keys.nbytes + first.values.nbytes
@@ -96,50 +96,50 @@ def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
 
 
 @torch.no_grad()
-def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> None:
+def absorb(arena: Arena, at: int, step: Step, this_pass: Pass, new: Sequence[PassResult]) -> None:
     """Takes in a chunk that has attended to the slots and to itself: adds scores, evicts, writes.
 
     Args:
         at: first layer; `new` has one entry for it and each following layer.
-        now: the pass of the chunk.
+        this_pass: the pass of the chunk.
     """
     layers = slice(at, at + len(new))
-    slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, step.of_prompt)
+    slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, this_pass, new, step.of_prompt)
     grows, decay_factor = arena.plan.grows, arena.plan.decay_factor
     given = {name: torch.stack([one.gains[name] for one in new]) for name in grows}  # [l, R, H, T + N, ...]
-    used = given["score"].shape[3] - now.tokens
+    used = given["score"].shape[3] - this_pass.tokens
     held = slots.cut(slots=slice(used))
-    arena.receive(held, {name: gain[:, :, :, :used] for name, gain in given.items()}, now)
+    arena.receive(held, {name: gain[:, :, :, :used] for name, gain in given.items()}, this_pass)
     for name, gain in given.items():
         came, mine = chunk.states.get(name), gain[:, :, :, used:]
         if came is not None:
-            mine = grows[name].add(decay_factor, came, mine, now.first, now.count)
+            mine = grows[name].add(decay_factor, came, mine, this_pass.first, this_pass.count)
         chunk.states[name] = mine
-    if now.even and not now.evicts:
-        start, end = now.in_use[0], now.in_use[0] + now.tokens
-        in_order = now.first == now.in_use  # nothing was evicted yet: a copy instead of a scatter
+    if this_pass.even and not this_pass.evicts:
+        start, end = this_pass.in_use[0], this_pass.in_use[0] + this_pass.tokens
+        in_order = this_pass.first == this_pass.in_use  # nothing was evicted yet: a copy instead of a scatter
         where = None if in_order else arena.order[layers, ..., start:end].long()
-        for name, coming in chunk.states.items():
+        for name, new_state in chunk.states.items():
             state = slots.states[name]
             if where is None:
-                state[:, :, :, start:end] = coming
+                state[:, :, :, start:end] = new_state
             else:
-                state.scatter_(3, along(where, state), coming)
+                state.scatter_(3, along(where, state), new_state)
         return
     stays = chunk.positions >= 0  # [l, R, H, N]
-    for due in rows_due(arena, now):
+    for due in rows_due(arena, this_pass):
         stays[:, due.rows] &= _stay(arena, slots, used, chunk, due, step.kernels)
     _write(slots, chunk, stays)
     arena.order[layers] = in_use_first(slots.positions)
 
 
-def _chunk(arena: Arena, layers: slice, now: Pass, new: Sequence[New], prompt: bool) -> Slots:
+def _chunk(arena: Arena, layers: slice, this_pass: Pass, new: Sequence[PassResult], prompt: bool) -> Slots:
     """States of the chunk's tokens, [l, R, H, N, ...]; unknown ones have the values of empty slots."""
     keys, values = torch.stack([one.keys for one in new]), torch.stack([one.values for one in new])
-    size, coming = keys.shape[:4], arena.coming(now, prompt)
-    states = {name: state.expand(size) for name, state in coming.items()}
-    states["keys"], states["values"] = arena.to_store(keys, values, coming["positions"])
-    if now.evicts:  # the chunk is ranked together with the slots
+    size, new_states = keys.shape[:4], arena.new_token_states(this_pass, prompt)
+    states = {name: state.expand(size) for name, state in new_states.items()}
+    states["keys"], states["values"] = arena.to_store(keys, values, new_states["positions"])
+    if this_pass.evicts:  # the chunk is ranked together with the slots
         ranked = {"clamped", *arena.plan.policy.looks_at} - states.keys()
         states |= {state.name: arena.empty(state, size) for state in STATES if state.name in ranked}
     return Slots(arena.plan.budget, arena.layers[layers], **states)

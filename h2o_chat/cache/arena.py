@@ -86,23 +86,23 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Part:
-    """The saved state of one arena."""
+class SavedArena:
+    """The state of one arena in a snapshot."""
 
     layers: tuple[int, ...]
     shape: Shape
     states: dict[str, Tensor]  # of `state.STATES`, [L, R, H, S, ...]
     lost: Tensor  # [R]
 
-    def changed(self, rows: int, change: Callable[[Tensor], Tensor]) -> "Part":
+    def changed(self, rows: int, change: Callable[[Tensor], Tensor]) -> "SavedArena":
         """A copy with `change` applied to each tensor [L, R, ...], which then has `rows` rows."""
         states = {name: change(state) for name, state in self.states.items()}
-        return Part(self.layers, replace(self.shape, rows=rows), states, change(self.lost[None])[0])
+        return SavedArena(self.layers, replace(self.shape, rows=rows), states, change(self.lost[None])[0])
 
 
 @dataclass(frozen=True)
-class New:
-    """Keys, values and score gains of a prompt's pass in one layer."""
+class PassResult:
+    """What a prompt's pass leaves of one layer: keys, values and the gains of scores."""
 
     keys: Tensor  # [R, H, N, D]
     values: Tensor  # [R, H, N, D]
@@ -137,7 +137,7 @@ class Arena:
         """Per layer: later layers that attend to its slots."""
         self.to_come = 0
         """Layers that have still to attend to the placed token."""
-        self.base = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
+        self.rope_origin = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
         """[R] position whose rotation index is 0."""
         self.lost = torch.zeros(shape.rows, dtype=torch.float64, device=self.device)
         """[R] share of attention that evicted tokens had been receiving, summed over layers and heads."""
@@ -145,10 +145,10 @@ class Arena:
         """Whether some key may be clamped."""
         self.slot: Tensor | None = None
         """[L, R, H, 1] slot of the current token, from `place` to `finish`."""
-        self._coming: tuple[Pass, dict[str, Tensor]] | None = None
-        """The last call of `coming`: its pass and its result."""
-        self.waiting: list[New] = []
-        """The last pass of a prompt in the layers that are not absorbed yet (`absorb.wait`)."""
+        self._new_token_states: tuple[Pass, dict[str, Tensor]] | None = None
+        """The last call of `new_token_states`: its pass and its result."""
+        self.waiting: list[PassResult] = []
+        """The last pass of a prompt in the layers that are not absorbed yet (`absorb.queue_last_pass`)."""
         if isinstance(slots, int):
             size = (len(self.layers), shape.rows, shape.heads, slots)
             slots = {state.name: self.empty(state, size) for state in STATES}
@@ -194,10 +194,10 @@ class Arena:
         of = self.layer_shape
         return layers * rows * heads * (of.key + of.value) * of.dtype.itemsize
 
-    def leading(self, now: Pass, more: int = 0) -> int:
+    def leading(self, this_pass: Pass, more: int = 0) -> int:
         """Number of leading slots that may be in use after `more` tokens per row were written since the pass
         began; all, once something was evicted."""
-        return self.shape[3] if now.used is None else now.used + more
+        return self.shape[3] if this_pass.used is None else this_pass.used + more
 
     @torch.inference_mode(False)
     def grow(self, tokens: int) -> None:
@@ -209,9 +209,9 @@ class Arena:
                 {s.name: torch.cat((self.slots.states[s.name], self.empty(s, more)), 3) for s in STATES}
             )
 
-    def empty_row(self, row: int, base: int) -> None:
+    def empty_row(self, row: int, rope_origin: int) -> None:
         """Empties a row; the caller sets its `order`."""
-        self.base[row], self.lost[row] = base, 0
+        self.rope_origin[row], self.lost[row] = rope_origin, 0
         self._probabilities = None  # old ones of emptied slots would be added forever
         self.waiting.clear()
         self.last_priority.pop(row, None)
@@ -234,7 +234,7 @@ class Arena:
 
     def held_indices(self, part: Slots, rows: slice = slice(None)) -> Tensor:
         """Rotation index of the keys of some slots [l, r, H, s] of these rows. [l, r, H, s]"""
-        near, distance = indices(part.positions, self.base[rows]), self.plan.distance
+        near, distance = indices(part.positions, self.rope_origin[rows]), self.plan.distance
         if distance is None or not self.clamps:
             return near
         return torch.where(part.clamped, distance.clamped_indices(part.protected, part.positions), near)
@@ -248,7 +248,7 @@ class Arena:
             return None
         assert self.rope is not None
         assert self.plan.distance is not None
-        by = self.plan.distance.edge - (at - self.base[:, None])
+        by = self.plan.distance.edge - (at - self.rope_origin[:, None])
         return self.rope.angles(by[:, None, None], dtype)
 
     def held_values(self, at: int) -> Tensor:
@@ -260,45 +260,46 @@ class Arena:
         if self.plan.bits is None:
             return keys, values
         if self.rope is not None:
-            keys = self.rope.rotate(keys, -indices(positions, self.base))
+            keys = self.rope.rotate(keys, -indices(positions, self.rope_origin))
         return quantise(keys, self.plan.bits), quantise(values, self.plan.bits)
 
     # -- new tokens ------------------------------------------------------------------------------------
 
-    def coming(self, now: Pass, prompt: bool) -> dict[str, Tensor]:
+    def new_token_states(self, this_pass: Pass, prompt: bool) -> dict[str, Tensor]:
         """States of a pass's tokens before they attend, [R, 1, N] each; computed once for all layers."""
-        if self._coming is not None and self._coming[0] is now:
-            return self._coming[1]
-        column = torch.arange(now.tokens, device=self.device, dtype=torch.int32)
-        positions = self.per_row(now.first) + column  # real tokens stand first
-        protected = torch.zeros(len(now.count), 1, now.tokens, dtype=torch.bool)
-        for row, columns in enumerate(now.protected):
+        if self._new_token_states is not None and self._new_token_states[0] is this_pass:
+            return self._new_token_states[1]
+        column = torch.arange(this_pass.tokens, device=self.device, dtype=torch.int32)
+        positions = self.per_row(this_pass.first) + column  # real tokens stand first
+        protected = torch.zeros(len(this_pass.count), 1, this_pass.tokens, dtype=torch.bool)
+        for row, columns in enumerate(this_pass.protected):
             if columns:
                 protected[row, 0, list(columns)] = True
         states = {
-            "positions": positions.masked_fill(column >= self.per_row(now.count), -1),
+            "positions": positions.masked_fill(column >= self.per_row(this_pass.count), -1),
             "prompt": torch.full_like(positions, prompt, dtype=torch.bool),
             "protected": protected.to(self.device),
         }
-        self._coming = now, states
+        self._new_token_states = this_pass, states
         return states
 
-    def receive(self, slots: Slots, gains: Mapping[str, Tensor], now: Pass) -> None:
+    def receive(self, slots: Slots, gains: Mapping[str, Tensor], this_pass: Pass) -> None:
         """Adds the gains of a pass to the slots' states, [l, R, H, S, ...] each."""
         for name, grows in self.plan.grows.items():
             state = slots.states[name]
-            state.copy_(grows.add(self.plan.decay_factor, state, gains[name], now.first, now.count))
+            first, count = this_pass.first, this_pass.count
+            state.copy_(grows.add(self.plan.decay_factor, state, gains[name], first, count))
 
     @torch.no_grad()
-    def place(self, now: Pass, prompt: bool) -> None:
+    def place(self, this_pass: Pass, prompt: bool) -> None:
         """Assigns an empty slot to the next token of each row; `write` stores its keys and values."""
-        held = self.per_row(now.in_use).long().expand(*self.shape[:3], 1)
+        held = self.per_row(this_pass.in_use).long().expand(*self.shape[:3], 1)
         self.slot = self.order.gather(3, held).long()
-        self.when = self.per_row(now.first)[..., 0]  # [R, 1]
+        self.when = self.per_row(this_pass.first)[..., 0]  # [R, 1]
         self.edge = self.edge_angles(self.when, self.layer_shape.dtype)
-        self.used = self.leading(now, more=1)
+        self.used = self.leading(this_pass, more=1)
         self.to_come = len(self.layers) + sum(self.sharers)
-        for name, new in self.coming(now, prompt).items():
+        for name, new in self.new_token_states(this_pass, prompt).items():
             self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
         self.empty_slots = self.slots.positions[..., : self.used] < 0  # [L, R, H, T]
         rooms = torch.arange(self.slot[0].numel(), device=self.device) * self.shape[3]
@@ -323,14 +324,14 @@ class Arena:
         return self._probabilities[at, ..., : self.used]
 
     @torch.no_grad()
-    def finish(self, now: Pass) -> None:
+    def finish(self, this_pass: Pass) -> None:
         """Adds the attention that each slot received, after all layers attended."""
         assert self._probabilities is not None
         self.slot = None
         given, decay_factor = self._probabilities, self.plan.decay_factor
         grows = self.plan.grows.items()
         gains = {name: one.gained_at_once(decay_factor, given, self.when) for name, one in grows}
-        self.receive(self.slots, gains, now)
+        self.receive(self.slots, gains, this_pass)
 
     def visible_from(self, at: int, when: Tensor) -> Tensor:
         """Position of the first token that queries at positions `when` see in a layer with a window."""

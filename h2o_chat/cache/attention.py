@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.absorb import absorb, add_shared, wait
-from h2o_chat.cache.arena import Arena, New
+from h2o_chat.cache.absorb import absorb, add_shared, queue_last_pass
+from h2o_chat.cache.arena import Arena, PassResult
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.eviction import evict_full_rows
 from h2o_chat.cache.forward_call import Cancelled, Step
@@ -22,7 +22,7 @@ Angles = tuple[Tensor, Tensor]
 BLOCK = 256
 """Queries of one pass that attend together."""
 
-Attended = tuple[Tensor, New]
+Attended = tuple[Tensor, PassResult]
 """Output of the queries of one pass, [R, H, G, N, D], and its keys, values and gains."""
 Attend = Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]
 """The type of `LayerStep.attended`."""
@@ -97,9 +97,9 @@ class LayerStep:
             shares: the token was written by an earlier layer, whose slots this one shares: their mean
                 probabilities count.
         """
-        arena, now = self.arena, step.passes[0]
+        arena, this_pass = self.arena, step.passes[0]
         if self.at == 0 and not shares:
-            arena.place(now, step.of_prompt)
+            arena.place(this_pass, step.of_prompt)
         if not shares:
             arena.write(self.at, keys, values)
         held = arena.held_keys(self.at)[:, :, : arena.used]
@@ -107,17 +107,18 @@ class LayerStep:
         counted = arena.probabilities(self.at)[..., None, :]  # [R, H, G, 1, T]
         sharers = arena.sharers[self.at]
         probabilities = self.softmax(logits, None if sharers else counted)
-        if 0 in now.count:  # padding is no query; its row may be all masked (NaN)
-            padding = torch.tensor([count == 0 for count in now.count], device=probabilities.device)
+        if 0 in this_pass.count:  # padding is no query; its row may be all masked (NaN)
+            padding = torch.tensor([count == 0 for count in this_pass.count], device=probabilities.device)
             probabilities.masked_fill_(padding[:, None, None, None, None], 0)
         if sharers:
+            # `shares` is 0 in the layer that wrote the token: it replaces what the step before left here.
             counted.mul_(shares).add_(probabilities, alpha=1 / (1 + sharers))
         output = probabilities.squeeze(3).to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
         arena.to_come -= 1
         if not arena.to_come:
-            step.lasting = True
-            arena.finish(now)
-            evict_full_rows(arena, now, step.kernels)
+            step.changed_slots = True
+            arena.finish(this_pass)
+            evict_full_rows(arena, this_pass, step.kernels)
         return output.view(*queries.shape[:-1], -1)
 
     def prefill(
@@ -153,31 +154,31 @@ class LayerStep:
             keys, values = keys.take_along_dim(order, 2), values.take_along_dim(order, 2)
             queries = queries.take_along_dim(order.unsqueeze(1), 3)
         outputs = []
-        for now in step.passes:
-            cut = slice(now.start, now.end)
-            output, new = attend(self, now, queries[..., cut, :], keys[:, :, cut], values[:, :, cut])
+        for this_pass in step.passes:
+            cut = slice(this_pass.start, this_pass.end)
+            output, new = attend(self, this_pass, queries[..., cut, :], keys[:, :, cut], values[:, :, cut])
             outputs.append(output)
             if not counts:
                 pass
             elif self.arena.sharers[self.at]:
                 add_shared(self.arena, self.at, new, first=not shares)
-            elif now is step.passes[-1]:
-                wait(self.arena, self.at, step, new)
+            elif this_pass is step.passes[-1]:
+                queue_last_pass(self.arena, self.at, step, new)
             else:  # the next pass attends to the tokens that stay
-                step.lasting = True
-                absorb(self.arena, self.at, step, now, [new])
+                step.changed_slots = True
+                absorb(self.arena, self.at, step, this_pass, [new])
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 
-    def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+    def attended(self, this_pass: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         """One pass of a prompt in blocks of queries; gains are summed by column, without an N x N matrix."""
         arena, decay_factor, device = self.arena, self.arena.plan.decay_factor, keys.device
-        tokens = now.tokens
+        tokens = this_pass.tokens
         place = torch.arange(tokens, device=device, dtype=torch.int32)
-        count = arena.per_row(now.count)[:, 0]  # [R, 1]
-        when = arena.per_row(now.first)[:, 0] + place  # [R, N]
+        count = arena.per_row(this_pass.count)[:, 0]  # [R, 1]
+        when = arena.per_row(this_pass.first)[:, 0] + place  # [R, N]
         later = (count - 1 - place).clamp_min(0)  # [R, N] number of queries after each one in its row
-        used = arena.leading(now)
+        used = arena.leading(this_pass)
         empty = arena.slots.positions[self.at, ..., :used] < 0
         edge = arena.edge_angles(when, queries.dtype)
         all_keys, all_values = keys, values
@@ -198,7 +199,7 @@ class LayerStep:
                 unseen = unseen | (when[:, None, None, None, :end] < visible)
             logits[..., used:].masked_fill_(unseen, -torch.inf)
             probabilities = self.softmax(logits)
-            if any(here != tokens for here in now.count):
+            if any(here != tokens for here in this_pass.count):
                 padding = (place[cut] >= count)[:, None, None, :, None]
                 probabilities = probabilities.masked_fill(padding, 0)
             weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, T + end]
@@ -209,4 +210,4 @@ class LayerStep:
                 rest = (0, 0) * (more.ndim - 3) + (0, tokens - end)  # 0 for keys that they cannot see
                 more = torch.nn.functional.pad(more, rest)  # [R, H, T + N, ...]
                 gains[name] = grows.together(gains[name], more) if name in gains else more
-        return torch.cat(outputs, 3), New(keys, values, gains)
+        return torch.cat(outputs, 3), PassResult(keys, values, gains)

@@ -1,7 +1,8 @@
 """Schedules evictions with plain integers on the host: no torch, no reads from the device.
 
-One `Clock` per row. Before a step, `decode_pass` or `prompt_passes` counts its tokens and decides which
-attend together and which rows evict afterwards; all layers do the same.
+A step is one call of the model. A pass is a part of its tokens that attend together before rows evict: a step
+has one for decoded tokens, often several for a prompt. One `Clock` per row. Before a step, `decode_pass` or
+`prompt_passes` counts its tokens and makes its passes; all layers do the same.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ class Clock:
 
     seen: int = 0  # real tokens fed
     in_use: int = 0  # slots in use in the fullest KV head
-    base: int = 0  # the position whose rotation index is 0
-    near_from: int = 0  # keys at positions below this are clamped
+    rope_origin: int = 0  # the position whose rotation index is 0
+    clamped_below: int = 0  # keys at positions below this are clamped
     protect_below: int = 0  # tokens at positions below this are protected: sinks, system prompt
     pins: frozenset[int] = frozenset()  # positions not fed yet that are protected as they are fed
 

@@ -3,8 +3,8 @@
 Attention sees only differences of rotation indices. Two rules keep indices and distances inside the window
 that the model was trained for:
 
-- A key's index is its position - base. When the next index would reach the window, base moves up to the next
-  token and all keys are turned back with it (rebase).
+- A key's index is its position - `rope_origin`. When the next index would reach the window, the origin
+  moves up to the next token and all keys are turned back with it (rebase).
 - A key whose distance would pass `reach` - 1 is clamped: it is turned once to index 0, and every query is
   turned to index `reach` - 1 to meet it. Pinned keys and a system prompt are turned to `nearer` instead.
 
@@ -84,23 +84,23 @@ def distance_of(trained: Positions, policy: Policy, shares: Shares, rebases: boo
 
 
 def turns_due(distance: Distance, clocks: Sequence[Clock], count: Sequence[int]) -> tuple[bool, bool]:
-    """Whether to (clamp, rebase) before `count` tokens per row are fed. Advances `near_from` and `base`."""
+    """Whether to (clamp, rebase) before `count` tokens per row are fed. Advances the clocks accordingly."""
     clamps = rebases = False
     for clock, more in zip(clocks, count, strict=True):
         # Keys far from the first new token, or outside the last one's window, are clamped.
         leaving = clock.seen + max(1 - distance.reach, more - distance.window)
-        near_from = -(-leaving // distance.block) * distance.block
-        if leaving > 0 and near_from > clock.near_from:
-            clock.near_from, clamps = near_from, True
-        if distance.rebases and clock.seen + more - clock.base > distance.window:
-            clock.base, rebases = clock.seen, True
+        clamped_below = -(-leaving // distance.block) * distance.block
+        if leaving > 0 and clamped_below > clock.clamped_below:
+            clock.clamped_below, clamps = clamped_below, True
+        if distance.rebases and clock.seen + more - clock.rope_origin > distance.window:
+            clock.rope_origin, rebases = clock.seen, True
     return clamps, rebases
 
 
-def indices(positions: Tensor, base: Tensor) -> Tensor:
+def indices(positions: Tensor, rope_origin: Tensor) -> Tensor:
     """Rotation index of new or unclamped keys at `positions` [..., R, H, N]; 0 for padding and empty slots.
 
     Args:
-        base: [R] positions whose index is 0.
+        rope_origin: [R] positions whose index is 0.
     """
-    return (positions - base[:, None, None]).masked_fill(positions < 0, 0)
+    return (positions - rope_origin[:, None, None]).masked_fill(positions < 0, 0)

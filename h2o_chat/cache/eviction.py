@@ -53,10 +53,10 @@ class Due:
 
 
 @torch.no_grad()
-def evict_full_rows(arena: Arena, now: Pass, kernels: Kernels) -> None:
+def evict_full_rows(arena: Arena, this_pass: Pass, kernels: Kernels) -> None:
     """Evicts in the rows whose last empty slot has been written."""
-    for due in rows_due(arena, now):
-        note_priority(arena, due, now, evict_rows(arena, due, kernels))
+    for due in rows_due(arena, this_pass):
+        note_priority(arena, due, this_pass, evict_rows(arena, due, kernels))
 
 
 def evict_rows(arena: Arena, due: Due, kernels: Kernels) -> Tensor:
@@ -78,22 +78,22 @@ def layers_together(arena: Arena, rows: slice) -> Iterator[slice]:
     return (slice(first, first + at_once) for first in range(0, layers, at_once))
 
 
-def note_priority(arena: Arena, due: Due, now: Pass, priority: Tensor) -> None:
+def note_priority(arena: Arena, due: Due, this_pass: Pass, priority: Tensor) -> None:
     """Keeps the policy's priority for observers, who look at it right after the step."""
-    for at, row in enumerate(range(len(now.count))[due.rows]):
-        arena.last_priority[row] = (now.seen[row], priority[:, at])
+    for at, row in enumerate(range(len(this_pass.count))[due.rows]):
+        arena.last_priority[row] = (this_pass.seen[row], priority[:, at])
 
 
-def rows_due(arena: Arena, now: Pass) -> Iterator[Due]:
+def rows_due(arena: Arena, this_pass: Pass) -> Iterator[Due]:
     """Groups of rows that evict: all rows, or runs of at most TOGETHER."""
-    mine = now.evicts
-    if len(mine) == len(now.count):
-        yield Due(slice(None), now.seen)
+    mine = this_pass.evicts
+    if len(mine) == len(this_pass.count):
+        yield Due(slice(None), this_pass.seen)
         return
     for _, run in groupby(enumerate(mine), lambda one: (one[1] - one[0], one[0] // TOGETHER)):
         rows = [row for _, row in run]
         some = slice(rows[0], rows[-1] + 1)
-        yield Due(some, now.seen[some])
+        yield Due(some, this_pass.seen[some])
 
 
 def choose_evicted(

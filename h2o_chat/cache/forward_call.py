@@ -22,12 +22,12 @@ class Step:
     tokens: int  # columns, padding included
     prompt: bool | None = None  # not generated; None: several at once are of a prompt, a single one is not
     real: Tensor | None = None  # [R, N] bool, False for padding; None: all are real
-    passes: list[Pass] = field(default_factory=list)  # filled by `make_ready`
+    passes: list[Pass] = field(default_factory=list)  # filled by `make_ready` (transformers_cache/ready.py)
     begun: bool = False  # the first layer has attended
-    lasting: bool = False  # slots or scores have changed: the step cannot be undone
+    changed_slots: bool = False  # or scores: the step cannot be undone
     kernels: Kernels = TORCH  # computations over all slots
     cancelled: ShouldStop = never  # asked before each layer of a prompt; True raises `Cancelled`
-    around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered to absorb the last pass
+    absorb_context: Callable[[], AbstractContextManager[None]] = nullcontext  # around absorbing the last pass
     half_absorbed: bool = False  # absorbing the last pass began and did not end
 
     @property

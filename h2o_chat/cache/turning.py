@@ -13,23 +13,23 @@ from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.distance import indices
 
 
-def clamp(arena: Arena, near_from: Sequence[int]) -> None:
-    """Turns the keys at positions below `near_from` of each row to their clamped index and marks them."""
+def clamp(arena: Arena, clamped_below: Sequence[int]) -> None:
+    """Turns the keys at positions below `clamped_below` of each row to their clamped index and marks them."""
     slots, distance = arena.slots, arena.plan.distance
     if arena.rope is None or distance is None:
         return
-    leaving = (slots.positions >= 0) & ~slots.clamped & (slots.positions < arena.per_row(near_from))
+    leaving = (slots.positions >= 0) & ~slots.clamped & (slots.positions < arena.per_row(clamped_below))
     to = distance.clamped_indices(slots.protected, slots.positions)
-    _turn(arena, leaving, to - indices(slots.positions, arena.base))
+    _turn(arena, leaving, to - indices(slots.positions, arena.rope_origin))
     slots.clamped.logical_or_(leaving)
 
 
-def rebase(arena: Arena, base: Sequence[int]) -> None:
-    """Makes `base` [R] the positions whose rotation index is 0; keys that are not clamped are turned back."""
-    slots, new = arena.slots, arena.per_row(base)[:, 0, 0]
-    shift = (arena.base - new)[:, None, None].expand_as(slots.positions)
+def rebase(arena: Arena, rope_origin: Sequence[int]) -> None:
+    """Turns keys that are not clamped back, so that the positions `rope_origin` [R] have rotation index 0."""
+    slots, new = arena.slots, arena.per_row(rope_origin)[:, 0, 0]
+    shift = (arena.rope_origin - new)[:, None, None].expand_as(slots.positions)
     _turn(arena, (slots.positions >= 0) & ~slots.clamped & (shift != 0), shift)
-    arena.base.copy_(new)
+    arena.rope_origin.copy_(new)
 
 
 def protect(arena: Arena, protected: Tensor) -> None:

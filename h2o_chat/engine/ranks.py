@@ -22,7 +22,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import EngineError, ExitCode, H2OChatError, ModelError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.base.system import ENDING
-from h2o_chat.cache.arena import Part
+from h2o_chat.cache.arena import SavedArena
 from h2o_chat.engine.runner import Runner, cache_for, trained_positions
 from h2o_chat.graph.loading import open_model
 from h2o_chat.models.choices import default_threads
@@ -109,7 +109,7 @@ def heads_of(shares: Sequence[Snapshot], number: int, of: int, device: torch.dev
         states = {name: state.chunk(of, 2)[number].to(device) for name, state in together.items()}
         lost = torch.stack([one.lost for one in some]).sum(0).to(device) * (number == 0)
         shape = replace(some[0].shape, heads=states["positions"].shape[2], device=device)
-        parts.append(Part(some[0].layers, shape, states, lost))
+        parts.append(SavedArena(some[0].layers, shape, states, lost))
     return replace(shares[0], parts=parts)
 
 

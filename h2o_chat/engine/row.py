@@ -212,7 +212,7 @@ class Row:
 
     def held(self, positions: range) -> float:
         """Share of the tokens at these positions that the KV heads hold, over all layers: 0 to 1."""
-        slots = [arena.slots.positions[:, self.number] for arena in self.cache.arenas]
+        slots = [arena.slots.positions[:, self.number] for arena in self.cache.absorbed_arenas()]
         return share_held(slots, positions)
 
     # -- going elsewhere, going back -------------------------------------------------------------------

@@ -134,7 +134,7 @@ class Runner:
         self._clear_torn(row)
         if self.rows == 1:
             self.cache.restore(snapshot, hand_over=hand_over)
-        elif self.cache.arenas or not snapshot.parts:
+        elif self.cache.absorbed_arenas() or not snapshot.parts:
             self.cache.put_row(row, snapshot)
         else:  # nothing was fed yet, so no row has slots
             self.replace_rows([snapshot if other == row else self.take(other) for other in range(self.rows)])

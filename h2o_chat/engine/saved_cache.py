@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from h2o_chat.base.errors import SavedCacheError
-from h2o_chat.cache.arena import Part, Shape
+from h2o_chat.cache.arena import SavedArena, Shape
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.quantized import BITS, dequantise
 from h2o_chat.cache.rope import Positions
@@ -58,7 +58,8 @@ IDENTITY = (
 BEFORE = {"engine": "transformers"}
 """Values where a file says nothing: it was written before there was a choice."""
 
-COUNTS = ("seen", "in_use", "base", "near_from")
+COUNTS = {"seen": "seen", "in_use": "in_use", "base": "rope_origin", "near_from": "clamped_below"}
+"""Counts of a `Clock`, by their names in a file."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def write(path: Path, snapshot: RowSnapshot, session: Session) -> None:
         "protect_below": clock.protect_below,
         "pins": sorted(clock.pins),
         "parts": [list(part.layers) for part in cache.parts],
-        "clock": {name: getattr(clock, name) for name in COUNTS} if cache.clocks else None,
+        "clock": {name: getattr(clock, of) for name, of in COUNTS.items()} if cache.clocks else None,
         "lost": snapshot.lost,
         "about": snapshot.about,
         "checks": {name: _check(tensor) for name, tensor in tensors.items()},
@@ -272,16 +273,18 @@ def _layers(value: Any, session: Session) -> list[list[int]]:
 
 
 def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
-    counts: dict[str, Any] = {name: count(value[name]) for name in COUNTS}
+    counts: dict[str, Any] = {of: count(value[name]) for name, of in COUNTS.items()}
     clock = replace(fresh, **counts)
-    many = max(clock.in_use, clock.base, clock.near_from - trained.window) > fed
-    few = not trained.learned and clock.base < fed - trained.window
+    many = max(clock.in_use, clock.rope_origin, clock.clamped_below - trained.window) > fed
+    few = not trained.learned and clock.rope_origin < fed - trained.window
     if clock.seen != fed or many or few:
         raise Wrong(f"its counts {seen(value)} are not those of {fed} tokens")
     return clock
 
 
-def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheReader, clock: Clock) -> Part:
+def _part(
+    number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheReader, clock: Clock
+) -> SavedArena:
     """The states of one arena, checked: shapes, types, ranges; no value may index outside a tensor."""
     session, fed = by.session, clock.seen
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
@@ -309,7 +312,7 @@ def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheR
         raise Wrong("its positions are not those of the tokens fed")
     window, turned = by.trained.window, [by.trained.ropes[layer] is not None for layer in layers]
     near = positions[turned][(positions[turned] >= 0) & ~states["clamped"][turned]]  # met where they stood
-    if bool((((near - clock.base).abs() > window) | (near < clock.near_from - window)).any()):
+    if bool((((near - clock.rope_origin).abs() > window) | (near < clock.clamped_below - window)).any()):
         raise Wrong("a key stands outside of the model's window, and is not clamped")
     held = (positions >= 0).sum(-1)
     if session.budget is not None and bool((held > session.budget).any()):
@@ -319,7 +322,7 @@ def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: CacheR
     if session.budget is None and slots <= fed:
         raise Wrong(f"it has {slots} slots for {fed} tokens")
     moved = {name: tensor.to(by.device) for name, tensor in states.items()}
-    return Part(tuple(layers), of, moved, lost.to(by.device))
+    return SavedArena(tuple(layers), of, moved, lost.to(by.device))
 
 
 def _states(tensors: dict[str, Tensor], by: CacheReader) -> list[dict[str, Tensor]]:

@@ -31,21 +31,21 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: 
     torn = drop_half_absorbed(cache)
     prepared = cache.step is step  # otherwise the pending prompt is of the step before
     for arena in cache.arenas_in_step:
-        if not step.lasting and arena.slot is not None:
+        if not step.changed_slots and arena.slot is not None:
             evict(arena.slots, arena.slot)  # empty, like before `Arena.place`
         arena.slot = None
         if prepared:
             arena.waiting.clear()
-    if step.lasting:
+    if step.changed_slots:
         torn |= rows
     else:  # where it was prepared, keys that were turned for it stay so
         cache.clocks[:] = [
-            replace(clock, base=now.base, near_from=now.near_from) if prepared else clock
-            for clock, now in zip(before, cache.clocks, strict=True)
+            replace(old, rope_origin=now.rope_origin, clamped_below=now.clamped_below) if prepared else old
+            for old, now in zip(before, cache.clocks, strict=True)
         ]
     for arena in cache.arenas_in_step:  # it may have raised when keys of some arenas were turned
-        bases = zip(arena.base.tolist(), cache.clocks, strict=True)
-        torn |= {row for row, (base, clock) in enumerate(bases) if base != clock.base}
+        origins = zip(arena.rope_origin.tolist(), cache.clocks, strict=True)
+        torn |= {row for row, (origin, clock) in enumerate(origins) if origin != clock.rope_origin}
     for layer in cache.attention_layers:
         layer.fed = fed
     if prepared:

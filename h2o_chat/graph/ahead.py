@@ -37,7 +37,8 @@ class Ahead:
 
     def __init__(self, cache: H2OCache) -> None:
         self._cache, self.clock = cache, replace(cache.clocks[0])
-        self._gaining = [arena.slots.states[name] for arena in cache.arenas for name in ("score", "lately")]
+        arenas = cache.absorbed_arenas()
+        self._gaining = [arena.slots.states[name] for arena in arenas for name in ("score", "lately")]
         self._before = [state.clone() for state in self._gaining]
         self.logits = torch.empty(0)
         """[1, 1, V] after it, good until the next step."""
@@ -48,7 +49,7 @@ class Ahead:
         for state, before in zip(self._gaining, self._before, strict=True):
             state.copy_(before)
         used = self.clock.in_use
-        for arena in self._cache.arenas:
+        for arena in self._cache.absorbed_arenas():
             evict(arena.slots, arena.order[..., used : used + 1].long())
         self._cache.clocks[0] = self.clock
         for layer in self._cache.layers:

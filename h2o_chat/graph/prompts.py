@@ -12,7 +12,7 @@ import torch
 import triton
 from torch import Tensor
 
-from h2o_chat.cache.arena import New
+from h2o_chat.cache.arena import PassResult
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.eviction import Kernels
@@ -27,14 +27,15 @@ FORGOTTEN = 1e-9
 """Queries whose weight in the score has fallen below this by the end of the prompt are left out."""
 
 
-def attend(here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+def attend(here: LayerStep, this_pass: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
     """`LayerStep.attended`, faster for the first pass of a conversation: nothing is held yet, so it is plain
     causal attention. Other passes go the usual way."""
-    plan, used = here.arena.plan, here.arena.leading(now)
+    plan, used = here.arena.plan, here.arena.leading(this_pass)
     plain = here.window is None and here.softcap is None and type(plan.policy.scores) is Received
     half = queries.dtype in (torch.bfloat16, torch.float16) and queries.is_cuda
-    if used or not plain or not half or not now.even or now.tokens < LEAST_TOKENS or plan.policy.grows:
-        return LayerStep.attended(here, now, queries, keys, values)
+    long = this_pass.even and this_pass.tokens >= LEAST_TOKENS
+    if used or not (plain and half and long) or plan.policy.grows:
+        return LayerStep.attended(here, this_pass, queries, keys, values)
     rows, heads, groups, tokens, size = queries.shape
 
     def spread(stored: Tensor) -> Tensor:
@@ -47,7 +48,7 @@ def attend(here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Te
     )
     gains = sums(asked, keys, lse[..., :tokens], here.scaling, plan.decay_factor)
     mine = {name: gains[name] for name in plan.grows}
-    return output.view(rows, heads, groups, tokens, size), New(keys, values, mine)
+    return output.view(rows, heads, groups, tokens, size), PassResult(keys, values, mine)
 
 
 def sums(queries: Tensor, keys: Tensor, lse: Tensor, scaling: float, factor: float) -> dict[str, Tensor]:

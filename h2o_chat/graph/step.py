@@ -78,14 +78,14 @@ class GraphStep:
     def computes(self, cache: H2OCache) -> bool:
         """Whether the kernels compute a decoded token of this cache: its slots are no rows of 4 bits, their
         number is fixed, and the kernels know how the policy's scores grow."""
-        plan, arenas = cache.plan, cache.arenas
+        plan, arenas = cache.plan, cache.absorbed_arenas()
         whole = sum(len(arena.layers) for arena in arenas) == self.frame.layers
         return knows(plan.policy) and whole and plan.bits in (None, 8) and plan.shares.bounded
 
     def captured(self, cache: H2OCache) -> bool:
         """Whether a token of this cache takes one launch: the first one is captured, which takes .1 s."""
-        clamps = any(arena.clamps for arena in cache.arenas)
-        return clamps in self._tokens and addresses_of(cache.arenas) == self._addresses
+        clamps = any(arena.clamps for arena in cache.absorbed_arenas())
+        return clamps in self._tokens and addresses_of(cache.absorbed_arenas()) == self._addresses
 
     @torch.no_grad()
     def feed(self, cache: H2OCache, ids: Sequence[int] | Tensor) -> Tensor:
@@ -95,16 +95,16 @@ class GraphStep:
             ids: where they are a tensor [R] on the device, the host need not know them.
         """
         assert cache.step is not None
-        step, now = cache.step, cache.step.passes[0]
+        step, this_pass = cache.step, cache.step.passes[0]
         step.begun = True
         room = self._room_for(cache, len(ids))
-        index = [first - clock.base for first, clock in zip(now.first, cache.clocks, strict=True)]
-        position = [at if count else -1 for at, count in zip(now.first, now.count, strict=True)]
-        protected = [int(bool(which)) for which in now.protected]
+        index = [at - clock.rope_origin for at, clock in zip(this_pass.first, cache.clocks, strict=True)]
+        position = [at if count else -1 for at, count in zip(this_pass.first, this_pass.count, strict=True)]
+        protected = [int(bool(which)) for which in this_pass.protected]
         prompt = [int(step.of_prompt)] * len(ids)
         known = [0] * len(ids) if isinstance(ids, Tensor) else ids
-        numbers = [position, index, now.in_use, prompt, protected, now.seen, known]
-        clamps = any(arena.clamps for arena in cache.arenas)
+        numbers = [position, index, this_pass.in_use, prompt, protected, this_pass.seen, known]
+        clamps = any(arena.clamps for arena in cache.absorbed_arenas())
         if clamps not in self._tokens:
             room.now[:6] = -1  # padding, which changes no slot
             self._token(cache, room, clamps)
@@ -115,11 +115,11 @@ class GraphStep:
         if isinstance(ids, Tensor):
             room.now[6].copy_(ids.clamp_min(0))  # -1: there was none to choose
         self._tokens[clamps]()
-        step.lasting = True
-        for arena in cache.arenas:
+        step.changed_slots = True
+        for arena in cache.absorbed_arenas():
             arena.windows = [self.frame.sees[layer] for layer in arena.layers]
-            for due in rows_due(arena, now):
-                note_priority(arena, due, now, self._evict(arena, room, due))
+            for due in rows_due(arena, this_pass):
+                note_priority(arena, due, this_pass, self._evict(arena, room, due))
         for layer in cache.layers:
             layer.fed += 1
         return room.out[:, None]
@@ -131,10 +131,10 @@ class GraphStep:
 
     def _room_for(self, cache: H2OCache, rows: int) -> _Room:
         """Tensors for so many rows. Graphs are made anew where slots lie elsewhere."""
-        addresses = addresses_of(cache.arenas)
+        addresses = addresses_of(cache.absorbed_arenas())
         if self._room is None or addresses != self._addresses:
             self._tokens, self._evictions, self._room, self._addresses = {}, {}, None, addresses
-            slots = cache.arenas[0].shape[3]
+            slots = cache.absorbed_arenas()[0].shape[3]
             self._room = self._new_room(rows, slots)
         return self._room
 
@@ -186,7 +186,7 @@ class GraphStep:
         edge = torch.full((1,), cache.plan.distance.edge, dtype=torch.int32, device=self.device)
         far = [self._turn(edge, number) for number in range(len(self._ropes))]
         epsilon = self.frame.epsilon
-        where = {layer: (arena, at) for arena in cache.arenas for at, layer in enumerate(arena.layers)}
+        where = {layer: (a, at) for a in cache.absorbed_arenas() for at, layer in enumerate(a.layers)}
         for number, weights in enumerate(self.weights.layers):
             rope = self.frame.rope_of[number]
             _multiply(weights.qkv, room.x, room.qkv, weights.norm_attention, epsilon, bias=weights.bias_qkv)

@@ -10,14 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.arena import New
+from h2o_chat.cache.arena import PassResult
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.native import library as c
 from h2o_chat.policies import scores
 
 
-def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+def attend(
+    call: Any, here: LayerStep, this_pass: Pass, queries: Tensor, keys: Tensor, values: Tensor
+) -> Attended:
     """One pass: queries [R, H, G, N, D] attend to the slots and to keys and values [R, H, N, D], in fp32.
 
     Args:
@@ -25,9 +27,9 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
     """
     arena, distance = here.arena, here.arena.plan.distance
     rows, heads, groups, tokens, size = queries.shape
-    slots, most_used = arena.slots, arena.leading(now)
+    slots, most_used = arena.slots, arena.leading(this_pass)
     # Until something is evicted, slots are filled from the first on.
-    ages = zip(now.first, now.in_use, strict=True)
+    ages = zip(this_pass.first, this_pass.in_use, strict=True)
     used = [in_use if first == in_use else most_used for first, in_use in ages]
     asking, new_keys, new_values = map(_side_by_side, (queries, keys, values))
     if new_values.stride() != new_keys.stride():
@@ -37,7 +39,7 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
     attended = torch.empty(rows, heads, groups, tokens, size, dtype=torch.float32)
     gain = torch.empty(rows, heads, groups, most_used + tokens, dtype=torch.float32)
     lately = torch.empty_like(gain) if arena.plan.observe else None
-    base = arena.base.tolist()
+    origins = arena.rope_origin.tolist()
     assert distance is not None
     asked = c.Pass(
         layer=arena.layers[here.at],
@@ -50,9 +52,9 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
         decay_factor=arena.plan.decay_factor,
         lately_decay=scores.LATELY_DECAY,
         used=c.int32s(used),
-        first=c.int32s(now.first),
-        count=c.int32s(now.count),
-        index=c.int32s([first - zero for first, zero in zip(now.first, base, strict=True)]),
+        first=c.int32s(this_pass.first),
+        count=c.int32s(this_pass.count),
+        index=c.int32s([first - origin for first, origin in zip(this_pass.first, origins, strict=True)]),
         queries=asking.data_ptr(),
         keys=new_keys.data_ptr(),
         values=new_values.data_ptr(),
@@ -72,7 +74,7 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
     )
     call(ctypes.byref(asked))
     gains = {"score": gain.transpose(2, 3)} | ({} if lately is None else {"lately": lately.sum(2)})
-    return attended.to(queries.dtype), New(keys, values, gains)
+    return attended.to(queries.dtype), PassResult(keys, values, gains)
 
 
 def _side_by_side(numbers: Tensor) -> Tensor:

@@ -55,13 +55,15 @@ class SlotKernels:
         )
         return changes
 
-    def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+    def attend(
+        self, here: LayerStep, this_pass: Pass, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> Attended:
         """See `LayerStep.attended`."""
 
         def call(asked: Any) -> None:
             checked(self.model.library.h2o_attend(self.model.at, asked))
 
-        return prompts.attend(call, here, now, queries, keys, values)
+        return prompts.attend(call, here, this_pass, queries, keys, values)
 
 
 class SlotKernelsAlone(SlotKernels):
@@ -97,11 +99,13 @@ class SlotKernelsAlone(SlotKernels):
     def output_change(self, slots: Slots) -> Tensor:
         return super().output_change(slots) if self._fits(slots) else output_change_of_heads(slots)
 
-    def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+    def attend(
+        self, here: LayerStep, this_pass: Pass, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> Attended:
         plain = here.softcap is None and here.window is None and here.sink is None
         plain = plain and here.scaling == keys.shape[3] ** -0.5
         attend = super().attend if plain and self._fits(here.arena.slots) else LayerStep.attended
-        return attend(here, now, queries, keys, values)
+        return attend(here, this_pass, queries, keys, values)
 
     def _fits(self, slots: Slots) -> bool:
         """Whether these layers are on the CPU and have the configuration's sizes: not all families' do."""

@@ -95,13 +95,13 @@ class NativeStep:
                 "Use the tokenizer that belongs to the model.",
             )
         assert cache.step is not None
-        cache.step.around = one_torch_thread  # torch's share is too small to divide
+        cache.step.absorb_context = one_torch_thread  # torch's share is too small to divide
         if knows(cache.plan.policy):
             cache.step.kernels = self.slot_kernels.kernels
         with one_torch_thread():
             if not cache.arenas_in_step:
                 self._make_slots(cache, len(ids))
-            whole = sum(len(arena.layers) for arena in cache.arenas) == self.frame.layers
+            whole = sum(len(arena.layers) for arena in cache.absorbed_arenas()) == self.frame.layers
             if ids.shape[1] == 1 and whole and knows(cache.plan.policy):
                 return self._decode(cache, ids)
             return self._layer_by_layer(cache, ids, all_columns)
@@ -122,17 +122,18 @@ class NativeStep:
         assert cache.step is not None
         assert cache.plan.distance is not None
         distance = cache.plan.distance
-        now, rows = cache.step.passes[0], len(ids)
+        this_pass, rows = cache.step.passes[0], len(ids)
         cache.step.begun = True
-        self._point_to_slots(cache, cache.arenas[0].leading(now, more=1))
-        index = [first - clock.base for first, clock in zip(now.first, cache.clocks, strict=True)]
-        before = [clock.base - clock.near_from for clock in cache.clocks]  # the oldest unclamped key
+        self._point_to_slots(cache, cache.absorbed_arenas()[0].leading(this_pass, more=1))
+        index = [at - clock.rope_origin for at, clock in zip(this_pass.first, cache.clocks, strict=True)]
+        position = [at if count else -1 for at, count in zip(this_pass.first, this_pass.count, strict=True)]
+        before = [one.rope_origin - one.clamped_below for one in cache.clocks]  # the oldest unclamped key
         farthest = max(distance.nearer, *index, *before)
         logits = torch.empty(rows, 1, self.frame.vocabulary, dtype=torch.float32)
         step = c.Step(
             rows=rows,
             of_prompt=cache.step.of_prompt,
-            clamps=any(arena.clamps for arena in cache.arenas),
+            clamps=any(arena.clamps for arena in cache.absorbed_arenas()),
             kv_bits=cache.plan.bits or 0,
             farthest=min(farthest, distance.window),
             nearer=distance.nearer,
@@ -140,18 +141,18 @@ class NativeStep:
             decay_factor=cache.plan.decay_factor,
             lately_decay=scores.LATELY_DECAY,
             ids=(ctypes.c_int64 * rows)(*ids[:, 0].tolist()),
-            positions=c.int32s([at if count else -1 for at, count in zip(now.first, now.count, strict=True)]),
+            positions=c.int32s(position),
             index=c.int32s(index),
             edge=c.int32s([distance.edge - at for at in index]),
-            in_use=c.int32s(now.in_use),
-            protect=(ctypes.c_uint8 * rows)(*map(bool, now.protected)),
+            in_use=c.int32s(this_pass.in_use),
+            protect=(ctypes.c_uint8 * rows)(*map(bool, this_pass.protected)),
             slots=self._slots,
         )
         checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
-        cache.step.lasting = True
-        for arena in cache.arenas:  # a restored arena has no windows yet
+        cache.step.changed_slots = True
+        for arena in cache.absorbed_arenas():  # a restored arena has no windows yet
             arena.windows = [self.frame.sees[layer] for layer in arena.layers]
-            evict_full_rows(arena, now, cache.step.kernels)
+            evict_full_rows(arena, this_pass, cache.step.kernels)
         for layer in cache.layers:
             layer.fed += 1
         return logits
@@ -194,10 +195,10 @@ class NativeStep:
 
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Updates the addresses of all slots, whose tensors are replaced when slots are added or restored."""
-        pointers = addresses_of(cache.arenas)
+        pointers = addresses_of(cache.absorbed_arenas())
         if pointers != self._pointers:
             self._pointers = pointers
-            for arena in cache.arenas:
+            for arena in cache.absorbed_arenas():
                 for at, layer in enumerate(arena.layers):
                     self._slots[layer] = _slots_of(arena, at, cache.plan.observe)
         for slots in self._slots:

@@ -23,8 +23,7 @@ class CacheLike(Protocol):
     states_before: list[dict[str, Tensor]]
     trained: Positions | None
 
-    @property
-    def arenas(self) -> list[Arena]: ...
+    def absorbed_arenas(self) -> list[Arena]: ...
     @property
     def attention_layers(self) -> list[Any]: ...
     @property

@@ -43,7 +43,7 @@ def prepare(cache: CacheLike, step: Step) -> None:
     if cache.state_layers:
         with torch.inference_mode(False):  # models change convolution states in place
             cache.states_before = changed([layer.held for layer in cache.state_layers], torch.clone)
-    if cache.arenas:
+    if cache.absorbed_arenas():
         make_ready(cache, step)
     cache.step = step
 
@@ -67,13 +67,13 @@ def make_ready(cache: CacheLike, step: Step) -> None:
     join(cache)
     if distance is not None and not distance.learned:
         clamps, rebases = turns_due(distance, clocks, counts)
-        for arena in cache.arenas:
+        for arena in cache.absorbed_arenas():
             if clamps:
-                turning.clamp(arena, [clock.near_from for clock in clocks])
+                turning.clamp(arena, [clock.clamped_below for clock in clocks])
             if rebases:
-                turning.rebase(arena, [clock.base for clock in clocks])
-            arena.clamps = arena.rope is not None and any(clock.near_from for clock in clocks)
-    for arena in cache.arenas:
+                turning.rebase(arena, [clock.rope_origin for clock in clocks])
+            arena.clamps = arena.rope is not None and any(clock.clamped_below for clock in clocks)
+    for arena in cache.absorbed_arenas():
         arena.grow(max(ends))
     if step.tokens == 1:
         step.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
@@ -98,7 +98,7 @@ def position_ids(cache: CacheLike) -> Tensor:
         raise UsageError("No step was prepared.", "Call cache.prepare(Step(tokens=...)) first.")
     first = [0]
     if step.passes:
-        first = [at - clock.base for at, clock in zip(step.passes[0].first, cache.clocks, strict=True)]
+        first = [at - clock.rope_origin for at, clock in zip(step.passes[0].first, cache.clocks, strict=True)]
     along = torch.arange(step.tokens) if step.real is None else step.real.long().cumsum(-1) - 1
     start = torch.tensor(first, device=along.device)[:, None]
     return distance.fed_indices((start + along).clamp_min(0))
@@ -180,8 +180,8 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
 
 def join(cache: CacheLike) -> None:
     """Merges the arenas of single layers, which the first step created."""
-    if 1 < len(cache.arenas) == len(cache.attention_layers):
-        cache.arenas_in_step = joined(cache.arenas)
+    if 1 < len(cache.absorbed_arenas()) == len(cache.attention_layers):
+        cache.arenas_in_step = joined(cache.absorbed_arenas())
         place_layers(cache)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.arena import Arena, Part, in_use_first
+from h2o_chat.cache.arena import Arena, SavedArena, in_use_first
 from h2o_chat.cache.clock import Clock
 from h2o_chat.policies.shares import Shares
 from h2o_chat.transformers_cache.cache_like import CacheLike
@@ -24,7 +24,7 @@ class Snapshot:
     policy: str
     shares: Shares
     bits: int | None  # bits of a number in the slots; None: the model's precision
-    parts: list[Part]  # none before the first token
+    parts: list[SavedArena]  # none before the first token
     clocks: list[Clock]  # per row, see `H2OCache.clocks`
     fresh: Clock  # of rows without their own clock
     fed: int  # columns, padding included
@@ -50,7 +50,7 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
         cache.plan.policy.name,
         cache.plan.shares,
         cache.plan.bits,
-        [Part(arena.layers, arena.layer_shape, arena.slots.states, arena.lost) for arena in cache.arenas],
+        [SavedArena(a.layers, a.layer_shape, a.slots.states, a.lost) for a in cache.absorbed_arenas()],
         [replace(clock) for clock in cache.clocks],
         replace(cache.fresh),
         cache.fed,
@@ -75,7 +75,8 @@ def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) ->
     cache.clocks, cache.fresh = [replace(clock) for clock in snapshot.clocks], replace(snapshot.fresh)
     for part in snapshot.parts:
         arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, part.states)
-        arena.lost, arena.base = part.lost, arena.per_row([clock.base for clock in cache.clocks]).flatten()
+        arena.lost = part.lost
+        arena.rope_origin = arena.per_row([clock.rope_origin for clock in cache.clocks]).flatten()
         cache.arenas_in_step.append(arena)
     while len(cache.attention_layers) < sum(len(part.layers) for part in snapshot.parts):
         cache.layers.append(cache.new_layer())
@@ -108,7 +109,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clocks_of(cache, row)  # raises if there is no such row
     if snapshot is not None:
         _refuse_other(cache, snapshot)
-        if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.arenas):
+        if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.absorbed_arenas()):
             raise UsageError(
                 f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
                 "Give one row, of Snapshot.row; before the first token use cache.restore().",
@@ -117,10 +118,10 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clocks = [*snapshot.clocks, snapshot.fresh] if snapshot else [cache.plan.clock()]
     join(cache)  # so that arenas have the same layers as in the snapshot
     clock = cache.clocks[row] = replace(clocks[0])
-    for arena in cache.arenas:
+    for arena in cache.absorbed_arenas():
         arena.grow(clock.in_use)
-        arena.empty_row(row, clock.base)
-    by_layers = {arena.layers: arena for arena in cache.arenas}
+        arena.empty_row(row, clock.rope_origin)
+    by_layers = {arena.layers: arena for arena in cache.absorbed_arenas()}
     for part in snapshot.parts if snapshot else []:
         arena = by_layers[tuple(part.layers)]
         for name, saved in part.states.items():
@@ -128,7 +129,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
             slots = min(mine.shape[2], saved.shape[3])  # further slots are empty
             mine[:, :, :slots] = saved[:, 0, :, :slots]
         arena.lost[row] += part.lost[0]
-    for arena in cache.arenas:
+    for arena in cache.absorbed_arenas():
         arena.order[:, row] = in_use_first(arena.slots.positions[:, row])
     for layer in cache.attention_layers:  # a step of this row may have ended in the middle
         layer.fed = cache.fed
@@ -182,7 +183,7 @@ def together(rows: list[Snapshot]) -> Snapshot:
             "Rows of the full policy fit together while they have as many slots.",
         )
     parts = [
-        Part(
+        SavedArena(
             part.layers,
             replace(part.shape, rows=len(rows)),
             {name: torch.cat([row.parts[n].states[name] for row in rows], 1) for name in part.states},

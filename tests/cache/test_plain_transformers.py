@@ -83,7 +83,7 @@ def test_sampling_repeats_with_a_seed(model: Any) -> None:
 def test_with_the_model_it_is_the_programs_cache(policy: str) -> None:
     """Given the model it compares keys before RoPE and clamps distances, as the engine's does; in fp64.
 
-    Inside the window: beyond it the engine moves its base, and plain transformers feeds growing positions.
+    Inside the window: beyond it the engine rebases, and plain transformers feeds growing positions.
     """
     model = tiny("llama", "h2o", max_position_embeddings=128)
     ids = prompt(60)
@@ -101,7 +101,7 @@ def test_with_the_model_it_is_the_programs_cache(policy: str) -> None:
     assert held(plain) == held(ours)
     assert plain.reach == ours.reach == (64 if policy == "h2o" else 128)
     if policy == "h2o":
-        assert any(bool(arena.slots.clamped.any()) for arena in plain.arenas)
+        assert any(bool(arena.slots.clamped.any()) for arena in plain.absorbed_arenas())
 
 
 def test_a_policy_of_ones_own(model: Any) -> None:
@@ -341,9 +341,9 @@ def test_a_cache_that_is_moved_to_another_model(model: Any, kv: str, other: str)
         dtype = torch.bfloat16 if other == "precision" else torch.float64
         keys = torch.zeros(
             1,
-            8 if other == "heads" else cache.arenas[0].layer_shape.heads,
+            8 if other == "heads" else cache.absorbed_arenas()[0].layer_shape.heads,
             1,
-            cache.arenas[0].layer_shape.key,
+            cache.absorbed_arenas()[0].layer_shape.key,
             dtype=dtype,
         )
     with pytest.raises(UsageError, match=r"This H2OCache holds .* and is fed ") as caught:

@@ -137,7 +137,7 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int, chats
             assert bool((distance[far] >= cache.reach - window // 32 - chunk).all())
             safe = layer.protected[0, head][held] & torch.isin(where, torch.tensor(sorted(PINS)))
             # A sixteenth of the window, 4 tokens, is distance 3.
-            index = torch.where(far, safe * (cache.reach - 4) * chats, where - cache.clocks[0].base)
+            index = torch.where(far, safe * (cache.reach - 4) * chats, where - cache.clocks[0].rope_origin)
             expected = rope.rotate(raw[head, where], index)
             close(layer.keys[0, head][held], expected)
             seen_far |= bool(far.any())
@@ -197,12 +197,12 @@ def test_clamped_attention_equals_the_plain_formula(policy: str) -> None:
         before = cache.kept(0)[0]
         feed(model, cache, ids[:, now : now + 1])
         block = window // 32
-        near_from = -(-(now + 1 - cache.reach) // block) * block
+        clamped_below = -(-(now + 1 - cache.reach) // block) * block
         for head in range(4):
             kept = before[head // 2]
             at = torch.cat((kept[kept >= 0].long(), torch.tensor([now])))
             edge = torch.tensor([3 if position in pinned else cache.reach - 1 for position in at.tolist()])
-            distance = torch.where(at < near_from, edge, now - at)
+            distance = torch.where(at < clamped_below, edge, now - at)
             assert bool((distance < cache.reach).all())
             turned = rope.rotate(keys[at, head // 2], -distance)
             weights = (turned @ queries[now, head] * 8**-0.5).softmax(-1)
@@ -275,7 +275,7 @@ def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str)
         return cache, logits
 
     together, logits = run(slice(0, 3), 0)
-    bases = [clock.base for clock in together.clocks]
+    bases = [clock.rope_origin for clock in together.clocks]
     assert min(bases) > 0, "each was rebased"
     assert len(set(bases)) > 1, "some more often"
     for row, first in enumerate(padding):

@@ -33,15 +33,15 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_decoded_token_reads_one_value(
     sampling: Sampling, short: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Past the window, where keys are clamped and the base has moved, with a system prompt and pins."""
+    """Past the window, where keys are clamped and rebased, with a system prompt and pins."""
     settings = Settings(model=str(short), budget=64, threads=1, seed=1, events_every=0, device=device)
     engine = Engine(load(settings, lambda *_: None), settings)
     engine.protect(8)
     ids = torch.randint(3, 4000, (288,), generator=torch.Generator().manual_seed(0)).tolist()
     engine.feed(ids)
     engine.pin(range(286, 288))
-    assert engine.cache.clocks[0].base > 0
-    assert engine.cache.arenas[0].clamps
+    assert engine.cache.clocks[0].rope_origin > 0
+    assert engine.cache.absorbed_arenas()[0].clamps
     engine.sampler.on_cpu = False  # as on a GPU, where a read waits for all that was asked before
     evictions, logits, sampler = 0, engine.forward([5]), engine.sampler
     with reads(monkeypatch) as found:

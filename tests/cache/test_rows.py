@@ -73,8 +73,8 @@ def alone(family: str, row: int, **how: Any) -> Fed:
 def same(together: Fed, row: int, expected: Fed) -> None:
     assert kept(together.cache, row) == kept(expected.cache, 0), f"row {row}"
     assert together.cache.protected_in(row) == expected.cache.protected, f"row {row}"
-    lost = sum(float(arena.lost[row]) for arena in together.cache.arenas)
-    assert lost == pytest.approx(sum(float(arena.lost[0]) for arena in expected.cache.arenas))
+    lost = sum(float(arena.lost[row]) for arena in together.cache.absorbed_arenas())
+    assert lost == pytest.approx(sum(float(arena.lost[0]) for arena in expected.cache.absorbed_arenas()))
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
@@ -125,7 +125,7 @@ def test_rows_with_their_own_pins_equal_the_rows_alone_while_one_is_refilled(
     for number in range(20):
         step([noise(1, 1000 + 10 * number + row) for row in range(3)], False)
     if how["policy"] != "full":
-        assert min(clock.base for clock in together.cache.clocks[::2]) > 0 or family == "opt"
+        assert min(clock.rope_origin for clock in together.cache.clocks[::2]) > 0 or family == "opt"
     for row in (0, 2):  # one lets go, the others keep theirs
         together.cache.unpin(row=row)
         ones[row].cache.unpin()
@@ -221,7 +221,7 @@ def test_rows_that_are_all_emptied_are_as_new() -> None:
     expected = new.feed_row(1, [7], prompt=False)
     torch.testing.assert_close(used.feed_row(1, [7], prompt=False), expected)
     assert logits.isfinite().all()
-    for ours, theirs in zip(used.cache.arenas, new.cache.arenas, strict=True):
+    for ours, theirs in zip(used.cache.absorbed_arenas(), new.cache.absorbed_arenas(), strict=True):
         torch.testing.assert_close(ours.slots.score[:, 1], theirs.slots.score[:, 1])
 
 

@@ -40,7 +40,7 @@ def chosen_from(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[bytes]]:
 
 def slots(batch: Batch) -> list[Any]:
     """Positions held by any row."""
-    return [set(arena.slots.positions.unique().tolist()) for arena in batch.runner.cache.arenas]
+    return [set(arena.slots.positions.unique().tolist()) for arena in batch.runner.cache.absorbed_arenas()]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,9 @@ def test_rows_are_admitted_by_what_they_take(
     batch = Batch(native, settings, rows=3)
     hold(batch, requests(3, seed=1))
     each = row_bytes(batch.reader)
-    states = [state for a in batch.runner.cache.arenas for state in (*a.slots.states.values(), a.order)]
+    states = [
+        state for a in batch.runner.cache.absorbed_arenas() for state in (*a.slots.states.values(), a.order)
+    ]
     logits = 8 * native.sizes.vocabulary
     assert sum(tensor.nbytes for tensor in states) == 3 * (each - logits)
     for rows in (1, 9):

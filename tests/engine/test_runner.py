@@ -108,7 +108,7 @@ def hold_together(runner: Runner, settings: Settings, waiting: list[Talk]) -> se
     def fill(row: Row) -> None:
         wanted.pop(row.number, None)
         row.reset()
-        assert not any(any(heads) for heads in kept(row)) if runner.cache.arenas else True
+        assert not any(any(heads) for heads in kept(row)) if runner.cache.absorbed_arenas() else True
         if waiting:
             speaking[row.number] = speak(row, waiting.pop(0))
             wanted[row.number] = next(speaking[row.number])
@@ -287,7 +287,7 @@ def test_one_row_costs_what_an_engine_did(loaded: Loaded, monkeypatch: pytest.Mo
 def test_a_look_copies_once(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(loaded, SETTINGS)
     list(engine.generate(noise(100, 1), Sampling(max_tokens=3, ignore_eos=True)))
-    assert len(engine.cache.arenas) == 1
+    assert len(engine.cache.absorbed_arenas()) == 1
     with reads(monkeypatch) as read:
         engine.look()
     assert read == {"cpu": 1, "numpy": 1, "_local_scalar_dense": 1}, "slots once, and what was lost"
@@ -297,6 +297,6 @@ def test_a_session_says_what_a_slot_takes() -> None:
     settings = replace(SETTINGS, dtype="float32", budget=64)
     engine = Engine(load(settings, lambda *_: None), settings)
     engine.forward([5])
-    tensors = [state for a in engine.cache.arenas for state in (*a.slots.states.values(), a.order)]
+    tensors = [state for a in engine.cache.absorbed_arenas() for state in (*a.slots.states.values(), a.order)]
     assert engine.session.slot_bytes * 65 == sum(tensor.nbytes for tensor in tensors)
     assert engine.session.stride == engine.cache.plan.stride == 2

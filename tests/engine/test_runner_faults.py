@@ -54,12 +54,12 @@ def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded
             with pytest.raises(UsageError, match="Give a piece for each row"):
                 runner.feed([[], []], prompt=False)
         assert torch.equal(runner.feed(pieces, prompt=False), expected.feed(pieces, prompt=False))
-    assert expected.clock(0).base > 0 or expected.clock(0).seen > 48
+    assert expected.clock(0).rope_origin > 0 or expected.clock(0).seen > 48
 
 
 def same_snapshot(one: Any, other: Any) -> None:
     """What slots hold, and the counts; what lies in an empty slot counts for nothing."""
-    turned = {"base": 0, "near_from": 0}
+    turned = {"rope_origin": 0, "clamped_below": 0}
     assert [replace(clock, **turned) for clock in one.clocks] == [
         replace(clock, **turned) for clock in other.clocks
     ]
@@ -128,11 +128,11 @@ def test_rows_are_torn_where_keys_of_one_arena_alone_were_turned(monkeypatch: py
     before, step, turned = [replace(clock) for clock in cache.clocks], Step(1), []
     real = turning.rebase
 
-    def fails(arena: Arena, base: Any) -> None:
+    def fails(arena: Arena, rope_origin: Any) -> None:
         turned.append(arena)
         if len(turned) == 2:
             raise MemoryError("there is no more")
-        real(arena, base)
+        real(arena, rope_origin)
 
     with monkeypatch.context() as patch:
         patch.setattr(turning, "rebase", fails)

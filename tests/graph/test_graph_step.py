@@ -70,7 +70,9 @@ class Pair:
 
     def compare_slots(self) -> None:
         """Kept tokens are the same in every head, and what is known of them is nearly."""
-        for mine, other in zip(self.graph.cache.arenas, self.plain.cache.arenas, strict=True):
+        for mine, other in zip(
+            self.graph.cache.absorbed_arenas(), self.plain.cache.absorbed_arenas(), strict=True
+        ):
             for name, state in mine.slots.states.items():
                 held = other.slots.positions >= 0
                 if state.dtype.is_floating_point:
@@ -105,7 +107,7 @@ def test_a_conversation_of_each_family(family: str) -> None:
     logits = both.feed([words(6, seed=1)], True)
     for _ in range(2):
         logits = both.feed([[int(logits.argmax())]], False)
-    assert any(arena.clamps for arena in both.graph.cache.arenas)
+    assert any(arena.clamps for arena in both.graph.cache.absorbed_arenas())
     both.compare_slots()
 
 
@@ -204,8 +206,8 @@ def test_a_token_that_is_fed_ahead() -> None:
         assert torch.equal(*logits)
         assert ahead.clock(0).seen == seen + 1
     assert_same(ahead.take(0), usual.take(0))
-    assert usual.cache.clocks[0].near_from
-    assert usual.cache.clocks[0].base
+    assert usual.cache.clocks[0].clamped_below
+    assert usual.cache.clocks[0].rope_origin
     assert 14 < went < 20, "what evicts or turns keys is not fed ahead"
 
 
@@ -308,7 +310,7 @@ def test_one_token_attends(
     one = loaded(model)
     runner = Runner(one, cache_for(one, Settings(budget=budget, kv_dtype=kv)), rows)
     runner.feed([words(3)] * rows, prompt=True)  # makes the arena
-    step, (arena,) = runner.graph, runner.cache.arenas
+    step, (arena,) = runner.graph, runner.cache.absorbed_arenas()
     assert arena.plan.distance is not None
     step.frame = replace(step.frame, sees=(window,))
     distance = replace(arena.plan.distance, nearer=trained // 3)
@@ -317,8 +319,8 @@ def test_one_token_attends(
     near = 1e-5 if dtype == torch.float32 else 5e-3
     torch.manual_seed(budget)
     states, slots = arena.slots.states, budget + 1
-    # Ages that differ by row: an index is a position - base, and those before the base are negative.
-    seen, base = budget + torch.tensor([900, 2300])[:rows], torch.tensor([0, 1000])[:rows]
+    # Ages that differ by row: an index is a position - origin, and those before the origin are negative.
+    seen, origin = budget + torch.tensor([900, 2300])[:rows], torch.tensor([0, 1000])[:rows]
     for row in range(rows):
         for head in range(heads):
             states["positions"][0, row, head] = torch.randperm(int(seen[row]))[:slots].sort().values
@@ -333,7 +335,7 @@ def test_one_token_attends(
         states[name].copy_(x if kv == "auto" else quantise(x, 8))
     states["score"].uniform_()
     arena.order.copy_(in_use_first(states["positions"]))
-    arena.base.copy_(base)
+    arena.rope_origin.copy_(origin)
     held = int((states["positions"] >= 0).sum(-1).min())
     in_use = torch.full((rows,), held)
     slot = arena.order[0, :, :, held].long()  # [R, H]
@@ -342,14 +344,14 @@ def test_one_token_attends(
 
     room = step._room_for(runner.cache, rows)
     zeros = torch.zeros(rows, dtype=torch.int32)
-    now = torch.stack([seen, seen - base, in_use, zeros, zeros, seen + 1, zeros]).int()
+    now = torch.stack([seen, seen - origin, in_use, zeros, zeros, seen + 1, zeros]).int()
     room.now.copy_(now)
     room.qkv.normal_()
     turns, edge = step._turn(room.now[1], 0), torch.tensor([distance.edge], device=DEVICE)
     step._attend(runner.cache, room, 0, arena, 0, step.weights.layers[0], (turns, step._turn(edge, 0)), True)
 
     queries, key, value = room.qkv.view(rows, -1, size).split([heads * groups, heads, heads], 1)
-    rope, here = arena.rope, (seen - base)[:, None].to(DEVICE)
+    rope, here = arena.rope, (seen - origin)[:, None].to(DEVICE)
     at = slot[..., None, None]
     for name, new in (("keys", key if kv == "int8" else rope.rotate(key, here)), ("values", value)):
         written = states[name][0].gather(2, at.expand(-1, -1, 1, states[name].shape[-1]))[:, :, 0]
@@ -359,7 +361,7 @@ def test_one_token_attends(
             torch.testing.assert_close(written, new, atol=1e-5, rtol=1e-5)
     positions = states["positions"][0]
     assert torch.equal(positions.gather(2, at[..., 0])[..., 0], seen[:, None].expand(-1, heads).to(positions))
-    keys, values = numbers_of(arena, (positions - base.to(positions)[:, None, None]))
+    keys, values = numbers_of(arena, (positions - origin.to(positions)[:, None, None]))
     asked = queries.view(rows, heads, groups, size)
     nearby, far = (rope.rotate(asked, to).double() @ keys.transpose(-1, -2) for to in (here[..., None], edge))
     logits = torch.where(states["clamped"][0][:, :, None], far, nearby) * size**-0.5
@@ -385,8 +387,10 @@ def test_a_conversation_with_slots_in_bytes() -> None:
             one.feed(pieces, prompt=number == 6)[:, -1].clone() for one in (both.graph, both.plain)
         )
         assert float((mine - logits).norm() / logits.norm()) < 2e-3
-    assert any(arena.clamps for arena in both.graph.cache.arenas)
-    for one, other in zip(both.graph.cache.arenas, both.plain.cache.arenas, strict=True):
+    assert any(arena.clamps for arena in both.graph.cache.absorbed_arenas())
+    for one, other in zip(
+        both.graph.cache.absorbed_arenas(), both.plain.cache.absorbed_arenas(), strict=True
+    ):
         assert torch.equal(one.slots.positions, other.slots.positions)
         for name in ("keys", "values"):
             assert (one.slots.states[name] != other.slots.states[name]).float().mean() < 0.01

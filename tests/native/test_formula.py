@@ -34,19 +34,21 @@ def compare(packed: Packed | GgufWeights, budget: int, before: int, count: int) 
     for token in tokens[before:]:
         cache.prepare(Step(1))
         assert cache.step is not None
-        now, clock = cache.step.passes[0], cache.clocks[0]
+        this_pass, clock = cache.step.passes[0], cache.clocks[0]
         places = [(layer.arena, layer.at) for layer in cache.layers]
-        held = [slots_of(arena, at, now.in_use[0]) for arena, at in places if arena is not None]
+        held = [slots_of(arena, at, this_pass.in_use[0]) for arena, at in places if arena is not None]
         far += sum(int(slots.clamped.sum()) for slots in held)
-        index = now.first[0] - clock.base
+        index = this_pass.first[0] - clock.rope_origin
         ours = step.feed(cache, torch.tensor([[token]]), all_columns=False)[0, 0]
         logits, after = formula.step(
-            token, now.first[0], index, reach - 1 - index, held, decay_factor, LATELY_DECAY
+            token, this_pass.first[0], index, reach - 1 - index, held, decay_factor, LATELY_DECAY
         )
         assert torch.equal(ours, logits)
         for (arena, at), slots in zip(places, after, strict=True):
             assert arena is not None
-            names = ("keys", "values") if now.evicts else ("keys", "values", "positions", "score", "lately")
+            names = (
+                ("keys", "values") if this_pass.evicts else ("keys", "values", "positions", "score", "lately")
+            )
             for name in names:
                 assert torch.equal(arena.slots.states[name][at, 0], getattr(slots, name)), name
     return far

@@ -32,9 +32,11 @@ class Watched(SlotKernels):
         super().__init__(*args)
         self.passes, self.clamped, self.windows, self.held = 0, 0, 0, 0
 
-    def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        output, new = super().attend(here, now, queries, keys, values)
-        twin_output, twin = here.attended(now, queries, keys, values)
+    def attend(
+        self, here: LayerStep, this_pass: Pass, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> Attended:
+        output, new = super().attend(here, this_pass, queries, keys, values)
+        twin_output, twin = here.attended(this_pass, queries, keys, values)
         mine, wanted = (
             {"output": out, "keys": one.keys, "values": one.values, **one.gains}
             for out, one in ((output, new), (twin_output, twin))
@@ -43,7 +45,7 @@ class Watched(SlotKernels):
         self.passes += 1
         self.clamped += bool(here.arena.clamps and here.arena.slots.clamped[here.at].any())
         self.windows += here.window is not None
-        self.held += sum(now.in_use)
+        self.held += sum(this_pass.in_use)
         return output, new
 
 
@@ -85,7 +87,7 @@ def test_it_attends_as_torch_does(name: str, kv: str, pack: Pack) -> None:
     read(step, cache, packed.frame.vocabulary)
     assert seen.passes > 3 * len(LENGTHS)
     assert seen.held > 0
-    assert cache.clocks[0].base > 0
+    assert cache.clocks[0].rope_origin > 0
     assert seen.clamped > 0 or all(packed.frame.sees), "what is out of a layer's window is given up first"
     assert (seen.windows > 0) == any(packed.frame.sees)
 
@@ -122,7 +124,7 @@ def test_forms_and_threads_give_the_same_bits(name: str, pack: Pack) -> None:
     ]
     for way, logits, cache in zip(ways[1:], found[1:], caches[1:], strict=True):
         assert all(torch.equal(a, b) for a, b in zip(found[0], logits, strict=True)), way
-        for a, b in zip(caches[0].arenas, cache.arenas, strict=True):
+        for a, b in zip(caches[0].absorbed_arenas(), cache.absorbed_arenas(), strict=True):
             assert all(torch.equal(a.slots.states[name], b.slots.states[name]) for name in a.slots.states), (
                 way
             )

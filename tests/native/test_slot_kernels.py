@@ -38,12 +38,12 @@ class Watched:
         self.calls["output_change"] += 1
         return found
 
-    def attend(self, here: LayerStep, now: Pass, *new: Tensor) -> Attended:
+    def attend(self, here: LayerStep, this_pass: Pass, *new: Tensor) -> Attended:
         assert self.mine.attend is not None
-        output, found = self.mine.attend(here, now, *new)
+        output, found = self.mine.attend(here, this_pass, *new)
         if here.window is not None:  # torch's own
             return output, found
-        exact, wanted = here.attended(now, *(one.float() for one in new))
+        exact, wanted = here.attended(this_pass, *(one.float() for one in new))
         rounded = 2**-8 if output.dtype == torch.bfloat16 else 2e-5
         torch.testing.assert_close(output.float(), exact, atol=2e-5, rtol=rounded)
         torch.testing.assert_close(found.gains, wanted.gains, atol=2e-5, rtol=2e-5)
@@ -127,7 +127,7 @@ def test_logits_of_another_kind_are_torchs(family: str) -> None:
     kernels = slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype)
     assert kernels != TORCH
     caches = [talk(model, one) for one in (Kernels(attend=kernels.attend), TORCH)]
-    for mine, torchs in zip(*(cache.arenas for cache in caches), strict=True):
+    for mine, torchs in zip(*(cache.absorbed_arenas() for cache in caches), strict=True):
         assert torch.equal(mine.slots.score, torchs.slots.score)
 
 
@@ -146,7 +146,7 @@ def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(library, "lender", lambda lender=lender: lender)
         caches.append(talk(model, slot_kernels(sizes, ropes, model.dtype)))
     torch.set_num_threads(before)
-    first, *others = (cache.arenas[0].slots.states for cache in caches)
+    first, *others = (cache.absorbed_arenas()[0].slots.states for cache in caches)
     for other in others:
         assert all(torch.equal(state, other[name]) for name, state in first.items())
 

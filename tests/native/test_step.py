@@ -72,7 +72,7 @@ def said(count: int, vocabulary: int, seed: int = 0) -> list[int]:
 
 def everything(cache: H2OCache) -> list[Tensor]:
     """All states of the slots, and their order."""
-    known = [arena.slots.states | {"order": arena.order} for arena in cache.arenas]
+    known = [arena.slots.states | {"order": arena.order} for arena in cache.absorbed_arenas()]
     return [state for states in known for state in states.values()]
 
 
@@ -164,7 +164,7 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
                     assert ((a.float() - b.float()).abs() > 1e-2).float().mean() < 0.01
         talk(by(step), cache, tokens[at + 1 : at + 13], 0)
     assert equal > 0.5 * looks
-    assert policy == "full" or cache.clocks[0].base > 0, "there was a rebase"
+    assert policy == "full" or cache.clocks[0].rope_origin > 0, "there was a rebase"
 
 
 HELD = [(bits, kv) for bits in (8, 4) for kv in ("auto", "int8", "int4")]
@@ -258,7 +258,7 @@ def test_what_a_slot_changes_is_as_in_torch(name: str, kv: str, pack: Pack) -> N
     packed = pack(name, 8)
     cache = cache_of(packed, 40, kv=kv)
     talk(by(NativeStep(packed, 2)), cache, said(100, packed.frame.vocabulary))
-    for arena in cache.arenas:
+    for arena in cache.absorbed_arenas():
         states = arena.slots.states | {"values": arena.dequantised(arena.slots.values)}
         slots = Slots(arena.slots.budget, arena.layers, **states)
         assert not bool((slots.positions >= 0).all()), "some slot is empty"
@@ -286,7 +286,7 @@ def test_a_number_that_is_none_is_not_hidden(pack: Pack) -> None:
     packed = pack("llama", 8)
     step, cache = NativeStep(packed, 1), cache_of(packed, 40)
     talk(by(step), cache, said(30, packed.frame.vocabulary))
-    cache.arenas[0].slots.values[1, 0, 0, 3, 5] = torch.nan
+    cache.absorbed_arenas()[0].slots.values[1, 0, 0, 3, 5] = torch.nan
     assert bool(talk(by(step), cache, [5], 0)[-1].isnan().all())
 
 
@@ -297,7 +297,7 @@ def test_an_overflow_is_that_conversations_alone(name: str, prompt: int, pack: P
     step, tokens = NativeStep(packed, 1), said(30, packed.frame.vocabulary)
     expected, broken = talk(by(step), cache_of(packed, 40), tokens, prompt), cache_of(packed, 40)
     talk(by(step), broken, tokens)
-    for arena in broken.arenas:
+    for arena in broken.absorbed_arenas():
         arena.slots.values.fill_(3e38)
     assert bool(talk(by(step), broken, [5], 0)[-1].isnan().any())
     found = talk(by(step), cache_of(packed, 40), tokens, prompt)

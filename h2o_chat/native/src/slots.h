@@ -131,13 +131,13 @@ struct Held {
     const h2o_layer &layer;
     const h2o_slots &slots;
     int size;
-    int32_t base;     // the position whose rotation index is 0
+    int32_t origin;   // the position whose rotation index is 0
     ptrdiff_t first;
     float *room;  // [kUnpacked, D], where slots hold bytes
 
     Held(const Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots, int token, int head)
         : job(job), layer(layer), slots(slots), size(job.frame->head_size),
-          base(job.step->positions[job.rows[token]] - job.step->index[job.rows[token]]),
+          origin(job.step->positions[job.rows[token]] - job.step->index[job.rows[token]]),
           first(first_slot(job, slots, token, head)) {
         room = job.numbers_held + static_cast<ptrdiff_t>(thread) * (kUnpacked * size + kApart);
     }
@@ -146,7 +146,7 @@ struct Held {
     // opened says.
     int index_of(ptrdiff_t slot) const {
         const h2o_step &step = *job.step;
-        int64_t index = static_cast<int64_t>(slots.positions[slot]) - base;
+        int64_t index = static_cast<int64_t>(slots.positions[slot]) - origin;
         if (step.clamps && slots.clamped[slot])
             index = slots.protect[slot] && slots.positions[slot] >= step.nearer_from ? step.nearer : 0;
         return static_cast<int>(std::clamp<int64_t>(index, -step.farthest, step.farthest));

@@ -102,7 +102,7 @@ class SavedArena:
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a prompt's pass leaves of one layer: keys, values and the gains of scores."""
+    """Keys, values and score gains of a prompt's pass in one layer."""
 
     keys: Tensor  # [R, H, N, D]
     values: Tensor  # [R, H, N, D]

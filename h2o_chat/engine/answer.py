@@ -42,7 +42,7 @@ class Answer:
         before = [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]]
         self._detokenizer = Detokenizer(row.tokenizer, before, shown=row.shown)
         self._stop = StopText(sampling.stop)
-        self._other_words = Diversion(others)
+        self._avoided = Diversion(others)
         self.wished = Wished(wishes)
         self._text: list[str] = []
         self._looks = 0
@@ -63,7 +63,7 @@ class Answer:
             ModelError: the tokenizer fails on it.
         """
         clock = time.perf_counter()
-        changes = self.wished.changes(self._other_words.refused())
+        changes = self.wished.changes(self._avoided.refused())
         self.look_due = self._look_due()
         ahead = (
             ahead
@@ -72,8 +72,8 @@ class Answer:
             and self.new_tokens + 1 != self.sampling.max_tokens
         )
         token = self.row.choose(self.wished.allowed(logits), self.sampling, changes, ahead)
-        self._other_words.hear(token)
-        self.wished.took(token, logits)
+        self._avoided.hear(token)
+        self.wished.note_chosen(token, logits)
         self.row.pending = (token,)
         self.new_tokens += 1
         text = self._stop.add(self._detokenizer.add(token))
@@ -85,7 +85,7 @@ class Answer:
         self.ttft_ms += self._choose_ms if self.new_tokens == 1 else 0
         return Token(token, text, self.row.seen, self._step_ms + self._choose_ms)
 
-    def fed(self, step_ms: float) -> None:
+    def note_fed(self, step_ms: float) -> None:
         """Note that the token chosen last was fed, in this time."""
         self.row.pending = ()
         self._step_ms = step_ms
@@ -93,7 +93,7 @@ class Answer:
 
     def ended(self, finish: Finish) -> Turn:
         """The event that closes the turn."""
-        self.row.runner.take_back()
+        self.row.runner.sync_cache()
         steps, kept = self.new_tokens - 1, self.row.kept
         with suppress(ModelError):  # it has failed before, in the answer
             self._text.append(self._rest())

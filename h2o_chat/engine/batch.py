@@ -197,8 +197,8 @@ class Batch:
             if isinstance(logits, Exception):
                 self._fail(talk, logits, told)
                 continue
-            talk.row.took(talk.row.seen - 1, talk.row.pending)
-            talk.answer.fed(step_ms)
+            talk.row.note_fed(talk.row.seen - 1, talk.row.pending)
+            talk.answer.note_fed(step_ms)
             if self._choose(talk, logits, told):
                 self._go_on(talk, told)
 

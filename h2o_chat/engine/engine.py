@@ -48,7 +48,7 @@ class Engine(Row):
         """Reads `ids` and answers, see `generation.generate`."""
         return generation.generate(self, list(ids), sampling, cancel, others)
 
-    def relive(
+    def feed_again(
         self,
         ids: Sequence[int],
         *,

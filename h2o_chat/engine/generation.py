@@ -52,11 +52,11 @@ def generate(
             before = None
             if turn.looked:
                 yield row.look()  # a reader of events was told of tokens that are undone
-            yield turn.made.ended("stopped")
+            yield turn.answer.ended("stopped")
             return
-        yield from turn.answer(*read)
+        yield from turn.answering(*read)
     except GeneratorExit:
-        if before is not None and not turn.made.prompt_tokens:
+        if before is not None and not turn.answer.prompt_tokens:
             row.restore(before, hand_over=True)  # the reader left while it was read
         raise  # otherwise between two events: the state is complete
     except BaseException as error:
@@ -65,17 +65,17 @@ def generate(
             row.restore(before, hand_over=True)
         if row.settings.events_every:
             yield row.look()  # a reader of events was told of tokens that are undone
-        yield turn.made.ended("error")
+        yield turn.answer.ended("error")
         if out_of_memory(error):
             raise OutOfMemoryError(f"{row.runner.device} ran out of memory: {error}") from error
         raise
 
 
 class _Turn:
-    def __init__(self, row: Row, ids: list[int], cancel: ShouldStop, made: Answer) -> None:
+    def __init__(self, row: Row, ids: list[int], cancel: ShouldStop, answer: Answer) -> None:
         self.row, self.ids, self.cancel = row, ids, cancel
         self.first = row.seen
-        self.made = made
+        self.answer = answer
         self.looked = False
         """A `CacheState` came while the prompt was read."""
 
@@ -90,8 +90,8 @@ class _Turn:
         logits = yield from self._feed(len(ids), clock)
         if logits is None:
             return None
-        self.made.ttft_ms, self.made.prompt_tokens = ms_since(clock), len(ids)
-        return prompt_read(self.row, self.first, ids, self.made.ttft_ms), logits
+        self.answer.ttft_ms, self.answer.prompt_tokens = ms_since(clock), len(ids)
+        return prompt_read(self.row, self.first, ids, self.answer.ttft_ms), logits
 
     def _feed(self, of: int, clock: float) -> Generator[Event, None, Tensor | None]:
         """Feeds the prompt; returns the logits after its last token, or None if it was cancelled."""
@@ -109,26 +109,26 @@ class _Turn:
                 look_at = now + (time.perf_counter() - now) / LOOK_SHARE
         return last
 
-    def answer(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
+    def answering(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
         """All events of a turn whose prompt was read."""
         yield prompt
-        self.row.mark()
-        finish = yield from self._answer(logits)
+        self.row.note_before_thoughts()
+        finish = yield from self._tokens(logits)
         if self.row.settings.events_every:
             yield self.row.look()
-        yield self.made.ended(finish)
+        yield self.answer.ended(finish)
 
-    def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
+    def _tokens(self, logits: Tensor) -> Generator[Event, None, Finish]:
         """Makes token after token; returns what has ended the answer."""
-        row, made = self.row, self.made
+        row, answer = self.row, self.answer
         if self.cancel():
             return "stopped"
         while True:
-            token = made.choose(logits, ahead=True)
+            token = answer.choose(logits, ahead=True)
             yield token
-            if made.finish is not None:
-                return made.finish
-            if made.look_due:
+            if answer.finish is not None:
+                return answer.finish
+            if answer.look_due:
                 yield row.look()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"
@@ -138,7 +138,7 @@ class _Turn:
             except WindowFullError as error:
                 yield Error(error.code, error.message, error.hint)
                 return "length"
-            made.fed(ms_since(clock))
+            answer.note_fed(ms_since(clock))
 
 
 def prompt_read(row: Row, first: int, ids: list[int], ms: float) -> Prompt:

@@ -70,7 +70,7 @@ class Grammar:
                 words[:] = 0
                 words[first // 32] = 1 << first % 32
 
-    def took(self, token: int) -> None:
+    def note_chosen(self, token: int) -> None:
         """Notes the token that was chosen."""
         if not self._matcher.is_stopped():
             self._matcher.consume_tokens(self._spelt(token))

@@ -64,7 +64,7 @@ class Observer:
         """Look at another cache and row from here on."""
         self._cache, self._row = cache, row
 
-    def fed(self, first: int, ids: Sequence[int]) -> None:
+    def note_fed(self, first: int, ids: Sequence[int]) -> None:
         """Note the ids of tokens at the positions first, first + 1 ..."""
         self.ids.update(enumerate(ids, first))
 

@@ -95,7 +95,7 @@ class Rank:
         self.runner.put(0, heads_of([whole], self.number % self.shares, self.shares, self.runner.device))
 
     def pull(self) -> Snapshot | None:
-        mine = heads_of([self.runner.take(0, copy=False)], 0, 1, torch.device("cpu"))
+        mine = heads_of([self.runner.row_snapshot(0, copy=False)], 0, 1, torch.device("cpu"))
         shares: list[Any] | None = None if self.number else [None] * self.count
         dist.gather_object(mine, shares)
         return heads_of(shares[: self.shares], 0, 1, self.runner.device) if shares else None
@@ -120,7 +120,7 @@ class RankedRunner(Runner):
         self.own = Rank.here.runner
         super().__init__(loaded, cache_for(loaded, settings, self.own.trained))
 
-    def take_back(self) -> None:
+    def sync_cache(self) -> None:
         """Puts the cache together, for whoever reads or changes it."""
         if self.cache.clocks is self.own.cache.clocks:  # as `feed` has left it
             self.cache.restore(Rank.here.call("pull"), hand_over=True)

@@ -51,16 +51,16 @@ class Row:
         self.shown = frozenset[int]()
         """Special tokens that have a text in answers."""
         self.drops_thoughts = False
-        self.marked: RowSnapshot | None = None
+        self.before_thoughts: RowSnapshot | None = None
         """The state before the first thought since `expect_thoughts`."""
-        self.since: list[tuple[int, list[int], bool]] = []
+        self.fed_since: list[tuple[int, list[int], bool]] = []
         """(first position, tokens, whether a prompt) of all that was fed since."""
         self.session = session_of(runner, self.seed)
 
     @property
     def cache(self) -> H2OCache:
         """The runner's, without a token that was fed ahead."""
-        self.runner.take_back()
+        self.runner.sync_cache()
         return self.runner.cache
 
     @property
@@ -101,15 +101,15 @@ class Row:
         first = self.seen
         pieces = [ids if number == self.number else () for number in range(self.runner.rows)]
         logits = self.runner.feed(pieces, prompt, cancelled=cancelled)[self.number, -1]
-        self.took(first, ids)
-        if self.marked is not None:
-            self.since.append((first, list(ids), prompt))
+        self.note_fed(first, ids)
+        if self.before_thoughts is not None:
+            self.fed_since.append((first, list(ids), prompt))
         return logits
 
-    def took(self, first: int, ids: Sequence[int]) -> None:
+    def note_fed(self, first: int, ids: Sequence[int]) -> None:
         """Note tokens that the runner was fed for it, at the positions first, first + 1 ..."""
         if self.settings.events_every:  # only events ask for them, and only events forget them
-            self.observer.fed(first, ids)
+            self.observer.note_fed(first, ids)
         self.sampler.history.extend(ids)
 
     def feed(self, ids: Sequence[int], cancel: ShouldStop = never, prompt: bool = True) -> Tensor | None:
@@ -181,8 +181,8 @@ class Row:
         if self.seen:
             self.cache.evict_generated(self.number, openings)
 
-    expect_thoughts, mark, skip_to = thoughts.expect_thoughts, thoughts.mark, thoughts.skip_to
-    give_up_thoughts = thoughts.give_up_thoughts
+    expect_thoughts, skip_to = thoughts.expect_thoughts, thoughts.skip_to
+    note_before_thoughts, give_up_thoughts = thoughts.note_before_thoughts, thoughts.give_up_thoughts
 
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget that can protect so many slots; None where no budget does."""
@@ -197,7 +197,7 @@ class Row:
 
     def look(self) -> CacheState:
         """The `CacheState` now."""
-        self.runner.take_back()
+        self.runner.sync_cache()
         with one_torch_thread() if self.runner.native else nullcontext():
             return self.observer.state(self._watched)
 
@@ -223,7 +223,7 @@ class Row:
         Raises:
             UsageError: that cache has another policy, budget, precision or model, or no such row.
         """
-        runner.put(number, self.runner.take(self.number, copy=False))
+        runner.put(number, self.runner.row_snapshot(self.number, copy=False))
         self.runner, self.number = runner, number
         self.observer.move_to(runner.cache, number)
 
@@ -246,7 +246,7 @@ class Row:
     def snapshot(self, *, copy: bool = True) -> RowSnapshot:
         """The state, for going back; without `copy` valid until the next token is fed."""
         return RowSnapshot(
-            cache=self.runner.take(self.number, copy=copy),
+            cache=self.runner.row_snapshot(self.number, copy=copy),
             pending=self.pending,
             random=self.sampler.random.get_state(),
             history=tuple(self.sampler.history),
@@ -256,7 +256,7 @@ class Row:
 
     def restore(self, snapshot: RowSnapshot, *, hand_over: bool = False) -> None:
         """Goes back to a snapshot; it can be used again unless it is handed over, which needs no memory."""
-        self.marked, self.since = None, []
+        self.before_thoughts, self.fed_since = None, []
         self.runner.put(self.number, snapshot.cache, hand_over=hand_over)
         self.pending = snapshot.pending
         self.sampler.random.set_state(snapshot.random)
@@ -266,7 +266,7 @@ class Row:
 
     def reset(self) -> None:
         """Forget the conversation; the sampler's random state stays."""
-        self.marked, self.since = None, []
+        self.before_thoughts, self.fed_since = None, []
         self.runner.empty(self.number)
         self.pending = ()
         self.sampler.history.clear()

@@ -111,9 +111,9 @@ class Runner:
             return self._ahead.clock
         return self.cache.clocks[row] if row < len(self.cache.clocks) else Clock()
 
-    def take(self, row: int, *, copy: bool = True) -> Snapshot:
+    def row_snapshot(self, row: int, *, copy: bool = True) -> Snapshot:
         """The state of a row; without `copy` valid until the next token is fed."""
-        self.take_back()
+        self.sync_cache()
         return self.cache.take_row(row, copy=copy)
 
     def put(self, row: int, snapshot: Snapshot, *, hand_over: bool = False) -> None:
@@ -137,7 +137,7 @@ class Runner:
         elif self.cache.absorbed_arenas() or not snapshot.parts:
             self.cache.put_row(row, snapshot)
         else:  # nothing was fed yet, so no row has slots
-            self.replace_rows([snapshot if other == row else self.take(other) for other in range(self.rows)])
+            self.replace_rows([snapshot if r == row else self.row_snapshot(r) for r in range(self.rows)])
 
     def empty(self, row: int) -> None:
         """Forgets all of a row; the others stay."""
@@ -221,7 +221,7 @@ class Runner:
             if not prompt and len(pieces) == 1 and [*pieces[0]] == [self.chosen]:
                 logits, self._ahead = self._ahead.logits, None
                 return logits
-            self.take_back()
+            self.sync_cache()
         tokens = max(map(len, pieces), default=0)
         if len(pieces) != self.rows or not tokens:
             raise UsageError(
@@ -273,8 +273,8 @@ class Runner:
             ahead.logits, self.chosen = self.feed([[-1]], prompt=False, on_device=token), -1
             self._ahead = ahead
 
-    def take_back(self) -> None:
-        """Undoes what was fed ahead."""
+    def sync_cache(self) -> None:
+        """Undoes what was fed ahead, for whoever reads or changes the cache."""
         if self._ahead is not None:
             self._ahead.undo()
             self._ahead = None

@@ -16,27 +16,27 @@ def expect_thoughts(row: Any, special: Iterable[int] = (), drops: bool = False) 
         drops: `give_up_thoughts` may come.
     """
     row.shown, row.drops_thoughts = frozenset(special), drops
-    row.marked, row.since = None, []
+    row.before_thoughts, row.fed_since = None, []
 
 
-def mark(row: Any) -> None:
+def note_before_thoughts(row: Any) -> None:
     """Before an answer: notes the state, if thoughts may be dropped."""
-    if row.drops_thoughts and row.marked is None and row.cache.plan.shares.bounded:
-        row.marked = row.snapshot()
+    if row.drops_thoughts and row.before_thoughts is None and row.cache.plan.shares.bounded:
+        row.before_thoughts = row.snapshot()
 
 
 def give_up_thoughts(row: Any, thoughts: Sequence[range], drops: bool) -> None:
     """Gives up the thoughts at these positions.
 
     Args:
-        drops: at once. After a `mark` it goes back there, and reads what came since without them: what
-            they had evicted is held again, and positions stay what they are. Else they are the first to
-            go.
+        drops: at once. It goes back to `before_thoughts`, if that was noted, and reads what came since
+            without them: what they had evicted is held again, and positions stay what they are. Else they
+            are the first to go.
     """
-    mark, since, pending = row.marked, row.since, row.pending
-    if mark is not None and drops:
+    before, since, pending = row.before_thoughts, row.fed_since, row.pending
+    if before is not None and drops:
         random = row.sampler.random.get_state()
-        row.restore(mark, hand_over=True)
+        row.restore(before, hand_over=True)
         row.sampler.random.set_state(random)
         for first, ids, prompt in _runs(since):
             left = [at for at in range(len(ids)) if not any(first + at in one for one in thoughts)]

@@ -20,7 +20,7 @@ class Wished:
 
     @property
     def keeps_no_logits(self) -> bool:
-        """Whether `took` does not read the logits, which a step that was asked for meanwhile overwrites."""
+        """Whether `note_chosen` does not read the logits, which a step that was asked for meanwhile overwrites."""
         return self._wishes.chances is None
 
     def allowed(self, logits: Tensor) -> Tensor:
@@ -39,12 +39,12 @@ class Wished:
                 added[token] = added.get(token, 0.0) - wishes.presence - times * wishes.frequency
         return added | dict.fromkeys(barred, -math.inf)
 
-    def took(self, token: int, logits: Tensor) -> None:
+    def note_chosen(self, token: int, logits: Tensor) -> None:
         """Notes the token that was chosen from logits [V]."""
         wishes = self._wishes
         self._said[token] += 1
         if wishes.grammar is not None:
-            wishes.grammar.took(token)
+            wishes.grammar.note_chosen(token)
         if wishes.chances is None:
             return
         logs = logits.float().log_softmax(-1)

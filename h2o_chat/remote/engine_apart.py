@@ -149,7 +149,7 @@ def _end(process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", words
 
 FORWARDED = frozenset(
     {
-        *("relive", "restore", "reset", "save", "load", "check", "protection", "budget_for"),
+        *("feed_again", "restore", "reset", "save", "load", "check", "protection", "budget_for"),
         *("expect_thoughts", "give_up_thoughts"),
         *("protect", "pin", "unpin", "evict_generated", "look", "inspect", "held"),
     }

@@ -133,7 +133,7 @@ class _Serving:
 
         if call.cancels:
             keywords["cancel"] = cancelled
-        if call.name == "relive":
+        if call.name == "feed_again":
             keywords["tick"] = lambda fed: self._reply(call.number, "yielded", [fed], engine)
         value = getattr(engine, call.name)(*args, **keywords)
         match call.name:

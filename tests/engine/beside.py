@@ -87,7 +87,7 @@ def alone(loaded: Loaded, settings: Settings, request: Request) -> Heard:
     engine.protect(request.system_tokens)
     engine.pin(request.pins)
     for piece in request.pieces[:-1]:
-        engine.relive(piece.ids, answer=piece.answer, exact=False, cancel=never)
+        engine.feed_again(piece.ids, answer=piece.answer, exact=False, cancel=never)
     return Heard(list(engine.generate(request.pieces[-1].ids, request.sampling)))
 
 

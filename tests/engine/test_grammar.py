@@ -35,7 +35,7 @@ def test_a_forced_text_is_whole(grammar: str, text: str, own: int | None) -> Non
             masked = followed.masked(torch.rand(len(tokenizer), generator=generator))
             assert masked.max() > -torch.inf
             drawn.append(int(masked.argmax()))
-            followed.took(drawn[-1])
+            followed.note_chosen(drawn[-1])
         assert BEGIN not in drawn
         assert own is None or own in drawn
         assert re.fullmatch(text, tokenizer.decode(drawn[:-1]))

@@ -139,7 +139,7 @@ def test_many_at_once_are_each_as_alone(make: Callable[..., Engine], shared_mode
     engine = make()
     first, answer, last = (prompt(engine, text) for text in (ASKED[0], LOOP, ASKED[1]))
     engine.feed(first)
-    engine.relive(answer, answer=True, exact=False, cancel=lambda: False)
+    engine.feed_again(answer, answer=True, exact=False, cancel=lambda: False)
     engine.evict_generated()
     greedy = ids(list(engine.generate(last, LONG)))
     others = [EarlierAnswer(tuple(greedy), 3)]

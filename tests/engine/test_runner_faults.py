@@ -39,7 +39,7 @@ def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded
     broken = loaded.model.model.layers[1]
     for number in range(40):
         pieces = [[5 + number], [9 + number] if number % 3 else [], []]
-        before = [runner.take(row) for row in range(3)]
+        before = [runner.row_snapshot(row) for row in range(3)]
 
         def fails(*_: Any) -> None:
             raise MemoryError("there is no more")
@@ -49,7 +49,7 @@ def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded
             runner.feed(pieces, prompt=False)
         hook.remove()
         for row, was in enumerate(before):
-            same_snapshot(runner.take(row), was)
+            same_snapshot(runner.row_snapshot(row), was)
         if number % 2:  # another call is made first
             with pytest.raises(UsageError, match="Give a piece for each row"):
                 runner.feed([[], []], prompt=False)
@@ -86,7 +86,7 @@ def test_a_prompt_that_is_absorbed_by_half_tears_its_rows(
 ) -> None:
     runner = Runner(loaded, cache_for(loaded, EXACT), rows=2)
     runner.feed([noise(30, 1), noise(30, 2)], prompt=True)
-    before = runner.take(0)
+    before = runner.row_snapshot(0)
     runner.feed([noise(60, 3), noise(60, 4)], prompt=True)
 
     def fails(*_: Any) -> None:
@@ -95,7 +95,7 @@ def test_a_prompt_that_is_absorbed_by_half_tears_its_rows(
     with monkeypatch.context() as patch:
         patch.setattr(absorb, "absorb", fails)
         with pytest.raises(MemoryError):
-            runner.take(0)
+            runner.row_snapshot(0)
     if mended == "after a step":
         with pytest.raises(UsageError, match="was interrupted"):
             runner.feed([[5], [6]], prompt=False)
@@ -144,7 +144,7 @@ def test_rows_are_torn_where_keys_of_one_arena_alone_were_turned(monkeypatch: py
 def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) -> None:
     runner = Runner(loaded, cache_for(loaded, EXACT), rows=2)
     runner.feed([noise(30, 1), []], prompt=True)
-    before = runner.take(0)
+    before = runner.row_snapshot(0)
 
     def fails(*_: Any) -> None:
         raise MemoryError("there is no more")
@@ -155,7 +155,7 @@ def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) 
     hook.remove()
     with pytest.raises(UsageError, match="last step of row 1 ended in the middle"):
         runner.feed([[7], [8]], prompt=False)
-    same_snapshot(runner.take(0), before)
+    same_snapshot(runner.row_snapshot(0), before)
     runner.feed([[7], []], prompt=False)
     runner.empty(1)
     assert runner.feed([[7], [8]], prompt=False).isfinite().all()
@@ -166,7 +166,7 @@ def test_a_short_prompt_that_raises_in_the_middle_can_be_fed_again(loaded: Loade
     runner, expected = (Runner(loaded, cache_for(loaded, EXACT)) for _ in range(2))
     for one in (runner, expected):
         one.feed([noise(60, 1)], prompt=True)
-    before = runner.take(0)
+    before = runner.row_snapshot(0)
 
     def fails(*_: Any) -> None:
         raise MemoryError("there is no more")
@@ -175,10 +175,10 @@ def test_a_short_prompt_that_raises_in_the_middle_can_be_fed_again(loaded: Loade
     with pytest.raises(MemoryError):
         runner.feed([noise(10, 2)], prompt=True)
     hook.remove()
-    same_snapshot(runner.take(0), before)
+    same_snapshot(runner.row_snapshot(0), before)
     pieces = [noise(10, 3)]
     assert torch.equal(runner.feed(pieces, prompt=True), expected.feed(pieces, prompt=True))
-    same_snapshot(runner.take(0), expected.take(0))
+    same_snapshot(runner.row_snapshot(0), expected.row_snapshot(0))
 
 
 def test_a_first_call_that_raises_leaves_what_was_protected(loaded: Loaded) -> None:

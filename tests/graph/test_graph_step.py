@@ -176,7 +176,7 @@ def test_going_back_to_a_snapshot() -> None:
     """Slots lie elsewhere then: what was captured before is not used again."""
     both = pair(tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1), 16)
     logits = both.feed([words(14)], True)
-    before = [one.take(0) for one in (both.graph, both.plain)]
+    before = [one.row_snapshot(0) for one in (both.graph, both.plain)]
     first = [both.feed([[token]], False) for token in words(6, seed=3)][-1]
     for one, snapshot in zip((both.graph, both.plain), before, strict=True):
         one.put(0, snapshot)
@@ -194,18 +194,18 @@ def test_a_token_that_is_fed_ahead() -> None:
     went = 0
     for number in range(30):  # evictions, clamped and rebased keys
         token = int(logits[0].argmax())
-        before, seen = ahead.take(0), ahead.clock(0).seen
+        before, seen = ahead.row_snapshot(0), ahead.clock(0).seen
         ahead.feed_ahead(torch.tensor([token], device=DEVICE))
         went += ahead._ahead is not None
         assert ahead.clock(0).seen == seen, "nobody sees it yet"
         if number % 5 == 0:  # it was another one, none, or somebody looks
             ahead.chosen = -1 if number % 2 else token + 1
-            assert_same(ahead.take(0), before)
+            assert_same(ahead.row_snapshot(0), before)
         ahead.chosen = token
         logits = [runner.feed([[token]], prompt=False)[0, -1].clone() for runner in (usual, ahead)]
         assert torch.equal(*logits)
         assert ahead.clock(0).seen == seen + 1
-    assert_same(ahead.take(0), usual.take(0))
+    assert_same(ahead.row_snapshot(0), usual.row_snapshot(0))
     assert usual.cache.clocks[0].clamped_below
     assert usual.cache.clocks[0].rope_origin
     assert 14 < went < 20, "what evicts or turns keys is not fed ahead"

@@ -26,7 +26,7 @@ def test_does_what_an_engine_here_does(apart: EngineApart, here: Any, tmp_path: 
         engine.save(tmp_path / f"{number}.safetensors")
         told.append(timeless(engine.generate(IDS[:9], SAMPLING)))
         engine.unpin()
-        assert engine.relive(IDS, answer=False, exact=True, cancel=lambda: False)
+        assert engine.feed_again(IDS, answer=False, exact=True, cancel=lambda: False)
         told.append([engine.look()])
         if number == 0:
             first, state = told, (engine.seen, engine.pending, engine.protection(), engine.budget_for(40))

@@ -157,10 +157,10 @@ async def test_going_back_is_cancelled(talk: Any, monkeypatch: pytest.MonkeyPatc
 
 def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     """After its first message, reading again lasts until it is stopped."""
-    engine, real = screen.chat.engine, screen.chat.engine.relive
+    engine, real = screen.chat.engine, screen.chat.engine.feed_again
     read: list[object] = []
 
-    def relive(*args: Any, cancel: Callable[[], bool], **kwargs: Any) -> bool:
+    def feed_again(*args: Any, cancel: Callable[[], bool], **kwargs: Any) -> bool:
         give_up = time.monotonic() + 60
         while read and not cancel():
             assert time.monotonic() < give_up, "nobody stopped it"
@@ -168,7 +168,7 @@ def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
         read.append(args)
         return bool(real(*args, cancel=cancel, **kwargs))
 
-    monkeypatch.setattr(engine, "relive", relive)
+    monkeypatch.setattr(engine, "feed_again", feed_again)
 
 
 async def test_a_new_prompt_stopped_while_it_is_read_leaves_what_was_said(talk: Any) -> None:

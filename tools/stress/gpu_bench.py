@@ -172,7 +172,7 @@ def decode(
         logits = runner.feed([[token]], prompt=False)
         if number >= warm:
             times.append(time.perf_counter() - began)
-    runner.take_back()
+    runner.sync_cache()
     if device == "cuda":
         torch.cuda.synchronize()
     floor = floor_bytes(runner) / bandwidth if runner.graph is not None else 0.0
@@ -205,7 +205,7 @@ def in_turns(loaded: Loaded, budget: int, lengths: Sequence[int], tokens: int = 
                 logits = row.runner.feed([[token]], prompt=False)
                 if number >= tokens // 4:
                     times.setdefault(seen, []).append(1e3 * (time.perf_counter() - began))
-            row.runner.take_back()
+            row.runner.sync_cache()
             rows[at] = seen, row, logits
     return times
 

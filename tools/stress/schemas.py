@@ -254,7 +254,7 @@ def mask_ms(model: str, tokens: int = 1000) -> bool:
                 taken_ms.append(1000 * (time.thread_time() - begun))
                 if (token := int(masked.argmax())) == tokenizer.eos_token_id:
                     break
-                grammar.took(token)
+                grammar.note_chosen(token)
         taken_ms.sort()
         mean = sum(taken_ms) / len(taken_ms)
         print(

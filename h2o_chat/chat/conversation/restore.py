@@ -157,7 +157,7 @@ def read_again(
                 thought = thinking.tokens(texts(engine.tokenizer, ids, special=False, shown=shown))
             skips, first = thought if thinking.drops else 0, engine.seen + len(engine.pending)
             exact = known > 0
-            if ids and not engine.relive(
+            if ids and not engine.feed_again(
                 ids, answer=answer, exact=exact, cancel=cancel, tick=tell, skips=skips
             ):
                 return False

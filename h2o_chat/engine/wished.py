@@ -20,7 +20,7 @@ class Wished:
 
     @property
     def keeps_no_logits(self) -> bool:
-        """Whether `note_chosen` does not read the logits, which a step that was asked for meanwhile overwrites."""
+        """Whether `note_chosen` reads no logits, which a step that was asked for meanwhile overwrites."""
         return self._wishes.chances is None
 
     def allowed(self, logits: Tensor) -> Tensor:

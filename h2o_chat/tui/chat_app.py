@@ -247,7 +247,7 @@ class ChatApp(App[None], inherit_bindings=False):
         elif selected := self.pane.selected_text or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
-        elif self._key_routing and not self.pane.stoppable and self._key_routing.put_aside():
+        elif self._key_routing and not self.pane.stoppable and self._key_routing.clear_to_history():
             self.divider.say("cleared · up brings it back")
         else:
             self._interrupted = monotonic()

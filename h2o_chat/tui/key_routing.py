@@ -70,6 +70,6 @@ class KeyRouting:
         self._app.screen.clear_selection()
         self._app.screen_stack[0].set_focus(self._pane.prompt)
 
-    def put_aside(self) -> bool:
+    def clear_to_history(self) -> bool:
         """Empty the prompt, `up` brings its text back; False where it is empty, or behind a dialog."""
-        return len(self._app.screen_stack) == 1 and self._pane.editing.put_aside()
+        return len(self._app.screen_stack) == 1 and self._pane.editing.clear_to_history()

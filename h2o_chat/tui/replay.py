@@ -214,9 +214,9 @@ class ReplayPane(Pane):
         self.transcript.focus()
         self._say_where("·", "opening")
 
-    def opened(self, chat: ChatLike) -> None:
+    def on_opened(self, chat: ChatLike) -> None:
         first = self.chat is None
-        super().opened(chat)
+        super().on_opened(chat)
         if first:
             self._say_where("▶", "space pauses")
             self.begin(self._player.play, "")
@@ -225,8 +225,8 @@ class ReplayPane(Pane):
         super().broke()
         self._say_where("✗", "it cannot be shown")
 
-    def done(self) -> None:
-        super().done()
+    def on_done(self) -> None:
+        super().on_done()
         self._say_where("■", "it has ended")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

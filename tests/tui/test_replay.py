@@ -151,13 +151,13 @@ async def test_what_was_pinned_is_pinned_in_its_recording(
         assert heads(screen) == seen[-1]
     recorder.end()
     app, shown = replaying(path), []
-    noted = app.pane.noted
+    noted = app.pane.on_note
 
     def note(note: Note) -> None:
         noted(note)
         shown.append(heads(again))
 
-    app.pane.noted = note  # type: ignore[method-assign]
+    app.pane.on_note = note  # type: ignore[method-assign]
     async with app.run_test(size=WIDE) as pilot:
         again = Screen(app, pilot)
         await ended(again)

@@ -9,7 +9,7 @@ from textual.selection import SELECT_ALL
 
 from h2o_chat.events.events import Turn
 from h2o_chat.tui.transcript import markdown
-from h2o_chat.tui.transcript.message_body import CARET, LIVE_CHARS, SETTLED_CHARS
+from h2o_chat.tui.transcript.message_body import CARET, LIVE_CHARS, FINISHED_CHARS
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import FINISHES
 
@@ -68,7 +68,7 @@ async def test_what_a_step_draws_does_not_depend_on_the_length(kind: str, drawn:
         assert sum(drawn) <= 3 * (LIVE_CHARS + PIECE)
         await pilot.pause()
         answer = transcript.messages.views[-1]
-        assert all(len(piece.content.plain) <= SETTLED_CHARS + 2 * LIVE_CHARS for piece in answer.pieces)
+        assert all(len(piece.content.plain) <= FINISHED_CHARS + 2 * LIVE_CHARS for piece in answer.pieces)
         shown = answer.content.plain
         assert CARET not in shown
         assert FINISHES["stopped"] in shown

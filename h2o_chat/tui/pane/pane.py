@@ -216,7 +216,7 @@ class Pane(Vertical):
         self.transcript.messages.add(self.stages)
         self.transcript.window.follow()
 
-    def not_opened(self) -> None:
+    def on_not_opened(self) -> None:
         if self.stages is not None:
             self.stages.fail()
             self.transcript.messages.redraw(self.stages)
@@ -225,14 +225,14 @@ class Pane(Vertical):
             self.broke()
         self.app.refresh_bindings()
 
-    def opened(self, chat: ChatLike) -> None:
+    def on_opened(self, chat: ChatLike) -> None:
         """Show a conversation from its beginning."""
         self.chat, self.stages, self.failed = chat, None, False
         self.transcript.messages.clear()
         with self.transcript.messages.filling():
             fill_transcript(self.transcript.messages, chat, self.speaker)
             for note in chat.take_notes():
-                self.noted(note)
+                self.on_note(note)
         self.transcript.messages.unfold_last()
         self.app.refresh_bindings()
 
@@ -240,7 +240,7 @@ class Pane(Vertical):
         self.failed = True
         self.divider.doing("nothing is open · ctrl+q quits")
 
-    def said(self, said: Said) -> None:
+    def on_said(self, said: Said) -> None:
         """Show a message; behind one of the user an answer begins."""
         if said.role == "assistant" and said.index == self.transcript.messages.answering:
             self.transcript.messages.close_answer(said.finish or "eos", said.text)
@@ -258,18 +258,18 @@ class Pane(Vertical):
             self.transcript.window.follow()
             self.divider.doing(f"reading{self.STOP}")
 
-    def noted(self, note: Note) -> None:
+    def on_note(self, note: Note) -> None:
         self.transcript.messages.note(note.message, note.hint)
         if note.about is not None and note.code in ("pinned", "unpinned"):
             self.transcript.messages.show_pin(note.about, note.code == "pinned")
 
-    def files_read(self, files: AttachedFiles) -> None: ...
+    def on_files_read(self, files: AttachedFiles) -> None: ...
 
-    def read(self, prompt: Prompt) -> None:
+    def on_prompt(self, prompt: Prompt) -> None:
         self.transcript.messages.read(prompt)
         self.divider.doing(f"answering{self.STOP}")
 
-    def remembered(self) -> None:
+    def on_cache_state(self) -> None:
         self.transcript.messages.remembered()
         self.pointed()
 
@@ -281,18 +281,18 @@ class Pane(Vertical):
         self.divider.point(line)
         self.transcript.refresh_changed()
 
-    def ended(self, turn: Turn) -> None:
+    def on_turn(self, turn: Turn) -> None:
         self.transcript.messages.close_answer(turn.finish, turn.text)
         self.transcript.messages.show_hold(turn)
 
-    def unsaid(self) -> None:
+    def on_withdrawn(self) -> None:
         """Take back a prompt that was stopped before the model had read it."""
         self.transcript.messages.withdraw()
         self.divider.say("stopped while reading · nothing was sent")
 
-    def heard(self, report: Report | Text) -> None: ...
+    def on_report(self, report: Report | Text) -> None: ...
 
-    def done(self) -> None:
+    def on_done(self) -> None:
         self.busy = False
         self.divider.doing("")
         self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it

@@ -23,7 +23,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             _stage(report, pane)
         case Opened():
             memory.begin(report.chat.session, report.chat.state, report.chat.messages)
-            pane.opened(report.chat)
+            pane.on_opened(report.chat)
         case jobs.Text():
             messages.stream(report.text)
         case Token():
@@ -31,10 +31,10 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             messages.token()
         case CacheState():
             memory.add(report)
-            pane.remembered()
+            pane.on_cache_state()
         case Said():
             memory.add(report)
-            pane.said(report)
+            pane.on_said(report)
             if report.recalled and (view := messages.by_index.get(report.index)):
                 view.remark = f"recalled {all_numbered(index for index, _ in report.recalled)}"
                 messages.redraw(view)
@@ -43,35 +43,35 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
         case Prompt():
             pane.about_prompt = None
             memory.add(report)
-            pane.read(report)
+            pane.on_prompt(report)
         case Turn(finish="stopped", prompt_tokens=0):
             memory.add(report)
             if pane.about_prompt in messages.views:
                 messages.views.remove(pane.about_prompt)
-            pane.unsaid()
+            pane.on_withdrawn()
         case Turn():
             memory.add(report)
-            pane.ended(report)
+            pane.on_turn(report)
         case Note(code="long-prompt"):
             pane.about_prompt = messages.note(report.message, report.hint)
         case Note():
-            pane.noted(report)
+            pane.on_note(report)
         case Error():
             messages.error(report.code, report.message, report.hint)
         case jobs.Stopped():
-            pane.not_opened()
+            pane.on_not_opened()
         case jobs.Failed(error):
             messages.error(error.code, error.message, error.hint)
-            pane.not_opened()
+            pane.on_not_opened()
         case jobs.Crashed(error, trace):
             hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(trace)}"
             messages.error("bug", f"{type(error).__name__}: {error}", hint)
-            pane.not_opened()
+            pane.on_not_opened()
         case jobs.Done():
-            pane.done()
+            pane.on_done()
         case AttachedFiles():
-            pane.files_read(report)
-    pane.heard(report)
+            pane.on_files_read(report)
+    pane.on_report(report)
 
 
 def _stage(stage: jobs.Stage, pane: Pane) -> None:

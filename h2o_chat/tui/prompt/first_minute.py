@@ -106,7 +106,7 @@ class FirstMinute:
         """The hint about enter, while a line stands in the empty prompt."""
         return "enter sends the line shown · or type your own" if self._prompt.offering else ""
 
-    def heard(self, report: Report | Text) -> None:
+    def on_report(self, report: Report | Text) -> None:
         match report:
             case Opened(chat):
                 self._begin(chat)
@@ -117,7 +117,7 @@ class FirstMinute:
             case Done():
                 self._go_on()
 
-    def said(self) -> None:
+    def on_sent(self) -> None:
         """A message is sent, by an offer or by the person."""
         if self._sending:
             return

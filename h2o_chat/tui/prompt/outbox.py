@@ -77,35 +77,35 @@ class Editing:
     def give_up(self) -> None:
         """Stop editing and leave the message as it was; the draft comes back."""
         if self.end() is not None:
-            self._prompt.put_aside()
-            self.bring_back()
+            self._prompt.clear_to_history()
+            self.restore_draft()
             self._divider.doing("")
             self._transcript.refresh_bindings()
 
-    def put_aside(self) -> bool:
+    def clear_to_history(self) -> bool:
         """Empty the box, `up` brings its text back; False where it is empty."""
         there = bool(self._prompt.text)
         if self.index is not None:
             self.give_up()
         else:
-            self._prompt.put_aside()
+            self._prompt.clear_to_history()
         return there
 
-    def take_back(self, sent: Outgoing) -> str:
+    def return_unsent(self, sent: Outgoing) -> str:
         """Put a text that was not taken into the box again; returns a remark."""
         if not sent.typed:
             return "nothing has changed"
-        self.give(sent.typed, sent.edits)
+        self.return_to_box(sent.typed, sent.edits)
         return "stopped · nothing was sent · your text is back"
 
-    def give(self, text: str, edits: int | None) -> None:
+    def return_to_box(self, text: str, edits: int | None) -> None:
         """Put a text that was not sent into the box again, before what stands there."""
         if edits is not None and self.index is None:
             self.begin(edits, text)
         else:
             self._prompt.put_before(text)
 
-    def bring_back(self) -> None:
+    def restore_draft(self) -> None:
         """Put the draft into the box again, before what stands there by now."""
         if self._draft:
             self._prompt.put_before(self._draft)
@@ -151,10 +151,10 @@ class Outbox(Widget):
         if not self._waiting or self.files is not None:
             return None
         first = self._waiting[0]
-        said = table.parse(first.typed)
-        if not isinstance(said, str) or not names_files(said):
-            return self.take(), said
-        first.files = AttachedFiles(said)
+        parsed = table.parse(first.typed)
+        if not isinstance(parsed, str) or not names_files(parsed):
+            return self.take(), parsed
+        first.files = AttachedFiles(parsed)
         self._changed()
         read(first.files)
         return None
@@ -164,19 +164,19 @@ class Outbox(Widget):
         self._waiting[0].files = None
         self._changed()
 
-    def give_back(self) -> None:
+    def return_all(self) -> None:
         """Put all texts back into the box, before what was typed meanwhile."""
         for waiting in reversed(self._waiting):
-            self._editing.give(waiting.typed, waiting.edits)
+            self._editing.return_to_box(waiting.typed, waiting.edits)
         self._waiting.clear()
         self._changed()
 
-    def take_back(self) -> bool:
+    def return_newest(self) -> bool:
         """Put the newest text back into the box; False where nothing waits."""
         if not self._waiting or self._waiting[-1].files is not None:
             return False
         newest = self.take(-1)
-        self._editing.give(newest.typed, newest.edits)
+        self._editing.return_to_box(newest.typed, newest.edits)
         return True
 
     def take(self, at: int = 0) -> Outgoing:
@@ -191,7 +191,7 @@ class Outbox(Widget):
 
     def on_click(self) -> None:
         """Like `up` in the empty prompt."""
-        self.take_back()
+        self.return_newest()
 
     # Drawing
 

@@ -143,7 +143,7 @@ class PromptBox(TextArea):
             placeholder=EMPTY,
         )
         self._send = send
-        self.take_back: Callable[[], bool] = lambda: False
+        self.return_newest: Callable[[], bool] = lambda: False
         """Puts the newest waiting text here; False where nothing waits."""
         self._refused = ""
         """A command that failed: it is selected, though nobody has selected it."""
@@ -164,7 +164,7 @@ class PromptBox(TextArea):
         else:
             self.put(text)
 
-    def put_aside(self) -> None:
+    def clear_to_history(self) -> None:
         """Empty the box; `up` brings its text back."""
         self.keep()
         self.clear()
@@ -224,7 +224,7 @@ class PromptBox(TextArea):
                 elif self._take_offer and not self.text:
                     self._take_offer()
                 return True
-            case "up" if not self.text and self.take_back():
+            case "up" if not self.text and self.return_newest():
                 return True
             case "up" if self.cursor_at_first_line:
                 return self._show_from_history(self._history.older(self.text))

@@ -39,7 +39,7 @@ class CommandPane(TalkPane):
         self.divider.say(text)
 
     def note(self, note: Note) -> None:
-        self.noted(note)
+        self.on_note(note)
 
     def run(
         self,

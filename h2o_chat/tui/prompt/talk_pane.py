@@ -96,7 +96,7 @@ class TalkPane(Pane):
         self.transcript.needs_choice = True
         self.editing = Editing(self.prompt, self.transcript, self.divider)
         self.outbox = Outbox(self.editing, id="outbox")
-        self.prompt.take_back = self.outbox.take_back
+        self.prompt.return_newest = self.outbox.return_newest
         self.current = Outgoing()
         self.offers = FirstMinute(self.prompt, self.transcript, history, self.submit, self.write_hint)
 
@@ -134,46 +134,46 @@ class TalkPane(Pane):
 
     # Reports of a job
 
-    def opened(self, chat: ChatLike) -> None:
-        super().opened(chat)
+    def on_opened(self, chat: ChatLike) -> None:
+        super().on_opened(chat)
         if isinstance(chat, Chat):
             self.sampling = chat.makers.complete(self.sampling)
         self.current.state = "answering"
         if self.outbox.files is not None:
-            self._give_back("")  # it was meant for what was open before
+            self._return_all("")  # it was meant for what was open before
         if not self.busy:
             self.call_after_refresh(self.send_next)
 
     def broke(self) -> None:
         super().broke()
-        self._give_back("")
+        self._return_all("")
 
-    def not_opened(self) -> None:
-        super().not_opened()
+    def on_not_opened(self) -> None:
+        super().on_not_opened()
         self.current.failed = True
 
-    def ended(self, turn: Turn) -> None:
-        super().ended(turn)
+    def on_turn(self, turn: Turn) -> None:
+        super().on_turn(turn)
         self.current.failed = turn.finish == "error"
 
-    def said(self, said: Said) -> None:
+    def on_said(self, said: Said) -> None:
         current = self.current
         if current.state == "sent" and said.index == current.drawn:
             current.state = "answering"
             return
-        super().said(said)
+        super().on_said(said)
         if current.state == "sent" and current.edits in (said.index, None):
             current.state = "answering"
 
-    def unsaid(self) -> None:
-        super().unsaid()
+    def on_withdrawn(self) -> None:
+        super().on_withdrawn()
         self.current.state = "withdrawn"
 
-    def done(self) -> None:
+    def on_done(self) -> None:
         sent = self.current
         if sent.state == "sent" and sent.drawn is not None:  # it was never said: the engine is gone, say
             self.transcript.messages.withdraw()
-        super().done()
+        super().on_done()
         if isinstance(self.chat, Chat):
             show_marks(self.transcript.messages, self.chat)
         if sent.state == "answering":
@@ -182,16 +182,16 @@ class TalkPane(Pane):
             if sent.edits is not None:
                 self.divider.say("what was said before is kept · /branch goes there")
             if self.editing.index is None:
-                self.editing.bring_back()
+                self.editing.restore_draft()
         else:
-            self.divider.say(self.editing.take_back(sent))
+            self.divider.say(self.editing.return_unsent(sent))
         if sent.failed and self.outbox:
-            self._give_back(NOT_SENT)
+            self._return_all(NOT_SENT)
         else:
             self.send_next()
 
-    def heard(self, report: Report | Text) -> None:
-        self.offers.heard(report)
+    def on_report(self, report: Report | Text) -> None:
+        self.offers.on_report(report)
 
     # Keys and texts
 
@@ -201,17 +201,17 @@ class TalkPane(Pane):
         While a model opens both wait for it.
         """
         try:
-            said = table.parse(text)
+            parsed = table.parse(text)
         except UsageError as error:
             self.show_error(error)
             return False
-        if not isinstance(said, str) and (self.stages is None or said[0].name in AT_ONCE):
-            return self._run(said[0].name, said[1])
+        if not isinstance(parsed, str) and (self.stages is None or parsed[0].name in AT_ONCE):
+            return self._run(parsed[0].name, parsed[1])
         if self.failed:
             self.divider.say("no model is open · your text stays here")
             return False
         if self.stages is not None:
-            how = "sent" if isinstance(said, str) else "done"
+            how = "sent" if isinstance(parsed, str) else "done"
             self.divider.say(f"{how} as soon as the model is open", 1.5)
         self.outbox.add(text, self.editing.end())
         self.send_next()
@@ -235,11 +235,11 @@ class TalkPane(Pane):
         while (talk := self.ready) is not None and len(self.app.screen_stack) == screens:
             if (due := self.outbox.due(self.jobs.read)) is None:
                 break
-            message, said = due
-            if isinstance(said, str):
-                self._send_or_edit(talk, message, said)
-            elif not self._run(said[0].name, said[1]) and self.outbox:
-                self._give_back(NOT_SENT)
+            message, parsed = due
+            if isinstance(parsed, str):
+                self._send_or_edit(talk, message, parsed)
+            elif not self._run(parsed[0].name, parsed[1]) and self.outbox:
+                self._return_all(NOT_SENT)
         if self.outbox.files is not None:
             self.divider.doing("reading files · esc gives up")
             self.app.refresh_bindings()
@@ -255,19 +255,19 @@ class TalkPane(Pane):
             "going back · esc stops",
         )
 
-    def files_read(self, files: AttachedFiles) -> None:
+    def on_files_read(self, files: AttachedFiles) -> None:
         if files is not self.outbox.files:
             return  # nobody waits for them any more
         if files.error:
             self.show_error(files.error)
-            self._give_back("")
+            self._return_all("")
         elif (talk := self.ready) is None:
             self.outbox.read_later()
         else:
             self._send_or_edit(talk, self.outbox.take(), files.text)
 
-    def _give_back(self, why: str) -> None:
-        self.outbox.give_back()
+    def _return_all(self, why: str) -> None:
+        self.outbox.return_all()
         if not self.busy and not self.failed and self.editing.index is None:
             self.divider.doing("")
         self.divider.say(why)
@@ -280,17 +280,17 @@ class TalkPane(Pane):
     def stop(self) -> None:
         if self.outbox:
             files = self.outbox.files is not None
-            self._give_back("stopped reading files · your text is back" if files else "")
+            self._return_all("stopped reading files · your text is back" if files else "")
         if super().stoppable:
             super().stop()
 
     def start_turn(self, talk: Chat, message: Outgoing, text: str) -> None:
-        self.offers.said()
+        self.offers.on_sent()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
         self.current, message.state = message, "sent"
         if not pin:  # a pin may be refused: then nothing is said
-            super().said(Said(index, "user", text))
+            super().on_said(Said(index, "user", text))
             message.drawn = index
         self.write_hint()
         self.begin(
@@ -320,4 +320,4 @@ def _look_at_the_store(pane: TalkPane) -> None:
     if talk is not None and talk.keeper and talk.keeper.waiting:
         talk.keeper.flush()
         for note in talk.take_notes():
-            pane.noted(note)
+            pane.on_note(note)

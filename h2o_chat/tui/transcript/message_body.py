@@ -16,8 +16,8 @@ LIVE_CHARS = 2_000
 """Most characters that are drawn again as a text grows."""
 FEW_CHARS = 300
 """Most of them where the text can be cut sooner, between blocks."""
-SETTLED_CHARS = 3_000
-"""Settled pieces of running text grow to about this size."""
+FINISHED_CHARS = 3_000
+"""Finished pieces of running text grow to about this size."""
 CARET = "▌"
 FOLD_ABOVE, FOLD_SHOWS = 24, 8
 """Lines from which a text is folded, and lines that are shown then."""
@@ -109,7 +109,7 @@ def fold_at(text: str) -> int:
 
 
 class Growing:
-    """Growing Markdown: settled pieces stay as they are drawn, only the end is drawn again."""
+    """Growing Markdown: finished pieces stay as they are drawn, only the end is drawn again."""
 
     def __init__(self) -> None:
         self.pieces = [BodyPiece(Content(CARET))]
@@ -153,7 +153,7 @@ class Growing:
         self.pieces[-1] = BodyPiece(content)
 
     def _grow(self, text: str) -> None:
-        """Append to the source of the last piece; settle what is too long for one."""
+        """Append to the source of the last piece; cut what is too long for one."""
         self.begun = self.begun or bool(text)
         self._source += text
         while len(self._source) > LIVE_CHARS:
@@ -162,15 +162,15 @@ class Growing:
     def _cut(self, cut: markdown.Cut) -> None:
         done = self._source[: cut.at]
         shown = self._render(done.removesuffix(" ") if cut.joint == " " else done)
-        self._settle(BodyPiece(shown, cut.joint))
+        self._add_finished(BodyPiece(shown, cut.joint))
         self._frozen += cut.at - self._reopened
         self._reopened = len(cut.reopen)
         self._source = cut.reopen + self._source[cut.at :]
 
-    def _settle(self, piece: BodyPiece) -> None:
-        """Add a piece before the last one; running words stay in one piece."""
+    def _add_finished(self, piece: BodyPiece) -> None:
+        """Add a finished piece before the last one; running words stay in one piece."""
         above = self.pieces[-2] if len(self.pieces) > 1 else None
-        if above and "\n" not in above.joint and len(above.content) < SETTLED_CHARS:
+        if above and "\n" not in above.joint and len(above.content) < FINISHED_CHARS:
             piece = BodyPiece(above.content + above.joint + piece.content, piece.joint)
             self.pieces.pop(-2)
         self.pieces.insert(-1, piece)

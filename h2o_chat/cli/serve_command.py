@@ -18,7 +18,7 @@ import typer
 from h2o_chat.base.config import Sampling, Settings, data_folder
 from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.chat.recall.recall import WITHOUT
+from h2o_chat.chat.recall.recall import POLICIES_WITHOUT_RECALL
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import note_session
@@ -148,7 +148,7 @@ def _served(
                 f"h2o-chat: {batch.runner.rows} rows of {service.row_bytes / 1e6:,.1f} MB,"
                 f" {prefixes.most} snapshots of {service.snapshot_bytes / 1e6:,.1f} MB\n"
             )
-            if settings.recall != "off" and settings.policy not in WITHOUT:
+            if settings.recall != "off" and settings.policy not in POLICIES_WITHOUT_RECALL:
                 sys.stderr.write("h2o-chat: what a question asks for and was forgotten is recalled")
                 sys.stderr.write(" (--recall off: not)\n")
             return service, saved

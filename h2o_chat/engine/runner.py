@@ -28,7 +28,7 @@ from h2o_chat.models.fits import slot_bytes
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native.native_model import LoadedNative, positions_of
-from h2o_chat.native.slot_kernels import knows, slot_kernels
+from h2o_chat.native.slot_kernels import slot_kernels, supports
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import input_device, probe
@@ -90,7 +90,7 @@ class Runner:
 
             self.graph = step.GraphStep(loaded.weights, loaded.frame)
             self._kernels = self.graph.kernels
-        if self.native is None and self.device.type == "cpu" and knows(cache.plan.policy):
+        if self.native is None and self.device.type == "cpu" and supports(cache.plan.policy):
             self._kernels = slot_kernels(loaded.sizes, self.trained.ropes, loaded.precision)
         self._keeps_last = (
             self.native is None and "logits_to_keep" in inspect.signature(self.model.forward).parameters
@@ -381,7 +381,7 @@ def session_of(runner: Runner, seed: int) -> Session:
             "python": platform.python_version(),
         },
         stride=plan.stride,
-        engine_why=runner.native.said if runner.native else loaded.why_not_native,
+        engine_why=runner.native.description if runner.native else loaded.why_not_native,
         fixed_bytes=sum(kind.state_bytes for kind in runner.trained.layers),
         slot_bytes=slot_bytes(loaded.sizes, loaded.precision.itemsize, kv, runner.trained.shapes),
     )

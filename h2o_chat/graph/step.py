@@ -22,7 +22,7 @@ from h2o_chat.graph.captured import captured
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
 from h2o_chat.native.model_frame import Frame
-from h2o_chat.native.slot_kernels import knows
+from h2o_chat.native.slot_kernels import supports
 from h2o_chat.policies import scores
 from h2o_chat.transformers_cache.cache import H2OCache
 
@@ -80,7 +80,7 @@ class GraphStep:
         number is fixed, and the kernels know how the policy's scores grow."""
         plan, arenas = cache.plan, cache.absorbed_arenas()
         whole = sum(len(arena.layers) for arena in arenas) == self.frame.layers
-        return knows(plan.policy) and whole and plan.bits in (None, 8) and plan.shares.bounded
+        return supports(plan.policy) and whole and plan.bits in (None, 8) and plan.shares.bounded
 
     def captured(self, cache: H2OCache) -> bool:
         """Whether a token of this cache takes one launch: the first one is captured, which takes .1 s."""

@@ -129,7 +129,7 @@ def slot_kernels(sizes: Sizes, ropes: Sequence[Rope | None], dtype: torch.dtype)
     return SlotKernelsAlone(sizes, ropes).kernels if known and c.library() else TORCH
 
 
-def knows(policy: Policy) -> bool:
+def supports(policy: Policy) -> bool:
     """Whether the library maintains all states that a policy ranks by; if not, torch computes attention."""
     return type(policy.scores) is Received and not policy.looks_at
 

@@ -21,7 +21,7 @@ from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.kinds import MatrixAddress
 from h2o_chat.native.layout import Vector, layer_parts
 from h2o_chat.native.packed import Packed
-from h2o_chat.native.slot_kernels import SlotKernels, checked, knows, ropes_of
+from h2o_chat.native.slot_kernels import SlotKernels, checked, ropes_of, supports
 from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.policies import scores
 from h2o_chat.transformers_cache.attention_function import through_slots
@@ -71,7 +71,7 @@ class NativeStep:
             raise UsageError(f"The native step cannot run as {form or 'any form'} here.", "Leave it out.")
         self._model, self.slot_kernels = model.at, SlotKernels(model, self.frame.head_size)
         self.form = c.FORMS[loaded.h2o_form(self._model)]
-        self.said = f"{self.form}; {packed.note}" if packed.note else self.form
+        self.description = f"{self.form}; {packed.note}" if packed.note else self.form
         """For people: the instruction set, and why weights had to be packed again."""
         self._pointers: tuple[int, ...] = ()
         self._slots: Any = (c.Slots * self.frame.layers)()
@@ -96,13 +96,13 @@ class NativeStep:
             )
         assert cache.step is not None
         cache.step.absorb_context = one_torch_thread  # torch's share is too small to divide
-        if knows(cache.plan.policy):
+        if supports(cache.plan.policy):
             cache.step.kernels = self.slot_kernels.kernels
         with one_torch_thread():
             if not cache.arenas_in_step:
                 self._make_slots(cache, len(ids))
             whole = sum(len(arena.layers) for arena in cache.absorbed_arenas()) == self.frame.layers
-            if ids.shape[1] == 1 and whole and knows(cache.plan.policy):
+            if ids.shape[1] == 1 and whole and supports(cache.plan.policy):
                 return self._decode(cache, ids)
             return self._layer_by_layer(cache, ids, all_columns)
 

@@ -36,7 +36,7 @@ class Epoch:
     asked: str
     messages: Sequence[Message]
     memory: str
-    marked: bool
+    marked: bool  # the turn marker was fed, see `prefixes.Memory`
 
 
 _KINDS = str, int, int, str, str, list, str, bool

@@ -60,7 +60,7 @@ def chain(begin: bytes, messages: Iterable[Message]) -> list[bytes]:
 class Memory:
     chain: bytes
     """Hash of the conversation up to the answer."""
-    marked: bool
+    turn_marker_fed: bool
     """Whether the answer ended in the template's marker, which is fed already."""
     tokens: int
     """Tokens fed; 0 until its file is read."""

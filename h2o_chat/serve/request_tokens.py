@@ -163,17 +163,17 @@ class Reader:
         at = [end for end, (role, _) in zip(ends, asked.messages[1:], strict=False) if role == "assistant"]
         return loops.openings(self.template, [Message("assistant", "", first=end) for end in at])
 
-    def _later(self, role: str, text: str, marked: bool = False) -> Fed:
+    def _later(self, role: str, text: str, turn_marker_fed: bool = False) -> Fed:
         """The tokens of a user's message, or of results, that follows an answer."""
         if role == "user":
-            return self.template.later(text, marked)
+            return self.template.later(text, turn_marker_fed)
         told, _, then = text.partition(THEN)
-        return self.form.fed(told.split(RESULTS), then, self.template, marked)
+        return self.form.fed(told.split(RESULTS), then, self.template, turn_marker_fed)
 
     def _going_on(self, role: str, text: str, begin: Memory) -> list[int]:
         """Ids of a message that follows the answer of a memory."""
         assert begin.state is not None
-        fed, waits = self._later(role, text, begin.marked), begin.state.pending
+        fed, waits = self._later(role, text, begin.turn_marker_fed), begin.state.pending
         if waits and waits[-1] in self.eos and waits[-1] in fed.ids[: fed.tokens_before_text]:
             # The model has closed its answer itself: the template's closing would repeat that.
             return fed.ids[fed.ids.index(waits[-1]) + 1 :]

@@ -147,16 +147,16 @@ def _of_client(owner: bytes, name: str) -> str:
 
 
 def _name(begin: str, kept: Memory) -> str:
-    return f"{begin}-{kept.chain.hex()}-{int(kept.marked)}{_END}"
+    return f"{begin}-{kept.chain.hex()}-{int(kept.turn_marker_fed)}{_END}"
 
 
 def _named(file: Path) -> Memory | None:
     """A memory that is not loaded, from its file's name; None for other files."""
-    *begin, chain, marked = file.name.removesuffix(_END).split("-")
+    *begin, chain, turn_marker_fed = file.name.removesuffix(_END).split("-")
     try:
         hashed = bytes.fromhex(chain)
     except ValueError:
         return None
     if len(hashed) != 32:
         return None
-    return Memory(hashed, marked == "1", 0, None, file, tag="".join(begin[1:2]))
+    return Memory(hashed, turn_marker_fed == "1", 0, None, file, tag="".join(begin[1:2]))

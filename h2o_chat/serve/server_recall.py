@@ -134,7 +134,7 @@ def with_recalled(
         left -= len(message.text)
         if left < 0:
             message.first = -1
-    recalled, text = known.recall.before(messages[-1][1], before, holding, settings, budget)
+    recalled, text = known.recall.for_message(messages[-1][1], before, holding, settings, budget)
     if recalled:
         places.again[len(before)] = recalled
     return text, list(known.notes)

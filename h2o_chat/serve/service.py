@@ -338,13 +338,14 @@ def _ended(service: Service, ticket: Ticket, turn: Turn, told: BatchReport) -> l
 
 
 def _keep(service: Service, ticket: Ticket, turn: Turn, said: str, row: int | None, state: Any) -> Memory:
-    marked = bool(service.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
+    at_marker = turn.finish == "stop" and not ticket.asked.sampling.stop
+    turn_marker_fed = bool(service.template.marker) and at_marker
     hashed = after(ticket.chain[-1], ("assistant", clean(said)))
     if ticket.places is not None and (tokens := ticket.form.thinking.tokens(ticket.texts)):
         first = state.cache.fed + len(state.pending) - len(ticket.texts)
         ticket.places.thoughts.append([first, tokens])
     state = with_positions(state, ticket.places)
-    kept = Memory(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id)
+    kept = Memory(hashed, turn_marker_fed, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id)
     service.prefixes.add(kept)
     if row is not None:
         service.slots[row] = ticket.owner, hashed

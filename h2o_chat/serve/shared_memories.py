@@ -99,7 +99,7 @@ class Shared:
         chain, asked = memory.chain.hex(), ticket.chain[-1].hex()
         messages = (*ticket.asked.messages, ("assistant", said))
         name = f"{number:08d}-{secrets.token_hex(4)}.safetensors"
-        given = ticket.conversation, number, ticket.base, chain, asked, messages, name, memory.marked
+        given = ticket.conversation, number, ticket.base, chain, asked, messages, name, memory.turn_marker_fed
         epoch = Epoch(*given)
         self._remember(epoch)
         state = memory.state if self.pending < UNWRITTEN else None

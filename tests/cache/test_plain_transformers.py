@@ -23,7 +23,7 @@ from h2o_chat.base.config import POLICY_NAMES
 from h2o_chat.base.errors import BudgetError, H2OChatError, ModelError, UsageError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.models import resolve
-from h2o_chat.native.step import knows
+from h2o_chat.native.step import supports
 from h2o_chat.policies.policies import Slots
 from h2o_chat.transformers_cache.probe import probe
 
@@ -379,7 +379,7 @@ def test_a_policy_reads_the_states_that_it_names() -> None:
     named = replace(plain, looks_at=("lately",))
     with torch.inference_mode():
         model(ids, past_key_values=H2OCache(16, policy=named, observe=True))
-    assert [knows(one) for one in (Policy(plain.priority, 1.0, 4, True), named)] == [True, False]
+    assert [supports(one) for one in (Policy(plain.priority, 1.0, 4, True), named)] == [True, False]
     flat = replace(plain, priority=lambda slots: slots.score)
     with torch.inference_mode(), pytest.raises(UsageError, match="ranks by numbers of the shape"):
         model(ids, past_key_values=H2OCache(16, policy=flat))

@@ -164,8 +164,8 @@ def test_a_thought_is_kept_until_the_tools_have_answered(tmp_path: Path) -> None
         def calls_in(self, text: str) -> tuple[str, ...]:
             return ("call",) if "CALL" in text else ()
 
-        def results(self, text: str, marked: bool) -> Any:
-            return talk.chat.template.later(text, marked)
+        def results(self, text: str, turn_marker_fed: bool) -> Any:
+            return talk.chat.template.later(text, turn_marker_fed)
 
         def first(self, system: str | None, text: str) -> Any:
             return talk.chat.template.first(system, text)

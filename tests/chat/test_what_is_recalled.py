@@ -96,7 +96,9 @@ def test_as_much_is_recalled_as_fits_into_a_share_of_the_budget(loaded: Any, bud
     count = lambda text: len(literal(loaded.tokenizer, text))  # noqa: E731
     said = [f"My locker number in house {number} is {number * 37}." for number in range(5)]
     messages = [Message("user", text, at, at) for at, text in enumerate([*said, *OTHERS])]
-    recalled, _ = Recall([], count).before("What is my locker number?", messages, Gone(), Settings(), budget)
+    recalled, _ = Recall([], count).for_message(
+        "What is my locker number?", messages, Gone(), Settings(), budget
+    )
     tokens = sum(count(one.words) for one in recalled)
     assert most - max(map(count, said)) < tokens <= most or len(recalled) == len(said)
     assert [one.index for one in recalled] == sorted(one.index for one in recalled)
@@ -162,7 +164,7 @@ def test_answers_of_the_model_are_recalled_too_and_it_is_said_whose_they_are() -
     said = [Message("user", "Name a dish.", 0, 1), Message("assistant", "Zander with saffron rice.", 2, 3)]
     said += [Message("user", text, at, at) for at, text in enumerate(OTHERS, 4)]
     question = "With which rice is the zander?"
-    (one,), fed = Recall([]).before(question, said, Gone(), Settings(), 512)
+    (one,), fed = Recall([]).for_message(question, said, Gone(), Settings(), 512)
     assert (one.index, one.by_user) == (1, False)
     assert "You" in fed[: fed.index("Zander")]
 
@@ -267,7 +269,7 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
             return 0.0
 
     message = Message("user", page, 3, 3 + count(page) - 1)
-    (again,), _ = Recall([], count).before(ASKED, [message], Seen(), Settings(), 512)
+    (again,), _ = Recall([], count).for_message(ASKED, [message], Seen(), Settings(), 512)
     assert fact in again.words
     before = page[: page.index(again.words)]
     begins, ends = 3 + count(before), 3 + count(before + again.words)
@@ -286,5 +288,5 @@ def test_of_a_page_without_spaces_the_line_that_is_gone_is_recalled() -> None:
             return 0.0 if at in positions else 1.0
 
     message = Message("user", page, 0, len(page) - 1)
-    (again,), _ = Recall([]).before("我的狗叫什么？", [message], AllButTheFact(), Settings(), 1000)
+    (again,), _ = Recall([]).for_message("我的狗叫什么？", [message], AllButTheFact(), Settings(), 1000)
     assert "我的狗叫小黑。" in again.words

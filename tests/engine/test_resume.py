@@ -89,7 +89,7 @@ def test_answering_again_is_the_same_turn_from_a_copy_of_the_memory(loaded: Load
     twin.engine.restore(copy)
     recalled = twin.messages[-2].recalled  # what is recalled is recalled each time
     fed = fed_text(SAID[3], recalled)
-    ids, _ = turn_tokens(twin.engine, twin.template, twin.system, fed, marked=False)
+    ids, _ = turn_tokens(twin.engine, twin.template, twin.system, fed, turn_marker_fed=False)
     others = tokenized(twin.engine.tokenizer, twin.engine.eos, [told], 0)
     second = answer(edit(chat, len(chat.messages) - 2, chat.messages[-2].text, SHORT))
     assert second == answer(twin.engine.generate(ids, SHORT, others=others))

@@ -215,7 +215,7 @@ def test_whose_a_snapshot_is_stays_known_on_disk(loaded: Loaded, tmp_path: Path)
     one = Memory(b"k" * 32, True, 3, engine.snapshot(), tag=tag_of(ONE))
     saved.write_rows([one])
     (found,) = saved.rows()
-    assert (found.tag, found.chain, found.marked) == (tag_of(ONE), one.chain, True)
+    assert (found.tag, found.chain, found.turn_marker_fed) == (tag_of(ONE), one.chain, True)
     saved.write_rows([found])
     assert [row.file for row in saved.rows()] == [found.file], "it is the same file"
 

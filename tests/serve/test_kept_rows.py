@@ -49,7 +49,7 @@ def test_rows_come_back_in_their_order_and_others_go(saved: Saved, kept: Memory)
     saved.write_rows(rows)
     found = saved.rows()
     assert [one.chain[0] for one in found] == [3, 1, 2]
-    assert [one.marked for one in found] == [False, False, True]
+    assert [one.turn_marker_fed for one in found] == [False, False, True]
     assert {one.state for one in found} == {None}, "they are read when somebody goes on"
     saved.read(found[2])
     assert found[2].tokens == 3

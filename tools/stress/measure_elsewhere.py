@@ -45,7 +45,7 @@ def main() -> None:
         recall.elsewhere = Elsewhere(SimpleNamespace(store=store, conversation=None))  # type: ignore[arg-type]
 
         def found(text: str) -> list[str]:
-            told, _ = recall.before(text, [], Nothing(), Settings(recall="all"), 512)
+            told, _ = recall.for_message(text, [], Nothing(), Settings(recall="all"), 512)
             return [one.words for one in told]
 
         began = time.perf_counter()

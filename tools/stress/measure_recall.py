@@ -81,7 +81,7 @@ def recall_of(
         messages.append(Message(role, text, seen(), seen() + len(text) // 4))
 
     def recalled(text: str) -> list[str]:
-        found, _ = recall.before(text, messages, Nothing(), Settings(), budget)
+        found, _ = recall.for_message(text, messages, Nothing(), Settings(), budget)
         return [one.words for one in found]
 
     return recalled

@@ -67,7 +67,7 @@ class Chat:
             lambda answer: self.template.thinking.divide(answer)[1],
         )
         self.recall.elsewhere = Elsewhere(keeper) if keeper else None
-        self._marker_fed = False
+        self._turn_marker_fed = False
         """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
         self.session = thoughts.session_of(self.template, engine)
         self.messages: list[Message] = self._blank()
@@ -102,9 +102,9 @@ class Chat:
             self.engine.expect_thoughts(thinking.special, thinking.drops)
         fed, recalled, budget = text, tuple[Recalled, ...](), self.session.budget
         if role == "user":
-            recalled, fed = self.recall.before(text, self.messages, self.engine, self.settings, budget)
+            recalled, fed = self.recall.for_message(text, self.messages, self.engine, self.settings, budget)
         model = self.engine, self.template
-        ids, system_tokens = turn_tokens(*model, self.system, fed, self._marker_fed, self.tools, role)
+        ids, system_tokens = turn_tokens(*model, self.system, fed, self._turn_marker_fed, self.tools, role)
         place = coming_span(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
@@ -142,7 +142,7 @@ class Chat:
                         exchange.ended(event, self.template.thinking)
                         yield from thoughts.give_up(self, event)
                         if event.finish != "error" and event.prompt_tokens:
-                            self._marker_fed = event.finish == "stop" and not stop
+                            self._turn_marker_fed = event.finish == "stop" and not stop
                         elif event.finish != "error":  # stopped before it was read: nothing was said
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
@@ -208,7 +208,7 @@ class Chat:
         mark_branches(self.keeper, self.messages)
         if path:
             self.system = path[0].text if path[0].role == "system" else None
-        self._marker_fed = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])
+        self._turn_marker_fed = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])
         self.look()
         self.holds.share_out(self.messages, self.engine.seen)
         return True
@@ -252,7 +252,7 @@ class Chat:
         self.engine.reset()
         self.holds.forget()
         self.state = None
-        self._marker_fed = False
+        self._turn_marker_fed = False
         self.begin_blank()
 
     def begin_blank(self) -> None:

@@ -123,14 +123,14 @@ def turn_tokens(
     template: Template,
     system: str | None,
     text: str,
-    marked: bool,
+    turn_marker_fed: bool,
     tools: ToolCalls | None = None,
     role: str = "user",
 ) -> tuple[list[int], int]:
     """The tokens of a turn, and how many of them are the protected system prompt.
 
     Args:
-        marked: the last answer ended in the marker that the next turn begins with: it was fed already.
+        turn_marker_fed: the last answer ended in the marker that the next turn begins with.
         role: user, or tool: the text has results of tools.
     """
     pending = engine.pending
@@ -139,7 +139,8 @@ def turn_tokens(
         system_tokens = fed.tokens_before_text if system else 0
         engine.protect(system_tokens)
         return fed.ids, system_tokens
-    fed = tools.results(text, marked) if tools and role == "tool" else template.later(text, marked)
+    later = tools.results if tools and role == "tool" else template.later
+    fed = later(text, turn_marker_fed)
     if pending and pending[-1] in engine.eos and pending[-1] in fed.ids[: fed.tokens_before_text]:
         # The model has closed its answer itself: the template's own closing would say so twice.
         return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0

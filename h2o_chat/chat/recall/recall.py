@@ -71,7 +71,7 @@ PAGE_LOOKED_AT = 1_000_000
 """Characters of a page, its last ones, among which its question is looked up: twice a book, in a second."""
 NEWEST = 0.4
 """Share of the budget that surely holds the newest tokens."""
-WITHOUT = ("h2o-paper", "full")
+POLICIES_WITHOUT_RECALL = ("h2o-paper", "full")
 """Policies that stay as they were published, or evict nothing."""
 
 
@@ -107,7 +107,7 @@ class Recall:
         self._wanted: tuple[tuple[Recalled, ...], list[Message]] = (), []
         """Pieces that somebody asked for by hand, and the messages that they come from."""
 
-    def before(
+    def for_message(
         self, text: str, messages: Sequence[Message], engine: Holding, settings: Settings, budget: int | None
     ) -> tuple[tuple[Recalled, ...], str]:
         """Returns what is recalled for a message, and the message as the model is fed it.
@@ -118,7 +118,8 @@ class Recall:
         # A note that is left here belongs to a message that could not be sent.
         self._notes[:] = [note for note in self._notes if note.code != "recalled"]
         recalled = self._asked_for(messages)
-        if not recalled and budget and settings.recall != "off" and settings.policy not in WITHOUT:
+        recalls = settings.recall != "off" and settings.policy not in POLICIES_WITHOUT_RECALL
+        if not recalled and budget and recalls:
             recalled = self._needed(text, messages, engine, budget, settings.recall == "all")
             if recalled:
                 self._notes.append(_note(recalled, "recalled: the model reads it once more"))

@@ -80,10 +80,10 @@ class PlainTemplate:
         ids = [*head, *literal(self._tokenizer, f"{system}\n{text}")]
         return Fed(ids, _agree(ids, [*head, *literal(self._tokenizer, f"{system}\n")]))
 
-    def later(self, text: str, marked: bool = False) -> Fed:
+    def later(self, text: str, turn_marker_fed: bool = False) -> Fed:
         return Fed(literal(self._tokenizer, text), 0)
 
-    def results(self, texts: Sequence[str], then: str, marked: bool = False) -> Fed:
+    def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> Fed:
         return self.later("\n".join((*texts, then)))
 
 
@@ -125,24 +125,24 @@ class ModelTemplate:
         words = [] if system is None else [("system", system)]
         return self._turn([*words, ("user", text)], tools=tools)
 
-    def later(self, text: str, marked: bool = False) -> Fed:
-        """The tokens of a later turn; `marked`: the answer before ended in the marker itself."""
-        return self._turn([("user", text)], after_answer=True, marked=marked)
+    def later(self, text: str, turn_marker_fed: bool = False) -> Fed:
+        """The tokens of a later turn; `turn_marker_fed`: the answer before ended in the marker itself."""
+        return self._turn([("user", text)], after_answer=True, turn_marker_fed=turn_marker_fed)
 
-    def results(self, texts: Sequence[str], then: str, marked: bool = False) -> Fed:
+    def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> Fed:
         """The tokens of a turn that gives results of tools, where the template renders them.
 
         Args:
             then: what the user says behind them; perhaps empty.
         """
         said = [("tool", text) for text in texts] + ([("user", then)] if then else [])
-        return self._turn(said, after_answer=True, marked=marked)
+        return self._turn(said, after_answer=True, turn_marker_fed=turn_marker_fed)
 
     def _turn(
         self,
         said: Sequence[tuple[str, str]],
         after_answer: bool = False,
-        marked: bool = False,
+        turn_marker_fed: bool = False,
         tools: Sequence[Any] = (),
     ) -> Fed:
         """The tokens that the template makes of `said`, (role, text) of each message."""
@@ -150,7 +150,7 @@ class ModelTemplate:
         words = [_word_not_in(texts, f"{role}{number}") for number, (role, _) in enumerate(said)]
         anchor = _word_not_in(texts, "assistant") if after_answer else ""
         roles = [role for role, _ in said]
-        blank = self._render(list(zip(roles, words, strict=True)), anchor, marked, tools)
+        blank = self._render(list(zip(roles, words, strict=True)), anchor, turn_marker_fed, tools)
         lost = [role for role, word in zip(roles, words, strict=True) if word not in blank]
         if lost:
             raise UsageError(
@@ -161,7 +161,7 @@ class ModelTemplate:
         before = blank[: blank.index(words[roles.index("system") + 1 if "system" in roles else 0])]
         contents = dict(zip(words, texts, strict=True))
         if sum(map(len, texts)) <= PIECE_CHARACTERS:
-            ids = self.tokenized(self._render(said, anchor, marked, tools), anchor)
+            ids = self.tokenized(self._render(said, anchor, turn_marker_fed, tools), anchor)
             if _is_safe(texts, marks, ids, self.tokenized(blank, anchor)):
                 filled = "".join(contents.get(part, part) for part in _split(before, contents))
                 return Fed(ids, _agree(ids, self.tokenized(filled, anchor)))
@@ -169,7 +169,7 @@ class ModelTemplate:
         return Fed(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
 
     def _render(
-        self, said: Sequence[tuple[str, str]], anchor: str, marked: bool, tools: Sequence[Any]
+        self, said: Sequence[tuple[str, str]], anchor: str, turn_marker_fed: bool, tools: Sequence[Any]
     ) -> str:
         """The conversation as text; with an anchor, the part behind an answer that consists of that word."""
         messages = [{"role": role, "content": text} for role, text in said]
@@ -180,7 +180,7 @@ class ModelTemplate:
         parts = text.rsplit(anchor, 1) if anchor else [text]
         if anchor and len(parts) == 1:
             raise ModelError("The model's chat template leaves out its answers.", "Use --template plain.")
-        return parts[-1].split(self.marker, 1)[-1] if marked else parts[-1]
+        return parts[-1].split(self.marker, 1)[-1] if turn_marker_fed else parts[-1]
 
     def rendered(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), opens: bool = True

@@ -84,11 +84,11 @@ class ToolForm:
         responses = (f"<tool_response>\n{one}\n</tool_response>" for one in texts)
         return "\n".join(filter(None, (*responses, then)))
 
-    def fed(self, results: Sequence[str], then: str, template: Template, marked: bool) -> Fed:
+    def fed(self, results: Sequence[str], then: str, template: Template, turn_marker_fed: bool) -> Fed:
         """The tokens of a turn that gives results; see `Template.results`."""
         if self.native:
-            return template.results(results, then, marked)
-        return template.later(self.results(results, then), marked)
+            return template.results(results, then, turn_marker_fed)
+        return template.later(self.results(results, then), turn_marker_fed)
 
     def written(self, parts: Parts) -> str:
         """An earlier answer as the model would have written it, without its thoughts."""

@@ -49,9 +49,9 @@ class ToolCalls:
     def first(self, system: str | None, text: str) -> Fed:
         return self._template.first(system, text, self.tools if self.form.native else ())
 
-    def results(self, text: str, marked: bool) -> Fed:
-        """The tokens of a message with results; `marked` as for `Template.later`."""
-        return self.form.fed([text], "", self._template, marked)
+    def results(self, text: str, turn_marker_fed: bool) -> Fed:
+        """The tokens of a message with results; `turn_marker_fed` as for `Template.later`."""
+        return self.form.fed([text], "", self._template, turn_marker_fed)
 
     def calls_in(self, answer: str) -> tuple[Call, ...]:
         return self.form.read(answer, bool(self.tools)).calls

@@ -1,7 +1,6 @@
 """Attention to the slots, one layer at a time: mask by position, attend, add to the scores.
 
-Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, B of them in a block, S slots, D head
-size.
+Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, B of them a block, S slots, D head size.
 """
 
 from collections.abc import Callable

@@ -26,8 +26,7 @@ def quantise(x: Tensor, bits: int) -> Tensor:
     """Rounds each row of x [..., D], D even, to a grid from its lowest to its highest value. [..., B] uint8
 
     The error of a component is at most half a step, `(highest - lowest) / (2^bits - 1) / 2`, plus the
-    rounding of lowest and step to fp16: less than 2^-10 of the largest component. Past 65,504 they become
-    infinite.
+    rounding of lowest and step to fp16: less than 2^-10 of the largest component (infinite past 65,504).
     """
     exact = x.to(torch.promote_types(x.dtype, torch.float32))
     most = 2**bits - 1

@@ -5,8 +5,7 @@ differences of positions, so a kept key can be turned later, and a conversation 
 inside the window that the model was trained for (`distance.py`).
 
 Families differ in the frequencies (several thetas, scaled, none in some layers), in the share of the head
-that is turned, and in the pairing of components. `transformers_cache/probe.py` finds out what each layer
-does.
+that is turned, and in the pairing of components. `transformers_cache/probe.py` finds out which.
 """
 
 from dataclasses import dataclass

@@ -52,8 +52,7 @@ class Answer:
         self._choose_ms = self._step_ms = self._decode_ms = 0.0
 
     def choose(self, logits: Tensor, ahead: bool = False) -> Token:
-        """Chooses the next token from logits [V]: it waits in the row until it is fed. The last one sets
-        `finish`.
+        """Chooses the next token from logits [V], which waits in the row until it is fed, or sets `finish`.
 
         Args:
             ahead: where it does not end the answer it is fed next, and nobody looks before; see `Row.choose`.

@@ -105,8 +105,7 @@ def feeding_again(
     Yields the number of tokens fed after each call of the model.
 
     Args:
-        exact: an answer token by token, as it was generated; else in chunks, which is faster and gives
-            another cache.
+        exact: an answer token by token, as it was generated; else in chunks: faster, another cache.
 
     Returns:
         Whether it was fed to its end; False if it was cancelled.

@@ -111,9 +111,7 @@ class Request:
     shown: Sequence[int] = ()
     """See `Row.expect_thoughts`."""
     begin: Any = None
-    """A `Row.snapshot` of a conversation that goes on: that part was read before. The batch lets it go once
-    it has a copy.
-    """
+    """A `Row.snapshot` of the part of a conversation that was read before; the batch drops it once copied."""
     keep: bool = False
     """Its end comes with a snapshot for the next turn."""
 

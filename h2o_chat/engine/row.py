@@ -28,8 +28,7 @@ from h2o_chat.transformers_cache.cache import H2OCache
 class Row:
     """One conversation; every token is fed once.
 
-    The last token of an answer has been sampled but not fed: it waits in `pending` and goes in front of the
-    next turn.
+    The last token of an answer was sampled but not fed: it waits in `pending`, in front of the next turn.
 
     Args:
         runner: holds its keys and values, and those of other rows.

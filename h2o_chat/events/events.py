@@ -4,8 +4,9 @@ An event is a frozen dataclass; on the wire it is one JSON object a line, `{"eve
 Readers ignore unknown keys and events. Standard library only: reading a recording must not import torch.
 
 `session` begins a conversation; the `said` events right behind it are its earlier messages. A turn is `said`
-by the user, some `reading` if that takes a while, `prompt`, `token` ... with `cache` and `note` between them,
-and `turn`.
+by the user, some `reading` if that takes a while, `prompt`, `token` ... with `cache` and `note` between, and
+`turn`. `engine/observer.py` fills `cache`, `engine/answer.py` `token` and `turn`, `engine/generation.py`
+`reading` and `prompt`, `engine/runner.py` `session`, `chat/conversation/chat.py` `said`, `note` and `hold`.
 """
 
 import json
@@ -215,8 +216,7 @@ class CacheState:
     """(first, last) position of each run of tokens that are protected."""
     holders: list[tuple[int, str]] = field(default_factory=list)
     """(position, caches that hold it) of tokens for which that changed: hexadecimal digits, a bit a cache,
-    layer by layer, the first one highest. If there are very many, the most held come first, the others
-    later."""
+    layer by layer, the first one highest. If there are very many, the most held come first."""
     gone: list[Gone] = field(default_factory=list)
     """Tokens that were evicted from all caches: the few that were held most."""
     gone_tokens: int = 0

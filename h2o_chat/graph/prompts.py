@@ -1,8 +1,7 @@
 """A prompt's attention on a GPU (flash attention, then what each key received, from the log-sum-exp), and the
 priority of `h2o` over all slots, for `cache/eviction.py`.
 
-Shapes: L layers, R rows of which r are due, H KV heads, G query heads per KV head, S slots, N new tokens, D
-head size.
+Shapes: L layers, R rows (r due), H KV heads, G query heads per KV head, S slots, N tokens, D head size.
 """
 
 import math

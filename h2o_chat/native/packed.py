@@ -47,8 +47,7 @@ class Packed:
         """Address of a vector in fp32.
 
         Args:
-            name: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv`, `.norm_query`, `.norm_key`, `.router`;
-                `norm`.
+            name: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv`, `.norm_query`, ...; `norm`.
         """
         assert isinstance(self._parts[name], layout.Vector)
         return self._address(name)

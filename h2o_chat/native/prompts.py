@@ -1,7 +1,6 @@
 """Attention of a prompt in the library, equal to `LayerStep.attended` (`cache/attention.py`) in torch.
 
-Shapes: R rows, N tokens of a pass, H KV heads, G query heads per KV head, S slots, T of them in use at most,
-D head size.
+Shapes: R rows, N tokens of a pass, H KV heads, G query heads per KV head, S slots, T used, D head size.
 """
 
 import ctypes

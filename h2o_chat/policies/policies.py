@@ -163,4 +163,5 @@ POLICIES: dict[str, Policy] = {
     "full": Policy(oldest_first, decay_factor=1.0, sinks=0, heavy=False, bounded=False),
 }
 POLICIES = {name: replace(policy, name=name) for name, policy in POLICIES.items()}
-"""The policies that a person would choose; `references.py` knows the others too."""
+"""The policies that a person would choose; those only to compare with are in `references.py`. The name of a
+new one also goes into `ChosenPolicy`, or `ComparedPolicy`, of `base/config.py`."""

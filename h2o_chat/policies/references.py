@@ -21,8 +21,7 @@ def output_change(slots: Slots) -> Tensor:
     """How far the layer's output would move if this token went (CAOTE, arXiv 2504.14051). [L, R, H, S]
 
     With `a` the share of attention and `o = sum(a v)`, dropping token i moves the output by
-    `a_i / (1 - a_i) * ||v_i - o||`: a token that is much attended to but says what the others say anyway
-    can go.
+    `a_i / (1 - a_i) * ||v_i - o||`: a much attended token that says what the others say can go.
     """
     score = slots.score.sum(-1)
     share = score / score.sum(-1, keepdim=True).clamp_min(torch.finfo(score.dtype).tiny)  # [L, R, H, S]

@@ -1,5 +1,4 @@
-"""Key routing: text goes to the prompt, wherever the keyboard is, unless it is a command for a chosen
-message."""
+"""Text goes to the prompt, wherever the keyboard is, unless it is a command for a chosen message."""
 
 from typing import Any
 

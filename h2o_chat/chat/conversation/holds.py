@@ -44,9 +44,7 @@ class Holds:
                 self._held.pop(position, None)
 
     def share_out(self, messages: Sequence[Message], seen: int) -> list[tuple[int, float]]:
-        """Sets `hold` of each message that was read; returns (index, mean hold of its tokens) where any is
-        left.
-        """
+        """Sets `hold` of each message that was read; returns (index, mean hold of its tokens) if above 0."""
         new = self._place(messages)
         total: dict[int, float] = {}
         for position, hold in self._held.items():

@@ -118,8 +118,7 @@ def break_loop(
     notes: list[Note],
     recalls: bool,
 ) -> list[EarlierAnswer]:
-    """Has the engine evict what the model said, where that is due; returns answers that the next must not
-    continue.
+    """Evicts what the model said, where that is due; returns answers that the next must not continue.
 
     Args:
         notes: gets a note for people.

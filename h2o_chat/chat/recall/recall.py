@@ -1,7 +1,9 @@
 """Which earlier pieces go in front of a message, so that the model reads them once more.
 
-The rule: a question is looked up in the index of what was said. The pieces that share most with it and are no
-longer held go in front of it, in the order in which they were said, as many as fit into SHARE of the budget.
+The rule: a question is looked up in the index of what was said; `index.py` scores each piece. The pieces that
+share most with it and are no longer held go in front of it, in the order in which they were said, as many as
+fit into SHARE of the budget. The same rule brings pieces of a page that is pasted with the question, and of
+other conversations (`elsewhere.py`).
 """
 
 import re

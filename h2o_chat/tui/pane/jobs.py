@@ -89,8 +89,7 @@ class Jobs:
     def start(self, work: Callable[[], None]) -> None:
         """Runs it in a daemon thread: it may be stuck, and the end of the process must not wait for it.
 
-        One thread does all jobs: where memory is short Python can start no other, and would wait for it for
-        ever.
+        One thread does all jobs: where memory is short Python can start no other, and would hang.
         """
         self._over.clear()
         self._todo.put(work)

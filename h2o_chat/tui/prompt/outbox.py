@@ -201,8 +201,7 @@ class Outbox(Widget):
     def _shown(self) -> list[Outgoing]:
         """The newest messages that have room.
 
-        Messages whose files are read are left out: a line that came and went in a blink would only move the
-        rest.
+        Messages whose files are read are left out: their lines would come and go in a blink.
         """
         rows = 1 if self.app.size.height < LOW else MOST_ROWS
         return [one for one in self._waiting if one.files is None][-rows:]

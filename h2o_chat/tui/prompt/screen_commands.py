@@ -1,5 +1,4 @@
-"""The slash commands on the screen: `CommandPane` for those of the table, and those that only the screen
-has."""
+"""Slash commands on the screen: `CommandPane` for those of the table, and those of the screen alone."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

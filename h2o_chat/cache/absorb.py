@@ -109,7 +109,7 @@ def absorb(arena: Arena, at: int, step: Step, this_pass: Pass, new: Sequence[Pas
     given = {name: torch.stack([one.gains[name] for one in new]) for name in grows}  # [l, R, H, T + N, ...]
     used = given["score"].shape[3] - this_pass.tokens
     held = slots.cut(slots=slice(used))
-    arena.receive(held, {name: gain[:, :, :, :used] for name, gain in given.items()}, this_pass)
+    arena.add_gains(held, {name: gain[:, :, :, :used] for name, gain in given.items()}, this_pass)
     for name, gain in given.items():
         came, mine = chunk.states.get(name), gain[:, :, :, used:]
         if came is not None:

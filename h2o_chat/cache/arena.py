@@ -135,7 +135,7 @@ class Arena:
         """Per layer: whether a query sees only its own chunk of `windows` positions."""
         self.sharers = [0] * len(self.layers)
         """Per layer: later layers that attend to its slots."""
-        self.to_come = 0
+        self.layers_left = 0
         """Layers that have still to attend to the placed token."""
         self.rope_origin = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
         """[R] position whose rotation index is 0."""
@@ -152,10 +152,10 @@ class Arena:
         if isinstance(slots, int):
             size = (len(self.layers), shape.rows, shape.heads, slots)
             slots = {state.name: self.empty(state, size) for state in STATES}
-        self.hold(slots)
+        self.set_states(slots)
 
     @torch.inference_mode(False)
-    def hold(self, states: dict[str, Tensor]) -> None:
+    def set_states(self, states: dict[str, Tensor]) -> None:
         """Replaces the states, perhaps with another number of layers, rows or slots."""
         self.slots = Slots(self.plan.budget, self.layers, **states)
         self.order = torch.empty_like(self.slots.positions)
@@ -205,7 +205,7 @@ class Arena:
         missing = min(tokens, self.plan.budget) - (self.shape[3] - 1)
         if missing > 0:
             more = (*self.shape[:3], -(-missing // GROW) * GROW)
-            self.hold(
+            self.set_states(
                 {s.name: torch.cat((self.slots.states[s.name], self.empty(s, more)), 3) for s in STATES}
             )
 
@@ -283,7 +283,7 @@ class Arena:
         self._new_token_states = this_pass, states
         return states
 
-    def receive(self, slots: Slots, gains: Mapping[str, Tensor], this_pass: Pass) -> None:
+    def add_gains(self, slots: Slots, gains: Mapping[str, Tensor], this_pass: Pass) -> None:
         """Adds the gains of a pass to the slots' states, [l, R, H, S, ...] each."""
         for name, grows in self.plan.grows.items():
             state = slots.states[name]
@@ -298,12 +298,12 @@ class Arena:
         self.when = self.per_row(this_pass.first)[..., 0]  # [R, 1]
         self.edge = self.edge_angles(self.when, self.layer_shape.dtype)
         self.used = self.leading(this_pass, more=1)
-        self.to_come = len(self.layers) + sum(self.sharers)
+        self.layers_left = len(self.layers) + sum(self.sharers)
         for name, new in self.new_token_states(this_pass, prompt).items():
             self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
         self.empty_slots = self.slots.positions[..., : self.used] < 0  # [L, R, H, T]
-        rooms = torch.arange(self.slot[0].numel(), device=self.device) * self.shape[3]
-        self._into = rooms + self.slot.flatten(1)  # [L, R * H] index among all slots of a layer
+        first_slots = torch.arange(self.slot[0].numel(), device=self.device) * self.shape[3]
+        self._into = first_slots + self.slot.flatten(1)  # [L, R * H] index among all slots of a layer
         if self._probabilities is None:
             layers, rows, heads, slots = self.shape
             size = (layers, rows, heads, self.layer_shape.groups, slots)
@@ -331,7 +331,7 @@ class Arena:
         given, decay_factor = self._probabilities, self.plan.decay_factor
         grows = self.plan.grows.items()
         gains = {name: one.gained_at_once(decay_factor, given, self.when) for name, one in grows}
-        self.receive(self.slots, gains, this_pass)
+        self.add_gains(self.slots, gains, this_pass)
 
     def visible_from(self, at: int, when: Tensor) -> Tensor:
         """Position of the first token that queries at positions `when` see in a layer with a window."""
@@ -361,7 +361,7 @@ def joined(arenas: Sequence[Arena]) -> list[Arena]:
             first.lost = first.lost + other.lost
         alike = [first, *others]
         if others:
-            first.hold({s.name: torch.cat([a.slots.states.pop(s.name) for a in alike]) for s in STATES})
+            first.set_states({s.name: torch.cat([a.slots.states.pop(s.name) for a in alike]) for s in STATES})
     return [group[0] for group in groups.values()]
 
 

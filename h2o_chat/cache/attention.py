@@ -46,7 +46,7 @@ class LayerStep:
     def logits(
         self, queries: Tensor, keys: Tensor, empty: Tensor, when: Tensor, edge: Angles | None
     ) -> Tensor:
-        """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T keys are of slots.
+        """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; keys of T slots, then of M new tokens.
 
         Args:
             empty: [R, H, T] which slots are empty.
@@ -88,18 +88,18 @@ class LayerStep:
         return found
 
     def decode(
-        self, step: Step, queries: Tensor, keys: Tensor, values: Tensor, *, shares: bool = False
+        self, step: Step, queries: Tensor, keys: Tensor, values: Tensor, *, reuses_slots: bool = False
     ) -> Tensor:
         """Writes one token per row into an empty slot and attends to all slots. -> [R, H, G, 1, D]
 
         Args:
-            shares: the token was written by an earlier layer, whose slots this one shares: their mean
+            reuses_slots: the token was written by an earlier layer, whose slots this one shares: their mean
                 probabilities count.
         """
         arena, this_pass = self.arena, step.passes[0]
-        if self.at == 0 and not shares:
+        if self.at == 0 and not reuses_slots:
             arena.place(this_pass, step.of_prompt)
-        if not shares:
+        if not reuses_slots:
             arena.write(self.at, keys, values)
         held = arena.held_keys(self.at)[:, :, : arena.used]
         logits = self.logits(queries, held, arena.empty_slots[self.at], arena.when, arena.edge)
@@ -110,11 +110,11 @@ class LayerStep:
             padding = torch.tensor([count == 0 for count in this_pass.count], device=probabilities.device)
             probabilities.masked_fill_(padding[:, None, None, None, None], 0)
         if sharers:
-            # `shares` is 0 in the layer that wrote the token: it replaces what the step before left here.
-            counted.mul_(shares).add_(probabilities, alpha=1 / (1 + sharers))
+            # 0 in the layer that wrote the token: there it replaces what the step before left here.
+            counted.mul_(reuses_slots).add_(probabilities, alpha=1 / (1 + sharers))
         output = probabilities.squeeze(3).to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
-        arena.to_come -= 1
-        if not arena.to_come:
+        arena.layers_left -= 1
+        if not arena.layers_left:
             step.changed_slots = True
             arena.finish(this_pass)
             evict_full_rows(arena, this_pass, step.kernels)
@@ -127,7 +127,7 @@ class LayerStep:
         keys: Tensor,
         values: Tensor,
         *,
-        shares: bool = False,
+        reuses_slots: bool = False,
         counts: bool = True,
     ) -> Tensor:
         """Reads a prompt in passes, each of which attends and is absorbed. -> [R, H, G, N, D]
@@ -136,7 +136,7 @@ class LayerStep:
         tokens are moved to the front, and the output is moved back.
 
         Args:
-            shares: the tokens are those of an earlier layer, whose slots this one shares.
+            reuses_slots: the tokens are those of an earlier layer, whose slots this one shares.
             counts: the attention of these queries counts.
 
         Raises:
@@ -160,7 +160,7 @@ class LayerStep:
             if not counts:
                 pass
             elif self.arena.sharers[self.at]:
-                add_shared(self.arena, self.at, new, first=not shares)
+                add_shared(self.arena, self.at, new, first=not reuses_slots)
             elif this_pass is step.passes[-1]:
                 queue_last_pass(self.arena, self.at, step, new)
             else:  # the next pass attends to the tokens that stay

@@ -9,7 +9,7 @@ from torch import Tensor
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
 from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
-from h2o_chat.engine.request import NO_WISHES, Diversion, EarlierAnswer, Wishes
+from h2o_chat.engine.request import NO_WISHES, AnswersToAvoid, EarlierAnswer, Wishes
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.wished import Wished
 from h2o_chat.events.events import Finish, Token, Turn
@@ -42,7 +42,7 @@ class Answer:
         before = [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]]
         self._detokenizer = Detokenizer(row.tokenizer, before, shown=row.shown)
         self._stop = StopText(sampling.stop)
-        self._avoided = Diversion(others)
+        self._avoided = AnswersToAvoid(others)
         self.wished = Wished(wishes)
         self._text: list[str] = []
         self._looks = 0
@@ -71,7 +71,7 @@ class Answer:
             and self.new_tokens + 1 != self.sampling.max_tokens
         )
         token = self.row.choose(self.wished.allowed(logits), self.sampling, changes, ahead)
-        self._avoided.hear(token)
+        self._avoided.note_token(token)
         self.wished.note_chosen(token, logits)
         self.row.pending = (token,)
         self.new_tokens += 1

@@ -22,7 +22,7 @@ OWN_TOKENS = 5
 """An answer that must not continue others may repeat this many consecutive tokens of itself."""
 
 
-class Diversion:
+class AnswersToAvoid:
     """Follows the tokens of an answer, and knows which may not come next."""
 
     def __init__(self, others: Sequence[EarlierAnswer]) -> None:
@@ -40,7 +40,7 @@ class Diversion:
         others = [one.ids[at] for one in self._followed if one.free <= at < len(one.ids)]
         return others + self._own.get(newest, [])
 
-    def hear(self, token: int) -> None:
+    def note_token(self, token: int) -> None:
         at = len(self._said)
         if self._followed:
             self._followed = [one for one in self._followed if at < len(one.ids) and one.ids[at] == token]

@@ -6,7 +6,7 @@ Readers ignore unknown keys and events. Standard library only: reading a recordi
 `session` begins a conversation; the `said` events right behind it are its earlier messages. A turn is `said`
 by the user, some `reading` if that takes a while, `prompt`, `token` ... with `cache` and `note` between, and
 `turn`. `engine/observer.py` fills `cache`, `engine/answer.py` `token` and `turn`, `engine/generation.py`
-`reading` and `prompt`, `engine/runner.py` `session`, `chat/conversation/chat.py` `said`, `note` and `hold`.
+`reading` and `prompt`, `engine/runner.py` `session`, `chat/conversation/chat.py` `said` and `note`.
 """
 
 import json

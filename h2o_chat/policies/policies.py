@@ -121,14 +121,15 @@ class Policy:
     looks_at: tuple[str, ...] = ()
     """States that it looks at beside `Slots.RANKED_BY`. The native step keeps none of these: torch attends
     then, which takes longer."""
-    stride: float = 0.0  # share of the budget given up at once; 0: one slot. Fewer rankings, a little worse
+    stride: float = 0.0  # share of the budget evicted at once; 0: one slot. Fewer rankings, a little worse
     reach: float = 1.0
-    """Share of the trained window at which keys are clamped. In a training text of W tokens W - d pairs lie d
-    apart, so the last distances are hardly trained."""
+    """Share of the trained window at which keys are clamped: a key further off is turned as if it were there
+    (`cache/distance.py`). In a training text of W tokens W - d pairs lie d apart, so the last distances are
+    hardly trained."""
     protected_at: float = 1.0
     """Like `reach`, but for the clamped keys of system prompts and pins; at most `reach`. Does not apply to
     sinks, nor to any token of a model without a chat format (`distance.distance_of`)."""
-    bounded: bool = True  # False: nothing is ever given up, slots are added instead
+    bounded: bool = True  # False: nothing is ever evicted, slots are added instead
     scores: Received = field(default_factory=Received)  # how the score grows
     grows: dict[str, Received] = field(default_factory=dict)
     """States of its own that queries add to, and how; `looks_at` names them too."""

@@ -144,7 +144,7 @@ class _Serving:
             case "snapshot":
                 return self._keep(value)
             case "remade":
-                return self._know(value)
+                return self._registered(value)
         return value
 
     def _open(self, number: int, settings: Settings) -> tuple[EngineFacts, Any]:
@@ -154,9 +154,9 @@ class _Serving:
 
         stay_offline()
         engine = engine_here(settings, lambda *progress: self._reply(number, "yielded", [progress]))
-        return self._know(engine), engine.tokenizer
+        return self._registered(engine), engine.tokenizer
 
-    def _know(self, engine: Any) -> EngineFacts:
+    def _registered(self, engine: Any) -> EngineFacts:
         return EngineFacts(self._keep(engine), engine.session, engine.eos)
 
     def _keep(self, value: Any) -> RemoteObject:

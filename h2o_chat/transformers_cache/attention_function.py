@@ -118,9 +118,9 @@ def through_slots(
     scaling = size**-0.5 if scaling is None else scaling
     here = LayerStep(arena, layer.at, scaling, softcap, None if sink is None else sink.view(heads, -1, 1, 1))
     if tokens == 1:
-        output = here.decode(step, queries, keys, values, shares=new.attended)
+        output = here.decode(step, queries, keys, values, reuses_slots=new.attended)
     else:
-        output = here.prefill(step, queries, keys, values, shares=new.attended, counts=not missing)
+        output = here.prefill(step, queries, keys, values, reuses_slots=new.attended, counts=not missing)
     layer.fed += 0 if new.attended else tokens
     new.attended = True
     return output[..., missing:, :].flatten(1, 2).transpose(1, 2).contiguous()

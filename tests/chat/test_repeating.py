@@ -28,7 +28,7 @@ def heard(tokens: list[int]) -> int:
     """After how many tokens it is known to repeat itself; 0: not by its end."""
     repeating = Repeating("")
     for count, token in enumerate(tokens, 1):
-        repeating.hear(token, "")
+        repeating.note_token(token, "")
         if repeating.tokens:
             return count
     return 0
@@ -44,7 +44,7 @@ def test_a_loop_is_known_soon_after_it_is_long_enough(before: list[int], loop: l
 def test_what_is_repeated_is_counted(length: int) -> None:
     repeating = Repeating("")
     for token in [*range(length)] * (ENOUGH_TOKENS // length + ENOUGH_TIMES):
-        repeating.hear(token, "")
+        repeating.note_token(token, "")
     assert repeating.tokens == length
 
 

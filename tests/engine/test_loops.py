@@ -14,7 +14,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.loops import BEGIN, tokenized
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.request import OWN_TOKENS, Diversion, EarlierAnswer, Request, RequestPiece, Wishes
+from h2o_chat.engine.request import OWN_TOKENS, AnswersToAvoid, EarlierAnswer, Request, RequestPiece, Wishes
 from h2o_chat.events.events import Event, Note, Token, Turn
 
 SETTINGS = Settings(budget=64, seed=7, threads=1)
@@ -121,11 +121,11 @@ def test_an_answer_leaves_the_way_of_others(make: Callable[..., Engine]) -> None
 @given(st.lists(st.integers(0, 2), max_size=60), st.sampled_from([0, 2]))
 def test_in_a_loop_an_answer_does_not_repeat_itself(wanted: list[int], free: int) -> None:
     """Whatever the model wants: another token comes where OWN_TOKENS and the next one stood before."""
-    diversion, said = Diversion([EarlierAnswer((9, 9, 9), free)]), list[int]()
+    avoided, said = AnswersToAvoid([EarlierAnswer((9, 9, 9), free)]), list[int]()
     for token in wanted:
-        if token in diversion.refused():
+        if token in avoided.refused():
             token = 3 + len(said)
-        diversion.hear(token)
+        avoided.note_token(token)
         said.append(token)
     size = OWN_TOKENS + 1
     runs = [tuple(said[at : at + size]) for at in range(len(said) - size + 1)]

@@ -89,7 +89,7 @@ class Exchange:
     def token(self, token: Token) -> None:
         if self._keeper:
             self._keeper.token(token.id, token.text)
-        self.repeating.hear(token.id, token.text)
+        self.repeating.note_token(token.id, token.text)
         self._pieces.append(token.text)
         self.answer.first = self.answer.first if was_read(self.answer) else token.position
         self.answer.last = token.position

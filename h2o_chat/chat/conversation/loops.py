@@ -262,7 +262,7 @@ class Repeating:
         self._newest: list[int] = []
         self._heard = 0
 
-    def hear(self, token: int, text: str) -> None:
+    def note_token(self, token: int, text: str) -> None:
         self._newest.append(token)
         self._text += text
         self._heard += 1

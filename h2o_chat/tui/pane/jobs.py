@@ -140,7 +140,7 @@ class Jobs:
                     time.sleep(0.005)
         self._reports.put(Done())
 
-    def begin(self) -> None:
+    def clear_cancel(self) -> None:
         """Forget an earlier `cancel`; called before a job is given its thread."""
         self._cancel.clear()
 

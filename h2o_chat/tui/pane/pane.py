@@ -152,7 +152,7 @@ class Pane(Vertical):
             self.transcript.inspector.end()  # the line about a token would hide what goes on
         self.divider.doing(doing)
         self.busy = True
-        self.jobs.begin()
+        self.jobs.clear_cancel()
         self.jobs.start(work)
 
     # Keys

@@ -35,7 +35,7 @@ class Outgoing:
     state: State = "queued"
     files: AttachedFiles | None = None
     """The files that it names, while they are read."""
-    drawn: int | None = None
+    drawn_index: int | None = None
     """Index at which it was shown when enter was pressed, before anything was reported."""
     failed: bool = False
     """An error has ended it: what waits behind it comes back."""

@@ -158,7 +158,7 @@ class TalkPane(Pane):
 
     def on_said(self, said: Said) -> None:
         current = self.current
-        if current.state == "sent" and said.index == current.drawn:
+        if current.state == "sent" and said.index == current.drawn_index:
             current.state = "answering"
             return
         super().on_said(said)
@@ -171,7 +171,9 @@ class TalkPane(Pane):
 
     def on_done(self) -> None:
         sent = self.current
-        if sent.state == "sent" and sent.drawn is not None:  # it was never said: the engine is gone, say
+        if (
+            sent.state == "sent" and sent.drawn_index is not None
+        ):  # never said: the engine is gone
             self.transcript.messages.withdraw()
         super().on_done()
         if isinstance(self.chat, Chat):
@@ -291,7 +293,7 @@ class TalkPane(Pane):
         self.current, message.state = message, "sent"
         if not pin:  # a pin may be refused: then nothing is said
             super().on_said(Said(index, "user", text))
-            message.drawn = index
+            message.drawn_index = index
         self.write_hint()
         self.begin(
             lambda cancel, _: send_and_call(talk, text, self.sampling, cancel, pin=pin), f"reading{self.STOP}"

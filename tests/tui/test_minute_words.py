@@ -107,6 +107,26 @@ def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked
     assert counts[0] == counts[1] <= 12
 
 
+def test_a_word_is_common_by_what_is_said_now() -> None:
+    """One in a hundred of all words, three times at least; an edit takes back what it replaces."""
+    memory = CacheView()
+
+    def say(index: int, said: str) -> None:
+        memory.add(Said(index, "user", said, first=8 * index, texts=[f" {word}" for word in said.split()]))
+
+    for index in range(4):
+        say(index, f"the bike and the boat {index}")
+    assert [memory.words.is_common(word) for word in ("The", "bike", "2", "harbour")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    say(1, "nothing of it")
+    say(2, "or of that")
+    assert not memory.words.is_common("bike"), "said once more"
+
+
 def test_older_messages_that_hold_something_have_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a conversation longer than what is spelt: else the oldest words could not be named."""
     monkeypatch.setattr("h2o_chat.chat.conversation.message.MOST_TEXTS", 4)

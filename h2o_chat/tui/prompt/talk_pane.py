@@ -171,9 +171,7 @@ class TalkPane(Pane):
 
     def on_done(self) -> None:
         sent = self.current
-        if (
-            sent.state == "sent" and sent.drawn_index is not None
-        ):  # never said: the engine is gone
+        if sent.state == "sent" and sent.drawn_index is not None:  # never said: the engine is gone
             self.transcript.messages.withdraw()
         super().on_done()
         if isinstance(self.chat, Chat):

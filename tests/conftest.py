@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -93,6 +94,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
     """All tests are collected: what they import never becomes garbage."""
+    importlib.import_module(
+        "h2o_chat.models.tokenizer_calls"
+    )  # sets RUST_BACKTRACE, whoever imports it first
     forking.OUTSIDE.update(os.environ)
     gc.freeze()
     gc.set_threshold(

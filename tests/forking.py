@@ -42,7 +42,6 @@ LATE = (
     *("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("PYTHONDONTWRITEBYTECODE", "TRANSFORMERS_OFFLINE", "GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
     "PYTHONIOENCODING",  # of the streams, which each fork opens
-    "RUST_BACKTRACE",  # the program sets it when it is imported; a panic reads it
 )
 """Variables that nothing looks at while it is imported; TRANSFORMERS_OFFLINE only repeats HF_HUB_OFFLINE.
 

@@ -43,7 +43,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma3_text": _LLAMA | _ALTERNATING | {"head_dim": 8, "query_pre_attn_scalar": 8},
     "phi3": _LLAMA | _SLIDING,
     "olmo2": _LLAMA,
-    "granite": _LLAMA | {"embedding_multiplier": 2.0, "residual_multiplier": 0.5},
+    "granite": _LLAMA
+    | {"embedding_multiplier": 2.0, "residual_multiplier": 0.5, "attention_multiplier": 0.25},
     "smollm3": _LLAMA | {"no_rope_layers": [1, 0, 1]},
     "qwen3_moe": _LLAMA | _EXPERTS | {"moe_intermediate_size": 48, "head_dim": 8, "norm_topk_prob": True},
     "olmoe": _LLAMA | _EXPERTS,

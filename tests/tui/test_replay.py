@@ -167,7 +167,7 @@ async def test_what_was_pinned_is_pinned_in_its_recording(
 
 
 async def test_it_can_be_paused_and_left(recording: Path) -> None:
-    app = replaying(recording, speed=0.05)
+    app = replaying(recording, speed=0.01)
     async with app.run_test(size=WIDE) as pilot:
         screen = Screen(app, pilot)
         await screen.until(lambda: len(screen.bodies()) > 3, "the first answer has begun")

@@ -125,6 +125,9 @@ def test_a_word_is_common_by_what_is_said_now() -> None:
     say(1, "nothing of it")
     say(2, "or of that")
     assert not memory.words.is_common("bike"), "said once more"
+    texts = [" the", " bike"] * 3
+    stored = words.Words(Spans(), [Message("user", "".join(texts).strip(), 0, 5, texts=texts)])
+    assert stored.is_common("bike"), "as soon as a conversation is opened"
 
 
 def test_older_messages_that_hold_something_have_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:

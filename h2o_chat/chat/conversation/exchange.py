@@ -57,7 +57,7 @@ class Exchange:
         return "".join(self._pieces)
 
     def stops(self, sampling: Sampling, cancel: ShouldStop) -> ShouldStop:
-        """A function that says when to stop: also where an answer repeats itself and no length was asked."""
+        """A function that says when to stop: also where an answer repeats itself and no length was chosen."""
         usual = sampling.max_tokens == Sampling().max_tokens and not sampling.ignore_eos
         if sampling.max_tokens != SCREEN_TOKENS and not usual:
             return cancel

@@ -14,8 +14,6 @@ from h2o_chat.chat.memory.words import Word
 LISTED = 64
 LOOKED = 512
 """Tokens of a message that are searched for words, those that most heads hold: a book is one message."""
-
-
 MESSAGES, WORDS = 12, 8
 """Messages that `in_lines` lists, and words of each: nobody listens to more."""
 

@@ -56,8 +56,8 @@ class Words:
         """The tokens of each message of which they are known."""
         self._alone: dict[tuple[int, str], bool] = {}
         self._counts: Counter[str] = Counter()
-        self._counted = set[int]()
-        """Messages whose words are counted."""
+        self._counted = set[int]()  # messages
+        self._count_words()
 
     def add(self, event: Event) -> None:
         """Take in one event; those without text change nothing."""
@@ -69,9 +69,7 @@ class Words:
                 self._alone.clear()
                 if event.index in self._counted:  # an edit
                     self._counts, self._counted = Counter(), set()
-                for index in self.tokens.keys() - self._counted:
-                    self._counts.update(_CHUNK.findall(self.tokens[index].text.lower()))
-                    self._counted.add(index)
+                self._count_words()
                 self._said[event.index] = event.text
                 if event.texts:
                     self.tokens[event.index] = Tokens(event.first, event.texts)
@@ -147,8 +145,14 @@ class Words:
                 yield _word(tokens, range(*match.span()), span.index)
 
     def is_common(self, word: str) -> bool:
-        """Whether one word in a hundred of what was said before the newest message is this one."""
-        return self._counts[word.lower()] >= max(COMMON_TIMES, COMMON_SHARE * self._counts.total())
+        """Whether a word is COMMON_SHARE of the words before the newest message, and said COMMON_TIMES."""
+        return self._counts[word.lower()] >= self._common_times
+
+    def _count_words(self) -> None:
+        for index in self.tokens.keys() - self._counted:
+            self._counts.update(_CHUNK.findall(self.tokens[index].text.lower()))
+            self._counted.add(index)
+        self._common_times = max(COMMON_TIMES, COMMON_SHARE * self._counts.total())
 
     def _of(self, span: Span) -> Tokens | None:
         """The tokens of a message, where they are known."""

@@ -21,6 +21,7 @@ from h2o_chat.native.probing import frame_of
 
 if TYPE_CHECKING:
     from h2o_chat.graph.weights import Weights
+    from h2o_chat.native.gguf_weights import GgufWeights
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,11 @@ class LoadedGraph(Loaded):
         return weights_of(self.model, self.frame)
 
 
-def open_model(settings: Settings, progress: Progress) -> Loaded:
+def open_model(settings: Settings, progress: Progress, ahead: "GgufWeights | None" = None) -> Loaded:
     """Finds and opens the model of the settings for the step that they ask for, or that suits it.
+
+    Args:
+        ahead: the model's weights for the native step, which are being laid out.
 
     Raises:
         UsageError: the graph step was asked for, and cannot compute this.
@@ -48,7 +52,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     if device.type != "cuda":
         if asked:
             raise UsageError("--engine graph computes on a GPU, and this runs on the CPU.", "Leave it out.")
-        return native.open_model(settings, progress)
+        return native.open_model(settings, progress, ahead)
     found = find(settings.model)
     with quiet():
         config = check_family(found.folder)

@@ -12,6 +12,7 @@ makes several objects for every token of the vocabulary (17 s and .7 GB for llam
 every count in the file.
 """
 
+import os
 import re
 import struct
 from array import array
@@ -33,6 +34,8 @@ MOST_PARTS = 1000
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 _MOST_NAME_BYTES = 1 << 10
 _MOST_SIDE = 1 << 40
+_LIKELY_TEXT_BYTES = 64
+"""A token of a vocabulary with its length takes fewer."""
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 """`struct` formats by type number; 7 is a boolean."""
@@ -277,7 +280,7 @@ class _Reader:
         if of == _STRING:
             if count > self._left // 8:
                 raise damaged(self._path, f"{key[:60]} would hold {count:,} texts")
-            return [self._text(key) for _ in range(count)]
+            return self._texts(count, key)
         if of not in _SCALARS:
             raise damaged(self._path, f"{key[:60]} is an array of the type {of}")
         raw = self._take(count * struct.calcsize(f"<{_SCALARS[of]}"), key)
@@ -285,6 +288,22 @@ class _Reader:
         if struct.pack("=H", 1) != struct.pack("<H", 1):
             numbers.byteswap()
         return numbers
+
+    def _texts(self, count: int, key: str) -> list[str]:
+        """As `_text` one by one, which takes three times as long for the 300,000 of a vocabulary."""
+        raw, found, at = self._file.read(min(self._left, count * _LIKELY_TEXT_BYTES)), list[str](), 0
+        try:
+            for _ in range(count):
+                end = at + 8 + int.from_bytes(raw[at : at + 8], "little")
+                if end > len(raw):
+                    break
+                found.append(raw[at + 8 : end].decode())
+                at = end
+        except UnicodeDecodeError as error:
+            raise damaged(self._path, f"{key[:60]} is no UTF-8") from error
+        self._file.seek(at - len(raw), os.SEEK_CUR)
+        self._left -= at
+        return found + [self._text(key) for _ in range(count - len(found))]
 
     def _text(self, what: str, most: int = MOST_HEADER_BYTES) -> str:
         (length,) = self._numbers("<Q", what)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -94,6 +95,6 @@ class LazyTensor:
         for first in range(0, rows, step := max(1, _AT_ONCE_BYTES // size)):
             end = min(rows, first + step)
             raw = read_range(stored.file, stored.start + first * size, (end - first) * size)
-            numbers = numbers_of(name, stored, torch.frombuffer(raw, dtype=torch.uint8).view(end - first, -1))
-            found[first:end] = numbers.view(-1, *sides)
+            numbers = numbers_of(name, stored, numpy.frombuffer(raw, numpy.uint8).reshape(end - first, -1))
+            found[first:end] = torch.from_numpy(numbers.reshape(-1, *sides))
         return found.view(stored.shape)

@@ -1,7 +1,7 @@
 """Reads tensors of a GGUF file by their names in transformers, some rows at a time.
 
 A file that is damaged or of another architecture, and a tensor of another shape, of an unknown type, or with
-NaN or infinity raise ModelError.
+NaN or infinity raise ModelError. No torch: weights are laid out while it is imported.
 """
 
 import re
@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.gguf import Stored, damaged, header_of
@@ -18,7 +17,9 @@ from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
 from h2o_chat.models.safetensors_header import read_range
 
 _EXPERT = re.compile(r"(?<=\.experts)\.(\d+)(?=\.)")
-_PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+Numbers = NDArray[numpy.float32]
+Bytes = NDArray[numpy.uint8]
 
 
 class GgufTensors:
@@ -33,24 +34,23 @@ class GgufTensors:
     def path(self) -> Path:
         return self._header.path
 
-    def rows(self, name: str, shape: tuple[int, ...], first: int, end: int) -> Tensor:
+    def rows(self, name: str, shape: tuple[int, ...], first: int, end: int) -> Numbers:
         """Rows [first, end) of a tensor of this shape, in fp32."""
         stored = self.find(name, shape)
-        return numbers_of(name, stored, self.stored_rows(name, first, end)).view(end - first, *shape[1:])
+        return numbers_of(name, stored, self.stored_rows(name, first, end)).reshape(end - first, *shape[1:])
 
-    def stored_rows(self, name: str, first: int, end: int) -> Tensor:
+    def stored_rows(self, name: str, first: int, end: int) -> Bytes:
         """Rows [first, end) in their stored format, in transformers' order. [rows, bytes of a row] uint8"""
         size = self.turned_rows(name)
         if not size:
             return self._bytes(name, first, end)
         start = first // size * size
         whole = self._bytes(name, start, -(-end // size) * size)
-        by_pairs = whole.view(-1, size // 2, 2, whole.shape[1]).transpose(1, 2)
+        by_pairs = whole.reshape(-1, size // 2, 2, whole.shape[1]).swapaxes(1, 2)
         return by_pairs.reshape(whole.shape)[first - start : end - start]
 
-    def _bytes(self, name: str, first: int, end: int) -> Tensor:
-        raw = self.raw_rows(name, first, end)
-        return torch.frombuffer(raw, dtype=torch.uint8).view(end - first, -1)
+    def _bytes(self, name: str, first: int, end: int) -> Bytes:
+        return numpy.frombuffer(self.raw_rows(name, first, end), numpy.uint8).reshape(end - first, -1)
 
     def raw_rows(self, name: str, first: int, end: int) -> bytearray:
         """Rows [first, end) as the file has them, in its order."""
@@ -81,7 +81,7 @@ class GgufTensors:
         return replace(stored, shape=shape[1:], start=start, bytes=size), shape[1:]
 
 
-def numbers_of(name: str, stored: Stored, raw: Tensor) -> Tensor:
+def numbers_of(name: str, stored: Stored, raw: Bytes) -> Numbers:
     """The numbers of raw rows, in fp32.
 
     Args:
@@ -89,18 +89,15 @@ def numbers_of(name: str, stored: Stored, raw: Tensor) -> Tensor:
     """
     import gguf  # not before a model needs it
 
-    if stored.kind_name in _PLAIN:
-        numbers = raw.view(_PLAIN[stored.kind_name]).float()
-    else:
-        try:
-            with numpy.errstate(all="ignore"):  # NaN and infinity are found below
-                found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
-        except NotImplementedError as error:
-            raise ModelError(
-                f"{name} in {stored.file} is {stored.kind_name}, which the package gguf does not read.",
-                "A file in Q4_0, Q8_0, Q4_K, Q6_K or F16 can be read.",
-            ) from error
-        numbers = torch.from_numpy(found).float()
-    if not numbers.isfinite().all():
+    try:
+        with numpy.errstate(all="ignore"):  # NaN and infinity are found below
+            found = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType(stored.kind))
+    except NotImplementedError as error:
+        raise ModelError(
+            f"{name} in {stored.file} is {stored.kind_name}, which the package gguf does not read.",
+            "A file in Q4_0, Q8_0, Q4_K, Q6_K or F16 can be read.",
+        ) from error
+    numbers: Numbers = found.astype(numpy.float32, copy=False)
+    if not numpy.isfinite(numbers).all():
         raise damaged(stored.file, f"{name} holds NaN or infinity")
     return numbers

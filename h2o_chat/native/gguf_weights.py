@@ -1,32 +1,39 @@
 """A GGUF file's weights in memory, with the bits, scales and minima of the file; nothing is written to disk.
 
 The C++ library lays blocks out in tiles while they are read, in parallel. F32, F16, BF16 and types that
-`src/weights.h` does not have (Q2_K, IQ4_NL ...) are rounded to 8 bits.
+`src/weights.h` does not have (Q2_K, IQ4_NL ...) are rounded to 8 bits. No torch: it is imported meanwhile.
 """
 
 import ctypes
 import mmap
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from threading import Thread
 
-import torch
-from torch import Tensor
+import numpy
+import psutil
 
+from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress
+from h2o_chat.base.system import RANKS
 from h2o_chat.models.fingerprint import fingerprint
-from h2o_chat.models.gguf import Stored, damaged
+from h2o_chat.models.fits import HEADROOM_BYTES
+from h2o_chat.models.gguf import Stored, damaged, header_of
 from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.native import layout, library
+from h2o_chat.native.gguf_frame import frame_without_rotations
 from h2o_chat.native.kinds import BF16, F16, F32, LEVELS_BYTES, MXFP4, SCALES_BYTES, MatrixAddress, in_tiles
 from h2o_chat.native.layout import ALIGNED, GROUP, TILE, Source, padded
 from h2o_chat.native.model_frame import Frame
+from h2o_chat.native.spin_wait import asks_for_transformers
 
 STAGE = "open"
 _MADV_COLLAPSE = 25
@@ -52,13 +59,17 @@ class _Run:
     """Tiles from one of theirs to the next."""
 
 
-def _memory(size: int) -> Tensor:
+def _memory(size: int) -> mmap.mmap:
     """Private memory: what processes may share, which is mmap's default, has no large pages."""
     private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
-    return torch.frombuffer(mmap.mmap(-1, size, **private), dtype=torch.uint8)
+    return mmap.mmap(-1, size, **private)
 
 
-def _use_large_pages(memory: Tensor) -> None:
+def _address(memory: "mmap.mmap | bytearray") -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def _use_large_pages(memory: mmap.mmap) -> None:
     """Moves memory into pages of 2 MiB, in the background: tokens of small models take 20% less time then.
 
     In a virtual machine 1.1 GB takes 3 s of one processor, so a program that answers once does not begin it,
@@ -68,31 +79,84 @@ def _use_large_pages(memory: Tensor) -> None:
         collapse = ctypes.CDLL(None).madvise
         collapse.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
-        def move(memory: Tensor) -> None:
+        def move(memory: mmap.mmap) -> None:
             time.sleep(LARGE_PAGES_AFTER_S)
-            for first in range(0, memory.nbytes, SLICE_BYTES):
-                collapse(memory.data_ptr() + first, min(SLICE_BYTES, memory.nbytes - first), _MADV_COLLAPSE)
+            for first in range(0, len(memory), SLICE_BYTES):
+                collapse(_address(memory) + first, min(SLICE_BYTES, len(memory) - first), _MADV_COLLAPSE)
 
         Thread(target=move, args=(memory,), daemon=True).start()
+
+
+@contextmanager
+def weights_ahead(file: Path, settings: Settings) -> "Iterator[GgufWeights | None]":
+    """Lays weights out while torch is imported, which leaves all cores but one idle for two seconds.
+
+    Yields None where another step may compute this model, or memory may be short: then they are read, or
+    refused in words, by whoever opens the model. What is not finished at the end is given up.
+    """
+    weights = None
+    if (
+        file.is_file()
+        and settings.engine in ("auto", "native")
+        and settings.device in ("auto", "cpu")
+        and not (settings.engine == settings.device == "auto" and shutil.which("nvidia-smi"))
+        and RANKS == 1
+        and not asks_for_transformers(settings)
+        and not library.why_not()
+        and 1.2 * header_of(file).size + HEADROOM_BYTES < psutil.virtual_memory().available
+        and (frame := frame_without_rotations(file))
+    ):
+        weights = GgufWeights(file, frame, threads=max(1, (os.cpu_count() or 2) - 1))
+    try:
+        yield weights
+    finally:
+        if weights:
+            weights.give_up()
 
 
 class GgufWeights:
     """The weights of an open file. Addresses are valid while this object exists.
 
+    Threads begin to lay them out; `finish` waits for them.
+
     Raises:
         ModelError: the file is damaged or changes while it is read, or a scale is no finite number.
     """
 
-    def __init__(self, file: Path, frame: Frame, progress: Progress) -> None:
+    def __init__(self, file: Path, frame: Frame, threads: int | None = None) -> None:
         self.frame, self.note, self.fingerprint = frame, "", fingerprint(file)
         self._tensors = GgufTensors(file)
         self._matrices: dict[str, tuple[MatrixAddress, ...]] = {}
         self._vectors: dict[str, int] = {}
         self.bytes = self._place(0)
         self._memory = _memory(self.bytes)
-        self._place(self._memory.data_ptr())
-        self._read(progress)
+        self._place(_address(self._memory))
+        self._read_vectors()
+        runs = sorted(self._runs(), key=lambda run: (self._stored(run.source, run.columns).start, run.first))
+        self._threads = ThreadPoolExecutor(threads or os.cpu_count())
+        self._laid_out = [(run, self._threads.submit(self._lay_out, run)) for run in runs]
+
+    def finish(self, frame: Frame, progress: Progress) -> None:
+        """Waits until all is laid out.
+
+        Args:
+            frame: the same with its rotations, which the weights need not know.
+        """
+        self.frame = frame
+        total, done = sum(run.end - run.first for run, _ in self._laid_out), 0
+        progress(STAGE, 0.0)
+        try:
+            for run, result in self._laid_out:
+                result.result()
+                done += run.end - run.first
+                progress(STAGE, done / total)
+        finally:
+            self.give_up()
         _use_large_pages(self._memory)
+
+    def give_up(self) -> None:
+        """Ends the threads after what they are laying out now."""
+        self._threads.shutdown(cancel_futures=True)
 
     mapped_bytes = 0
     """Bytes that take memory only when they are read."""
@@ -131,21 +195,12 @@ class GgufWeights:
     def _stored(self, source: Source, columns: int) -> Stored:
         return self._tensors.find(source.name, (source.whole or source.rows, columns))
 
-    def _read(self, progress: Progress) -> None:
-        progress(STAGE, 0.0)
+    def _read_vectors(self) -> None:
         for part in layout.parts(self.frame):
             if isinstance(part, layout.Vector):
-                numbers = torch.cat(
-                    [self._tensors.rows(one.name, one.shape, 0, one.rows).flatten() for one in part.sources]
-                )
-                numbers /= part.over
-                ctypes.memmove(self._vectors[part.name], numbers.data_ptr(), numbers.nbytes)
-        runs = sorted(self._runs(), key=lambda run: (self._stored(run.source, run.columns).start, run.first))
-        total, done = sum(run.end - run.first for run in runs), 0
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            for run, _ in zip(runs, threads.map(self._lay_out, runs), strict=True):
-                done += run.end - run.first
-                progress(STAGE, done / total)
+                read = [self._tensors.rows(one.name, one.shape, 0, one.rows) for one in part.sources]
+                numbers = numpy.concatenate([one.ravel() for one in read]) / numpy.float32(part.over)
+                ctypes.memmove(self._vectors[part.name], numbers.ctypes.data, numbers.nbytes)
 
     def _runs(self) -> Iterator[_Run]:
         for part in layout.parts(self.frame):
@@ -169,7 +224,7 @@ class GgufWeights:
         order = list(range(count))
         if kind in LEVELS_BYTES or kind in (F32, F16, BF16, MXFP4):
             raw = self._tensors.raw_rows(name, run.source.start + run.first, run.source.start + run.end)
-            rows = ctypes.addressof(ctypes.c_char.from_buffer(raw))
+            rows = _address(raw)
             if head := self._tensors.turned_rows(name):
                 pairs = range(head // 2)
                 order = [
@@ -180,7 +235,7 @@ class GgufWeights:
             numbers = self._tensors.rows(
                 name, shape, run.source.start + run.first, run.source.start + run.end
             )
-            kind, rows = F32, numbers.data_ptr()
+            kind, rows = F32, numbers.ctypes.data
         order += [-1] * (-count % TILE)
         groups = run.to.columns // GROUP
         loaded = library.library()

@@ -59,8 +59,11 @@ class LoadedNative(Loaded):
         return sum(part.numbers for part in parts(self.packed.frame))
 
 
-def open_model(settings: Settings, progress: Progress) -> Loaded:
+def open_model(settings: Settings, progress: Progress, ahead: GgufWeights | None = None) -> Loaded:
     """Finds and opens the model of the settings, with the engine that they name or that suits it.
+
+    Args:
+        ahead: the model's weights, which are being laid out.
 
     Raises:
         UsageError: the native step was wanted, and cannot compute this model.
@@ -93,7 +96,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
             known = frame or _frame_of(config.to_json_string())
             with ThreadPoolExecutor(1) as beside:  # the tokenizer takes as long as the weights
                 reading = beside.submit(load_tokenizer, found.folder, sizes.vocabulary)
-                packed = _in_memory(found.folder, known, settings, progress)
+                packed = _in_memory(found.folder, known, ahead, settings, progress)
                 tokenizer = reading.result()
         return LoadedNative(
             model=None,
@@ -108,10 +111,13 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         )
 
 
-def _in_memory(file: Path, frame: Frame | str, settings: Settings, progress: Progress) -> GgufWeights:
+def _in_memory(
+    file: Path, frame: Frame | str, ahead: GgufWeights | None, settings: Settings, progress: Progress
+) -> GgufWeights:
     """The weights of a GGUF file; packed files that earlier versions made of it are removed."""
     assert isinstance(frame, Frame)
-    weights = GgufWeights(file, frame, progress)
+    weights = ahead or GgufWeights(file, frame)
+    weights.finish(frame, progress)
     if settings.quantize in ("int4", "int8"):
         weights.note = f"--quantize {settings.quantize} is left out: a GGUF file keeps its own bits"
     for old in itertools.chain(*packed_files_of(file)):

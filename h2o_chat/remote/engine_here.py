@@ -34,6 +34,7 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
 def _opened(settings: Settings, progress: Progress) -> "Loaded":
     from h2o_chat.models.gguf_config import why_slow
     from h2o_chat.models.resolve import find
+    from h2o_chat.native.gguf_weights import weights_ahead
     from h2o_chat.native.spin_wait import let_torch_sleep
 
     model = find(
@@ -42,19 +43,23 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
     if why := why_slow(model.folder):
         progress(f"open {model.name}: {why}", None)
     let_torch_sleep(settings)
-    with _no_collections():
-        from h2o_chat.graph.loading import open_model
-        from h2o_chat.models.gguf_config import forget
-        from h2o_chat.models.gguf_tokenizer import require_template
-        from h2o_chat.policies.references import named
-        from h2o_chat.policies.shares import divide
+    with weights_ahead(model.folder, settings) as ahead:
+        with _no_collections():
+            from h2o_chat.graph.loading import open_model
+            from h2o_chat.models.gguf_config import forget
+            from h2o_chat.models.gguf_tokenizer import require_template
+            from h2o_chat.policies.references import named
+            from h2o_chat.policies.shares import divide
 
-    # A budget that cannot work is refused before weights are read.
-    divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    require_template(settings)
-    if RANKS > 1:
-        from h2o_chat.engine.ranks import open_split as open_model
-    loaded = open_model(settings, progress)
+        # A budget that cannot work is refused before the model is opened.
+        divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
+        require_template(settings)
+        if RANKS > 1:
+            from h2o_chat.engine.ranks import open_split
+
+            loaded = open_split(settings, progress)
+        else:
+            loaded = open_model(settings, progress, ahead)
     forget()
     return loaded
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 import torch
 import transformers
 from gguf_files import Kind, called_in_file, numbers_in, write
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 from laid_out import bytes_at, matrix, numbers_of
 from sweep import sweep
@@ -23,13 +26,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from twin import Rounding, RoundingExperts, fused
 
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.models import gguf as gguf_header
 from h2o_chat.models.gguf_config import EXACT
 from h2o_chat.native import library
 from h2o_chat.native.gguf_frame import plain_frame
-from h2o_chat.native.gguf_weights import GgufWeights
+from h2o_chat.native.gguf_weights import GgufWeights, weights_ahead
 from h2o_chat.native.kinds import LEVELS_BYTES, SCALES_BYTES, MatrixAddress
 from h2o_chat.native.layout import Matrix, parts
 from h2o_chat.native.model_frame import Frame
@@ -107,7 +111,9 @@ def crossed(kinds: list[tuple[Any, ...]]) -> list[Any]:
 def opened(file: Path) -> GgufWeights:
     frame = plain_frame(file) or frame_of(file)
     assert isinstance(frame, Frame)
-    return GgufWeights(file, frame, silent)
+    weights = GgufWeights(file, frame)
+    weights.finish(frame, silent)
+    return weights
 
 
 def dequantised(file: Path, folder: Path) -> dict[str, Tensor]:
@@ -402,20 +408,59 @@ def test_a_scale_that_is_no_number(kind: str, number: str, folders: Any, tmp_pat
         opened(file)
 
 
-def test_a_file_that_shrinks_while_it_is_read(folders: Any, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_while_it_is_read(
+    folders: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
-    frame = frame_of(file)
-    assert isinstance(frame, Frame)
+    size, real = file.stat().st_size, library.library
 
-    def cut(stage: str, share: float | None) -> None:
-        if share == 0:
-            os.truncate(file, file.stat().st_size - 1000)
+    def cut() -> Any:
+        os.truncate(file, size // 2)
+        return real()
 
-    with pytest.raises(ModelError, match=r"cut short|would end at"):
-        GgufWeights(file, frame, cut)
+    monkeypatch.setattr(library, "library", cut)
+    with pytest.raises(ModelError, match="cut short"):
+        opened(file)
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.usefixtures("compiled")
+def test_weights_are_laid_out_before_torch_is_there(folders: Any, tmp_path: Path) -> None:
+    """The same bytes as by whoever opens the model later; what was begun is given up at an error."""
+    file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
+    script = """
+import sys
+from pathlib import Path
+from h2o_chat.base.config import Settings
+from h2o_chat.native.gguf_weights import weights_ahead
+file = Path(sys.argv[1])
+with weights_ahead(file, Settings(model=str(file))) as ahead:
+    assert ahead is not None
+    ahead.finish(ahead.frame, lambda *_: None)
+    assert "torch" not in sys.modules
+    sys.stdout.buffer.write(bytes(ahead._memory))
+"""
+    before = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, check=True).stdout
+    assert before == bytes(opened(file)._memory)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("chosen", [{"engine": "transformers"}, {"quantize": "nf4"}, {"device": "cuda"}])
+def test_nothing_is_laid_out_for_another_step(chosen: dict[str, Any], folders: Any, tmp_path: Path) -> None:
+    file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
+    with weights_ahead(file, Settings(model=str(file), **chosen)) as ahead:
+        assert ahead is None
+
+
+@pytest.mark.usefixtures("compiled")
+def test_weights_that_nobody_waits_for_are_given_up(folders: Any, tmp_path: Path) -> None:
+    file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
+    with pytest.raises(KeyboardInterrupt), weights_ahead(file, Settings(model=str(file))) as ahead:
+        raise KeyboardInterrupt
+    assert ahead is not None
+    assert all(result.done() for _, result in ahead._laid_out)
+
+
+@examples(max_examples=100, deadline=None)
 @given(data=st.data(), kind=st.sampled_from(EXACT), blocks=st.integers(1, 3), rows=st.integers(1, 40))
 def test_blocks_of_any_bytes(data: st.DataObject, kind: str, blocks: int, rows: int) -> None:
     """Any levels and scales in any order of rows: the package's numbers, or a word that a scale is none."""

@@ -210,6 +210,7 @@ class _Opened:
         from h2o_chat.models.load_tokenizer import load_tokenizer
         from h2o_chat.models.obtain import checked
         from h2o_chat.models.resolve import find
+        from h2o_chat.native.gguf_frame import plain_frame
         from h2o_chat.native.gguf_weights import GgufWeights
         from h2o_chat.native.probing import frame_of
 
@@ -217,9 +218,9 @@ class _Opened:
         found = checked(find(str(self.path)))
         require_template(Settings(model=str(self.path)))
         load_tokenizer(found.folder, check_family(found.folder).vocab_size)
-        frame = frame_of(found.folder)
+        frame = plain_frame(found.folder) or frame_of(found.folder)
         if not isinstance(frame, str):
-            GgufWeights(found.folder, frame, lambda *_: None)
+            GgufWeights(found.folder, frame).finish(frame, lambda *_: None)
 
 
 _MANIFEST = {

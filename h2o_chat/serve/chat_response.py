@@ -1,7 +1,7 @@
 """Answers of /v1/chat/completions as JSON, in OpenAI's format with llama-server's `timings`.
 
 Each dialect (also `messages_dialect.py`, `responses_dialect.py`) has the same methods: `whole` for an answer
-at once, and for a stream `begins`, `piece`, `calls` and `last`.
+at once; for a stream `begins`, `piece`, `calls`, `last` for each choice, and `end` behind them all.
 """
 
 import json
@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+from starlette.responses import JSONResponse
 
 from h2o_chat.chat.templates.tool_form import Call, Parts
 from h2o_chat.serve.api_errors import ApiError
@@ -27,6 +29,11 @@ def to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
+class Json(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return to_json(content)
+
+
 def sent(value: Any) -> bytes:
     return b"data: " + to_json(value) + b"\n\n"
 
@@ -42,8 +49,6 @@ class ChatDialect:
     created: int = field(default_factory=lambda: int(time.time()))
     index: int = 0
     """Number of the choice."""
-    alone: bool = True
-    """The only choice; else others end the stream (`Choices`)."""
     KIND: ClassVar = "chat.completion.chunk"
     """`object` of a chunk."""
 
@@ -59,12 +64,11 @@ class ChatDialect:
         return b"".join(sent(self._chunk({"tool_calls": [one]})) for one in made)
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        """The end of a stream that was completed."""
-        chunk = self._chunk({}, finish_of(ended, parts)) | _of_the_server(ended)
-        return sent(chunk) + (self.end([ended]) if self.alone else b"")
+        """The end of a choice that was completed."""
+        return sent(self._chunk({}, finish_of(ended, parts)) | _of_the_server(ended))
 
     def end(self, all_ended: Sequence[Ended]) -> bytes:
-        """The end of a stream behind its choices."""
+        """The end of a stream whose choices were all completed."""
         if not self.tells_usage:
             return DONE
         counted = self._about(self.KIND, []) | {"usage": usage(*all_ended)}
@@ -106,12 +110,8 @@ class TextDialect(ChatDialect):
     def begins(self) -> bytes:
         return b""
 
-    def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
-        return sent(self._about(self.KIND, [_text_choice(text, None)]))
-
-    def last(self, ended: Ended, parts: Parts) -> bytes:
-        chunk = self._about(self.KIND, [_text_choice("", finish_of(ended, parts))])
-        return sent(chunk | _of_the_server(ended)) + self.end([ended])
+    def _chunk(self, delta: Any, finish: str | None = None, chances: Sequence[Any] = ()) -> dict[str, Any]:
+        return self._about(self.KIND, [_text_choice(delta.get("content", ""), finish)])
 
     def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
         choice = _text_choice(parts.content, finish_of(ended, parts))

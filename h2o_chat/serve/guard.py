@@ -18,8 +18,8 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.base.system import HAS_OWNERS
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
+from h2o_chat.serve.chat_response import Json
 from h2o_chat.serve.fair_share import FairShare
-from h2o_chat.serve.reply import refuse
 from h2o_chat.serve.request_bodies import Bodies
 
 VARIABLE = "H2O_CHAT_KEY"
@@ -147,7 +147,7 @@ class Guard:
             found = api_errors.of(error)
             if started:
                 raise
-            await refuse(counted, found)
+            await Json(found.body(), found.status, found.headers)(scope, receive, counted)
 
     @contextlib.contextmanager
     def _counted(self, owner: bytes) -> Iterator[None]:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from h2o_chat.base.errors import SavedCacheError, StoreError
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import object_of
-from h2o_chat.serve.chat_response import to_json
+from h2o_chat.serve.chat_response import Json
 from h2o_chat.serve.prefixes import Memory, tag_of
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.saved_memories import Saved
@@ -56,7 +56,7 @@ class SlotRoutes:
             }
             for number, seated in enumerate(service.seated)
         ]
-        return Response(to_json(found), media_type="application/json")
+        return Json(found)
 
     async def act(self, request: Request) -> Response:
         """POST /slots/{id}: saves, restores or erases the memory of a row."""
@@ -91,7 +91,7 @@ class SlotRoutes:
                 )
         if action != "erase":
             told["timings"] = {f"{action}_ms": round(1000 * (time.perf_counter() - began), 3)}
-        return Response(to_json({"id_slot": number, **told}), media_type="application/json")
+        return Json({"id_slot": number, **told})
 
     async def _on_disk(self, work: Any, *arguments: Any) -> Any:
         try:

@@ -122,10 +122,11 @@ class MessagesDialect:
         return made
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        about, closed = {"usage": _usage(ended), **notes_of(ended)}, self._closed()
-        return (
-            closed + _event("message_delta", delta=self._stop(ended, parts), **about) + _event("message_stop")
-        )
+        about = {"usage": _usage(ended), **notes_of(ended)}
+        return self._closed() + _event("message_delta", delta=self._stop(ended, parts), **about)
+
+    def end(self, all_ended: Sequence[Ended]) -> bytes:
+        return _event("message_stop")
 
     def failed(self, error: ApiError) -> bytes:
         return _event("error", error={"type": error.body()["error"]["type"], "message": error.message})

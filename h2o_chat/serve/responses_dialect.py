@@ -161,11 +161,14 @@ class ResponsesDialect:
         return made
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        closed, status = b"" if self._items else self._opened("content"), _status(ended)
-        closed += self._closed(status)
+        opened = b"" if self._items else self._opened("content")
+        return opened + self._closed(_status(ended))
+
+    def end(self, all_ended: Sequence[Ended]) -> bytes:
+        (ended,) = all_ended
         self.hold(self.id, self._items)
-        whole = self._about(status, self._items, ended)
-        return closed + self._event(f"response.{status}", response=whole)
+        whole = self._about(_status(ended), self._items, ended)
+        return self._event(f"response.{whole['status']}", response=whole)
 
     def failed(self, error: ApiError) -> bytes:
         return self._event("error", code=error.code, message=error.message, param=error.param)

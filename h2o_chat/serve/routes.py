@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,17 +13,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 import h2o_chat
 from h2o_chat.serve import messages_dialect, responses_dialect
 from h2o_chat.serve.api_errors import ApiError, wrong
 from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
-from h2o_chat.serve.chat_response import ChatDialect, TextDialect, to_json
+from h2o_chat.serve.chat_response import ChatDialect, Json, TextDialect
 from h2o_chat.serve.epochs import HEADER
 from h2o_chat.serve.memory_routes import SlotRoutes, memory_of
 from h2o_chat.serve.metrics import metrics
-from h2o_chat.serve.reply import Choices, Dialect, Reply
+from h2o_chat.serve.reply import Answer, Dialect
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.saved_memories import Saved
@@ -133,7 +133,12 @@ class Routes:
 
         tickets = list[Ticket]()
         raw = await self.bodies.read(request)
-        free = partial(self.bodies.free, owner, len(raw))
+
+        def over() -> None:
+            for ticket in tickets:
+                service.leave(ticket)
+            self.bodies.free(owner, len(raw))
+
         try:
             async with self._turn[owner]:
                 tickets, dialect = await loop.run_in_executor(self.checking, parsed, raw)
@@ -142,20 +147,18 @@ class Routes:
             for ticket in tickets:
                 service.submit(ticket)
         except BaseException:
-            for ticket in tickets:
-                service.leave(ticket)
-            free()
+            over()
             raise
-        return _Releasing(_reply(service, tickets, dialect), free)
+        return Answer(service, tickets, dialect, over)
 
     async def health(self, request: Request) -> Response:
         if self.service.ending:
-            return _json({"status": "ending"}, 503)
-        return _json({"status": "ok"})
+            return Json({"status": "ending"}, 503)
+        return Json({"status": "ok"})
 
     async def memory(self, request: Request) -> Response:
         asked = self.service, request.scope["owner"], request.path_params["id"]
-        return _json(await asyncio.get_running_loop().run_in_executor(self.checking, memory_of, *asked))
+        return Json(await asyncio.get_running_loop().run_in_executor(self.checking, memory_of, *asked))
 
     async def conversation(self, request: Request) -> Response:
         """GET /v1/conversations/{id}: all messages of a conversation in the shared storage."""
@@ -164,20 +167,20 @@ class Routes:
         id_ = request.path_params["id"]
         found = await self.service.shared.newest(request.scope["owner"], id_)
         messages = [{"role": role, "content": text} for role, text in found.messages]
-        return _json({"id": id_, "object": "conversation", "epoch": found.number, "messages": messages})
+        return Json({"id": id_, "object": "conversation", "epoch": found.number, "messages": messages})
 
     async def metrics(self, request: Request) -> Response:
         return Response(metrics(self.service), media_type=METRICS)
 
     async def models(self, request: Request) -> Response:
-        return _json({"object": "list", "data": [self._model()]})
+        return Json({"object": "list", "data": [self._model()]})
 
     async def one_model(self, request: Request) -> Response:
         if (name := request.path_params["name"]) not in (self.service.served.names or (name,)):
             raise ApiError(
                 404, f"There is no model {name[:60]!a}: {self.model!r} is served.", "model_not_found"
             )
-        return _json(self._model())
+        return Json(self._model())
 
     def _model(self) -> dict[str, Any]:
         return {"id": self.model, "object": "model", "created": self.began, "owned_by": "h2o-chat"}
@@ -186,7 +189,7 @@ class Routes:
         """GET /props: the model, its settings and the template."""
         service = self.service
         sampling = {**asdict(service.sampling), "stop": list(service.sampling.stop)}
-        return _json(
+        return Json(
             {
                 "default_generation_settings": sampling,
                 "total_slots": len(service.seated),
@@ -196,29 +199,3 @@ class Routes:
                 "build_info": f"h2o-chat {h2o_chat.__version__}",
             }
         )
-
-
-def _reply(service: Service, tickets: Sequence[Ticket], dialect: Dialect) -> ASGIApp:
-    if len(tickets) == 1:
-        return Reply(service, tickets[0], dialect)
-    assert isinstance(dialect, ChatDialect)
-    each = [replace(dialect, index=at, alone=False) for at in range(len(tickets))]
-    replies = [Reply(service, *one) for one in zip(tickets, each, strict=True)]
-    return Choices(replies, dialect, tickets[0].asked.stream)
-
-
-class _Releasing(Response):
-    """A reply that calls `after` at its end."""
-
-    def __init__(self, reply: ASGIApp, after: Callable[[], None]) -> None:
-        self._reply, self._after = reply, after
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._reply(scope, receive, send)
-        finally:
-            self._after()
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(to_json(value), status, media_type="application/json")

@@ -19,8 +19,7 @@ from h2o_chat.base.system import HAS_OWNERS
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.chat_response import Json
-from h2o_chat.serve.fair_share import FairShare
-from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.request_bodies import Bodies, FairShare
 
 VARIABLE = "H2O_CHAT_KEY"
 """A key in the environment."""

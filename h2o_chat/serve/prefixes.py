@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,11 +50,8 @@ def after(before: bytes, message: Message) -> bytes:
 
 
 def chain(begin: bytes, messages: Iterable[Message]) -> list[bytes]:
-    found = []
-    for message in messages:
-        begin = after(begin, message)
-        found.append(begin)
-    return found
+    """The hash after each message."""
+    return list(accumulate(messages, after, initial=begin))[1:]
 
 
 @dataclass(eq=False)

@@ -1,11 +1,11 @@
-"""Reads bodies of requests within limits of size and time; the slowest sender is cut first."""
+"""Fair shares of limited resources, and bodies read within limits of size and time."""
 
 import asyncio
+from collections import Counter
 
 from starlette.requests import Request
 
 from h2o_chat.serve.api_errors import ApiError, busy
-from h2o_chat.serve.fair_share import FairShare
 
 BODY_BYTES = 16 << 20
 """Largest body of one request."""
@@ -15,8 +15,33 @@ BODY_S = 30.0
 """Longest time for reading a body."""
 
 
+class FairShare:
+    """A limited resource. A key gets more only while more is free than it has.
+
+    One of several keys therefore gets at most half. A single key may take all.
+
+    Args:
+        most: amount for all keys together.
+        keys: number of keys; 0: all clients count as one.
+    """
+
+    def __init__(self, most: int, keys: int) -> None:
+        self._most, self._keys = most, keys
+        self.held: Counter[bytes] = Counter()
+        """Amount by key."""
+
+    def has_room(self, owner: bytes, count: int = 1) -> bool:
+        own = self.held[owner] if self._keys > 1 else 0
+        return own + count <= self._most - self.held.total()
+
+    def give_back(self, owner: bytes, count: int = 1) -> None:
+        self.held[owner] -= count
+        if not self.held[owner]:
+            del self.held[owner]
+
+
 class Bodies:
-    """Counts the bytes of bodies by key.
+    """Counts the bytes of bodies by key; the slowest sender is cut first.
 
     Args:
         keys: number of keys; 0: all clients count as one.

@@ -3,8 +3,7 @@
 import threading
 from asyncio import Future
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from h2o_chat.chat.templates.tool_form import ToolForm
@@ -124,26 +123,17 @@ class TurnLock:
         self._taken = self._over = 0
         """Turns that were taken, and turns that ended."""
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Waits for a turn and holds it inside."""
-        self._wait()
-        try:
-            yield
-        finally:
-            self._end()
-
-    def give_way(self) -> None:
-        """Ends the turn and waits for the next one, after all other waiting threads."""
-        self._end()
-        self._wait()
-
-    def _wait(self) -> None:
+    def __enter__(self) -> None:
         with self._changed:
             mine, self._taken = self._taken, self._taken + 1
             self._changed.wait_for(lambda: self._over == mine)
 
-    def _end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._over += 1
             self._changed.notify_all()
+
+    def give_way(self) -> None:
+        """Ends the turn and waits for the next one, after all other waiting threads."""
+        self.__exit__()
+        self.__enter__()

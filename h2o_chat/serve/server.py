@@ -16,16 +16,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from h2o_chat.base.system import handling
-from h2o_chat.serve.epochs import Epochs
-from h2o_chat.serve.fair_share import FairShare
+from h2o_chat.serve.epochs import Epochs, Storage
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
-from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.request_bodies import Bodies, FairShare
 from h2o_chat.serve.routes import Routes
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.shared_memories import Shared
-from h2o_chat.serve.shared_storage import Storage
 
 M_MMAP_THRESHOLD = -3
 """A constant of <malloc.h>."""

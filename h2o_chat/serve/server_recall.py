@@ -5,7 +5,7 @@ that it is known which of them are still held (docs/RECALL.md).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Settings
@@ -37,14 +37,6 @@ class MessagePositions:
             [[at, one.index, one.words] for at, pieces in self.again.items() for one in pieces],
             self.thoughts,
         ]
-
-
-def with_positions(state: "RowSnapshot", places: MessagePositions | None) -> "RowSnapshot":
-    """The memory after an answer with the positions of its messages; adds the answer to `places`."""
-    if places is None:
-        return state
-    places.ends.append(state.cache.fed + len(state.pending))
-    return replace(state, about=places.to_json())
 
 
 def positions_of_json(kept: Any, messages: int, fed: int) -> MessagePositions | None:

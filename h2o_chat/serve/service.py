@@ -23,13 +23,11 @@ from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.chat_request import ChatRequest, Served
-from h2o_chat.serve.counters import Counts
 from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain, tag_of
 from h2o_chat.serve.request_queue import Limits, Ticket, TurnLock
 from h2o_chat.serve.request_tokens import Reader, check_length
-from h2o_chat.serve.server_recall import with_positions
 from h2o_chat.serve.shared_memories import Shared
-from h2o_chat.serve.stream import Ended, Item, Stream
+from h2o_chat.serve.stream import Counts, Ended, Item, Stream
 from h2o_chat.store import clean
 
 if TYPE_CHECKING:
@@ -46,13 +44,6 @@ def _ending() -> ApiError:
 
 def _cut() -> ApiError:
     return busy(503, "The server ends, and this answer with it.", "ending")
-
-
-def _ended_early(told: BatchReport, turn: Turn) -> ApiError | None:
-    """The error of an incomplete answer; None if it is complete."""
-    if told.error is not None:
-        return api_errors.of(told.error)
-    return _cut() if turn.finish == "stopped" else None
 
 
 def _broken() -> ApiError:
@@ -82,7 +73,10 @@ class Service:
         self.served = served_by(self)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
         self._longest_token_bytes = max(len(token.encode()) for token in self.tokenizer.get_vocab())
-        self.row_bytes, self.snapshot_bytes = bytes_of(batch)
+        from h2o_chat.engine.grammar import Grammars
+        from h2o_chat.engine.row_capacity import row_bytes, snapshot_bytes
+
+        self.row_bytes, self.snapshot_bytes = row_bytes(batch.reader), snapshot_bytes(batch.reader)
         """Computed bytes of one row, and of one snapshot."""
         self.counts = Counts()
         self.slots: list[tuple[bytes, bytes] | None] = [None] * batch.runner.rows
@@ -97,8 +91,6 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._line: deque[Ticket] = deque()
-        from h2o_chat.engine.grammar import Grammars
-
         self._grammars = Grammars(self.tokenizer, sorted(batch.runner.eos))
         self._turns = TurnLock()
         """One of the threads that prepare requests computes at a time."""
@@ -196,8 +188,8 @@ class Service:
     # -- the threads that prepare --------------------------------------------------------------------
 
     def _prepare_all(self) -> None:
-        given = self.template, self.tokenizer, self.batch.runner.eos, self.settings, self.session
-        reader = Reader(*given, self._longest_token_bytes, self.form, self._grammars)
+        given = self.tokenizer, self.batch.runner.eos, self.settings, self.session
+        reader = Reader(*given, self._longest_token_bytes, self._grammars)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or _next_of(self) is not None)
@@ -207,7 +199,7 @@ class Service:
                 self._line.remove(ticket)
                 self._prepared.add(ticket)
             try:
-                with self._turns.one():
+                with self._turns:
                     request = self._prepare(ticket, reader)
                 with self._changed:
                     if not ticket.left:
@@ -232,9 +224,7 @@ class Service:
         found = _read_before(self, ticket)
         read = 0 if found is None else ticket.chain.index(found.chain) + 1
         ticket.cached_tokens = found.tokens if found else 0
-        prepared = _reader_of(self, reader, ticket).prepare(ticket.asked, read, found)
-        ticket.places, ticket.notes = prepared.places, prepared.notes
-        return prepared.request
+        return reader.prepare(ticket, thinking_as(self, ticket.asked.think)[0], read, found)
 
     # -- the thread that answers ---------------------------------------------------------------------
 
@@ -311,19 +301,13 @@ def thinking_as(service: Service, think: str) -> tuple[Template, ToolForm]:
     return service.switched[think]
 
 
-def _reader_of(service: Service, reader: Reader, ticket: Ticket) -> Reader:
-    """The reader, with the template that the request asks for."""
-    if ticket.asked.think == "auto":
-        return reader
-    template, form = thinking_as(service, ticket.asked.think)
-    return replace(reader, template=template, form=form)
-
-
 def _ended(service: Service, ticket: Ticket, turn: Turn, told: BatchReport) -> list[tuple[Ticket, Item]]:
     """The end of an answer; nothing where it comes once its conversation is written."""
-    service.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
-    early = _ended_early(told, turn)
+    early = _cut() if turn.finish == "stopped" else None
+    if told.error is not None:
+        early = api_errors.of(told.error)
     end = Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
+    service.counts.add(end)
     if told.state is None or ticket.left:
         return [(ticket, end)]
     said = ticket.form.written(ticket.form.read(turn.text, bool(ticket.asked.tools.tools)))
@@ -341,10 +325,12 @@ def _keep(service: Service, ticket: Ticket, turn: Turn, said: str, row: int | No
     at_marker = turn.finish == "stop" and not ticket.asked.sampling.stop
     turn_marker_fed = bool(service.template.marker) and at_marker
     hashed = after(ticket.chain[-1], ("assistant", clean(said)))
-    if ticket.places is not None and (tokens := ticket.form.thinking.tokens(ticket.texts)):
-        first = state.cache.fed + len(state.pending) - len(ticket.texts)
-        ticket.places.thoughts.append([first, tokens])
-    state = with_positions(state, ticket.places)
+    if ticket.places is not None:
+        end = state.cache.fed + len(state.pending)
+        ticket.places.ends.append(end)
+        if tokens := ticket.form.thinking.tokens(ticket.texts):
+            ticket.places.thoughts.append([end - len(ticket.texts), tokens])
+        state = replace(state, about=ticket.places.to_json())
     kept = Memory(hashed, turn_marker_fed, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id)
     service.prefixes.add(kept)
     if row is not None:
@@ -372,13 +358,6 @@ def _read_before(service: Service, ticket: Ticket) -> Memory | None:
         else:
             return found
     return None
-
-
-def bytes_of(batch: "Batch") -> tuple[int, int]:
-    """Computed bytes of a row, and of a snapshot of one."""
-    from h2o_chat.engine.row_capacity import row_bytes, snapshot_bytes
-
-    return row_bytes(batch.reader), snapshot_bytes(batch.reader)
 
 
 def context_of(session: Session, template: str, jinja: Any) -> bytes:

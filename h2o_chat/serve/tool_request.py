@@ -10,7 +10,7 @@ from typing import Any
 
 from h2o_chat.chat.templates.tool_form import Call, ToolForm
 from h2o_chat.engine.lark import json_rule, text_rule
-from h2o_chat.serve.api_errors import wrong
+from h2o_chat.serve.api_errors import list_of, whole, wrong
 from h2o_chat.store import clean
 
 TOOLS = 128
@@ -40,7 +40,9 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
         added: tokens that the tokenizer finds in text before all others, by their text.
     """
     choice = body.get("tool_choice") or "auto"
-    tools = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(_list(body, "tools")))
+    tools = tuple(
+        _tool(one, f"tools[{at}]") for at, one in enumerate(list_of(body.get("tools") or [], "tools"))
+    )
     if len(tools) > TOOLS:
         raise wrong("tools", f"There are {len(tools):,} tools: {TOOLS} is the most.")
     _check_size(tools, "tools")
@@ -52,7 +54,10 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
         allowed = choice.get("allowed_tools") or choice  # as /v1/responses has it
         if not isinstance(allowed, dict):
             raise wrong("tool_choice", "tool_choice has allowed_tools that are no object.")
-        wanted = [_tool(one, "tool_choice")["function"]["name"] for one in _list(allowed, "tools")]
+        wanted = [
+            _tool(one, "tool_choice")["function"]["name"]
+            for one in list_of(allowed.get("tools") or [], "tools")
+        ]
         if unknown := [one for one in wanted if one not in names]:
             raise wrong("tool_choice", f"tool_choice allows {unknown[0]!a}, and tools have no such name.")
         tools = tuple(one for one in tools if one["function"]["name"] in wanted)
@@ -162,7 +167,7 @@ def _call_rule(form: ToolForm, tools: Sequence[Any], added: Mapping[str, int]) -
 
 def calls_of(message: Body, where: str) -> tuple[Call, ...]:
     made = []
-    for at, one in enumerate(_list(message, "tool_calls")):
+    for at, one in enumerate(list_of(message.get("tool_calls") or [], f"{where}.tool_calls")):
         here = f"{where}.tool_calls[{at}]"
         match one:
             case {"function": {"name": str(name), "arguments": arguments}}:
@@ -192,11 +197,9 @@ def penalties_of(body: Body) -> dict[str, Any]:
         "presence": _number(body.get("presence_penalty") or 0, "presence_penalty", 2),
         "frequency": _number(body.get("frequency_penalty") or 0, "frequency_penalty", 2),
     }
-    top = body.get("top_logprobs")
-    if top is not None and (type(top) is not int or not 0 <= top <= 20):
-        raise wrong("top_logprobs", "top_logprobs is no whole number from 0 to 20.")
+    top = whole(body, "top_logprobs", 0, 0, 20)
     if body.get("logprobs"):
-        wished["chances"] = top or 0
+        wished["chances"] = top
     return wished
 
 
@@ -204,13 +207,6 @@ def _number(value: Any, key: str, most: float) -> float:
     if type(value) not in (int, float) or not -most <= value <= most:
         raise wrong(key, f"{key} must be a number from {-most:g} to {most:g}.")
     return float(value)
-
-
-def _list(body: Body, key: str) -> Sequence[Any]:
-    value = body.get(key) or []
-    if not isinstance(value, list):
-        raise wrong(key, f"{key} is no list.")
-    return value
 
 
 def _nodes(value: Any) -> Iterator[Any]:

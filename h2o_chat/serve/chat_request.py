@@ -76,17 +76,13 @@ class ChatRequest:
     wishes: Mapping[str, Any] = field(default_factory=dict)
     """Values for `Wishes`, but for the grammar."""
     notes: tuple[Note, ...] = ()
-    """Notes about keys that were ignored."""
     choices: int = 1
-    """How many answers are wanted."""
     think: str = "auto"
     """See `Settings.think`; auto: as the server was told."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """Names of the served model, and defaults."""
-
     names: frozenset[str]
     """Names of the model; empty: any is right."""
     sampling: Sampling
@@ -108,11 +104,14 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
             meant = f" Did you mean {near[0]}?" if near else ""
             notes.append(Note("ignored", f"{name_of(key[:40])!r} is not known, and ignored.{meant}"))
     for key, allowed in OTHERS.items():
-        if body.get(key) is not None and not _changes_nothing(body[key], allowed):
+        value = body.get(key)
+        # 0.0 equals 0, and false does not.
+        same = (value == one and isinstance(value, bool) == isinstance(one, bool) for one in allowed)
+        if value is not None and not any(same):
             what = f"Only {' or '.join(map(json.dumps, allowed)) or 'null'} is supported."
             if "tool" in key or "function" in key:
                 what = "Write tools and tool_choice."
-            raise wrong(key, f"{key} is {seen(body[key])}. {what}")
+            raise wrong(key, f"{key} is {seen(value)}. {what}")
     model = body.get("model")
     if served.names and model is not None and (not isinstance(model, str) or model not in served.names):
         raise ApiError(
@@ -121,7 +120,9 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
             "model_not_found",
             "model",
         )
-    stream = flag(body, "stream", False)
+    stream, options = flag(body, "stream", False), body.get("stream_options") or {}
+    if not isinstance(options, dict):
+        raise wrong("stream_options", f'stream_options is {seen(options)}. Write {{"include_usage": true}}.')
     messages = list(_messages(body.get("messages"), served.form))
     tools = tools_of(body, served.form, served.marks, served.added)
     if served.system is not None and messages[0][0] != "system":
@@ -136,7 +137,7 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
         # Negative ones of clients are mapped into 0 to 2^63 - 1.
         whole(body, "seed", secrets.randbits(32), -(2**63), 2**63 - 1) % 2**63,
         stream,
-        stream and _wants_usage(body),
+        stream and flag(options, "include_usage", False),
         flag(body, "cache_prompt", True),
         tools,
         penalties_of(body),
@@ -207,18 +208,6 @@ def _unescaped(raw: bytes) -> Iterator[bytes]:
             piece = piece[:-1]
         begin += len(piece)
         yield piece.replace(rb"\\", b"").replace(rb"\"", b"")
-
-
-def _changes_nothing(value: Any, allowed: tuple[Any, ...]) -> bool:
-    """Whether a value is one of `allowed`; 0.0 equals 0, and false does not."""
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in allowed)
-
-
-def _wants_usage(body: dict[str, Any]) -> bool:
-    options = body.get("stream_options") or {}
-    if not isinstance(options, dict):
-        raise wrong("stream_options", f'stream_options is {seen(options)}. Write {{"include_usage": true}}.')
-    return flag(options, "include_usage", False)
 
 
 def _sampling(body: dict[str, Any], sampling: Sampling) -> Sampling:

@@ -4,9 +4,9 @@ GET /v1/conversations/{id}/memory: what is still held of each message.
 
 import asyncio
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,11 +18,8 @@ from h2o_chat.serve.chat_response import Json
 from h2o_chat.serve.prefixes import Memory, tag_of
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.saved_memories import Saved
-from h2o_chat.serve.server_recall import positions_of_json
+from h2o_chat.serve.server_recall import held_in, positions_of_json
 from h2o_chat.serve.service import Service
-
-if TYPE_CHECKING:  # importing torch takes seconds
-    from h2o_chat.engine.saved_cache import RowSnapshot
 
 NAME_BYTES = 64 << 10
 """Largest body of these requests."""
@@ -63,7 +60,7 @@ class SlotRoutes:
         number, owner = self._number(request), request.scope["owner"]
         action = request.query_params.get("action")
         raw = await self._bodies.read(request, NAME_BYTES)  # small enough to parse in the event loop
-        self._bodies.free(owner, len(raw))
+        self._bodies.bytes.give_back(owner, len(raw))
         began = time.perf_counter()
         match action:
             case "save":
@@ -127,10 +124,7 @@ class SlotRoutes:
 
 
 def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
-    """The memory after an answer, as JSON.
-
-    Args:
-        id_: of the answer.
+    """The memory after the answer `id_`, as JSON; `held` of a message is the average over KV heads.
 
     Raises:
         ApiError: no memory of this key is kept after such an answer (any more).
@@ -145,7 +139,6 @@ def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
     ends = about[0] if about else []
     places = positions_of_json(about, len(ends), cache.fed + len(found.state.pending))
     again = places.again if places else {}
-    each = zip([0, *ends], ends, _held_of_each(found.state, ends), strict=False)
     return {
         "id": id_,
         "object": "conversation.memory",
@@ -158,24 +151,9 @@ def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
             {
                 "index": at,
                 "tokens": end - begin,
-                "held": held,
+                "held": round((end - begin) * held_in(found.state, range(begin, end)), 2),
                 "recalled": [{"index": one.index, "words": one.words} for one in again.get(at, ())],
             }
-            for at, (begin, end, held) in enumerate(each)
+            for at, (begin, end) in enumerate(pairwise([0, *ends]))
         ],
     }
-
-
-def _held_of_each(state: "RowSnapshot", ends: Sequence[int]) -> list[float]:
-    """Tokens of each message that are held, on average over all KV heads.
-
-    Args:
-        ends: positions behind each message.
-    """
-    import torch
-
-    slots = [part.states["positions"][:, 0] for part in state.cache.parts]  # [L, H, S] each
-    borders, heads = torch.tensor(ends), sum(one.shape[0] * one.shape[1] for one in slots)
-    at = torch.cat([one[one >= 0].cpu() for one in slots])
-    counted = torch.bincount(torch.bucketize(at, borders, right=True), minlength=len(ends))
-    return [round(count / heads, 2) for count in counted[: len(ends)].tolist()]

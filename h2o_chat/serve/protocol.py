@@ -1,7 +1,6 @@
 """Connections with timeouts: for the head of a request, and for clients that do not read."""
 
 import asyncio
-import json
 import sys
 from collections import Counter
 from typing import Any
@@ -12,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_response import Json
 
 HEAD_S = 20.0
 """Longest time until the head of a request, from the connection or the answer before."""
@@ -69,17 +69,9 @@ class Connection(H11Protocol):
         still: list[Any] = [one for one in self.connections if not one.transport.is_closing()]
         if len(still) > self._most:
             waiting = [one for one in still if one.cycle is None or one.cycle.response_complete]
-            of = Counter(one.address for one in waiting)
-            min(waiting, key=lambda one: (-of[one.address], one.waits_until)).transport.abort()
-
-    @property
-    def address(self) -> str:
-        return self.client[0] if self.client else ""
-
-    @property
-    def waits_until(self) -> float:
-        """When the connection is cut if no head comes, in the event loop's time."""
-        return self._head.when() if self._head else 0.0
+            addresses = {one: one.client and one.client[0] for one in waiting}
+            of = Counter(addresses.values())
+            min(waiting, key=lambda one: (-of[addresses[one]], one._head.when())).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._head, self._reader):
@@ -117,14 +109,10 @@ class Connection(H11Protocol):
             if self.cycle.response_started:
                 self.transport.close()
                 return
-        body = json.dumps(ApiError(400, msg).body()).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
+        answer = Json(ApiError(400, msg).body(), 400, {"connection": "close"})
+        head, body = h11.Response(status_code=400, headers=answer.raw_headers), h11.Data(bytes(answer.body))
         try:
-            for event in (h11.Response(status_code=400, headers=headers), h11.Data(body), h11.EndOfMessage()):
+            for event in (head, body, h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         except h11.LocalProtocolError:
             pass  # a response has begun already

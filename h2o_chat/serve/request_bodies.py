@@ -53,7 +53,7 @@ class Bodies:
         """Incomplete bodies, the oldest first: (key, bytes so far)."""
 
     async def read(self, request: Request, most_bytes: int = BODY_BYTES) -> bytes:
-        """Reads a body; the caller releases it with `free`.
+        """Reads a body; the caller gives its `bytes` back.
 
         Raises:
             ApiError: it is too large, too slow, or there is no room for it now.
@@ -76,7 +76,7 @@ class Bodies:
                     body += piece
                     self.bytes.held[owner] += len(piece)
         except BaseException as error:
-            self.free(owner, len(body))
+            self.bytes.give_back(owner, len(body))
             if isinstance(error, TimeoutError):
                 if limit not in self._coming:
                     raise _no_room() from error
@@ -93,13 +93,10 @@ class Bodies:
         if slow is None:
             return False
         _, body = self._coming.pop(slow)
-        self.free(owner, len(body))
+        self.bytes.give_back(owner, len(body))
         body.clear()
         slow.reschedule(asyncio.get_running_loop().time())
         return True
-
-    def free(self, owner: bytes, count: int) -> None:
-        self.bytes.give_back(owner, count)
 
 
 def _too_large(most_bytes: int) -> ApiError:

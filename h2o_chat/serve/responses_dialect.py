@@ -19,7 +19,7 @@ HELD = 256
 """Conversations that `previous_response_id` can name, of all keys together."""
 HELD_CHARACTERS = 64 << 20
 """Most characters of them all; what two conversations share counts twice."""
-_OWN = ("input", "instructions", "previous_response_id", "max_output_tokens", "tools", "reasoning", "text")
+_OWN = ("input", "instructions", "previous_response_id", "max_output_tokens", "reasoning", "text")
 _TOLD_AGAIN = ("instructions", "previous_response_id", "max_output_tokens", "temperature", "top_p")
 Body = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -78,7 +78,6 @@ def chat_body(body: Body, before: Messages) -> dict[str, Any]:
     system = body.get("instructions")
     first = [{"role": "system", "content": system}] if system else []
     made["messages"] = first + before + messages_of(items)
-    made["tools"] = body.get("tools") or []
     match body.get("reasoning"):
         case {"effort": effort}:
             made["reasoning_effort"] = effort
@@ -144,20 +143,18 @@ class ResponsesDialect:
         part["text"] += text
         name = "output_text" if kind == "content" else "reasoning_text"
         more: dict[str, Any] = {"logprobs": list(chances)} if kind == "content" else {}
-        return begun + self._event(f"response.{name}.delta", delta=text, **self._at(), **more)
+        return begun + self._part(f"{name}.delta", delta=text, **more)
 
     def calls(self, calls: Sequence[Call]) -> bytes:
         made = self._closed()
         for one in calls:
             item = _function_call(one)
             self._items.append(item)
-            at = {"item_id": item["id"], "output_index": len(self._items) - 1}
-            empty = item | {"arguments": "", "status": "in_progress"}
-            made += self._event("response.output_item.added", item=empty, output_index=at["output_index"])
-            kind = "response.function_call_arguments"
-            made += self._event(f"{kind}.delta", delta=item["arguments"], **at)
-            made += self._event(f"{kind}.done", arguments=item["arguments"], name=item["name"], **at)
-            made += self._event("response.output_item.done", item=item, output_index=at["output_index"])
+            kind, given, at = "response.function_call_arguments", item["arguments"], self._at()
+            made += self._item("added", item | {"arguments": "", "status": "in_progress"})
+            made += self._event(f"{kind}.delta", delta=given, **at)
+            made += self._event(f"{kind}.done", arguments=given, name=item["name"], **at)
+            made += self._item("done", item)
         return made
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
@@ -181,7 +178,6 @@ class ResponsesDialect:
         return self._about(_status(ended), items, ended)
 
     def _about(self, status: str, items: list[dict[str, Any]], ended: Ended | None) -> dict[str, Any]:
-        told = {key: self.body.get(key) for key in _TOLD_AGAIN}
         cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
         return {
             "id": self.id,
@@ -196,7 +192,7 @@ class ResponsesDialect:
             "tool_choice": self.body.get("tool_choice") or "auto",
             "tools": self.body.get("tools") or [],
             "metadata": self.body.get("metadata") or {},
-            **told,
+            **{key: self.body.get(key) for key in _TOLD_AGAIN},
             **({} if ended is None else {"usage": _usage(ended), **notes_of(ended)}),
         }
 
@@ -204,9 +200,8 @@ class ResponsesDialect:
         self._open = kind
         item = _message("", "in_progress") if kind == "content" else _reasoning("")
         self._items.append(item)
-        at = {"output_index": len(self._items) - 1}
-        added = self._event("response.output_item.added", item=item | {"content": []}, **at)
-        return added + self._event("response.content_part.added", part=item["content"][0], **self._at())
+        added = self._item("added", item | {"content": []})
+        return added + self._part("content_part.added", part=item["content"][0])
 
     def _closed(self, status: str = "completed") -> bytes:
         if not self._open:
@@ -215,12 +210,17 @@ class ResponsesDialect:
         item["status"] = status
         part, name = item["content"][0], "output_text" if kind == "content" else "reasoning_text"
         more: dict[str, Any] = {"logprobs": []} if kind == "content" else {}
-        done = self._event(f"response.{name}.done", text=part["text"], **self._at(), **more)
-        done += self._event("response.content_part.done", part=part, **self._at())
-        return done + self._event("response.output_item.done", item=item, output_index=len(self._items) - 1)
+        done = self._part(f"{name}.done", text=part["text"], **more)
+        return done + self._part("content_part.done", part=part) + self._item("done", item)
 
     def _at(self) -> dict[str, Any]:
-        return {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1, "content_index": 0}
+        return {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1}
+
+    def _item(self, what: str, item: Any) -> bytes:
+        return self._event(f"response.output_item.{what}", item=item, output_index=len(self._items) - 1)
+
+    def _part(self, kind: str, **values: Any) -> bytes:
+        return self._event(f"response.{kind}", **values, **self._at(), content_index=0)
 
     def _event(self, kind: str, **values: Any) -> bytes:
         told = {"type": kind, "sequence_number": next(self._number), **values}

@@ -13,14 +13,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from h2o_chat.base.system import handling
 from h2o_chat.serve.epochs import Epochs, Storage
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
-from h2o_chat.serve.request_bodies import Bodies, FairShare
-from h2o_chat.serve.routes import Routes
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.shared_memories import Shared
@@ -52,17 +49,6 @@ def trim() -> None:
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
-
-
-def application(
-    service: Service, saved: Saved | None, keys: Keys, loopback: bool, scheme: str, connections: int
-) -> ASGIApp:
-    """The guard and what is behind it, for so many connections."""
-    bodies = Bodies(len(keys))
-    # The other connections are for /health, for refusals, and for incomplete requests.
-    requests = FairShare(connections // 2, len(keys))
-    app = Routes(service, saved, bodies)
-    return Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
 
 
 def share(service: Service, url: str) -> None:
@@ -104,20 +90,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which ends when all requests are answered."""
+    """uvicorn's server, which ends when all requests are answered; `most`: connections."""
 
-    def __init__(
-        self,
-        service: Service,
-        saved: Saved | None,
-        keys: Keys,
-        loopback: bool,
-        scheme: str,
-        ready: Callable[[], None],
-    ) -> None:
-        most = connections_at_most()
+    def __init__(self, app: Guard, most: int, service: Service, ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
-            application(service, saved, keys, loopback, scheme, most),
+            app,
             http=partial(Connection, most=most),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
@@ -220,5 +197,7 @@ async def serve(
     gc.freeze()  # excludes loaded objects from garbage collection, for which all threads wait
     sys.setswitchinterval(SWITCH_S)
     service, saved = service_of()
-    await Server(service, saved, keys, loopback, scheme, ready).serve([at])
+    most = connections_at_most()
+    app = Guard(service, saved, keys, loopback, scheme, most)
+    await Server(app, most, service, ready).serve([at])
     return service, saved

@@ -75,11 +75,16 @@ class HeldTokens:
 
     def held(self, positions: range) -> float:
         """Share of the tokens at these positions that the KV heads hold: 0 to 1."""
-        from h2o_chat.engine.row import share_held
-
         if self.state is None or positions.start >= self.state.cache.fed:
             return float(positions.start >= self.newest)
-        return share_held([part.states["positions"][:, 0] for part in self.state.cache.parts], positions)
+        return held_in(self.state, positions)
+
+
+def held_in(state: "RowSnapshot", positions: range) -> float:
+    """Share of the tokens at these positions that the KV heads hold in a memory: 0 to 1."""
+    from h2o_chat.engine.row import share_held
+
+    return share_held([part.states["positions"][:, 0] for part in state.cache.parts], positions)
 
 
 class LastConversation:

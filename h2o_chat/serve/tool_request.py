@@ -91,18 +91,19 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
 def _tool(one: Any, where: str) -> Any:
     match one:
         case {"type": "function", "function": {"name": str(name), **rest}} if name:
-            described, parameters = rest.get("description"), rest.get("parameters")
+            pass
         case {"type": "function", "name": str(name), **rest} if name:  # as /v1/responses has it
-            described, parameters = rest.get("description"), rest.get("parameters")
+            pass
         case _:
             raise wrong(where, f"{where} is no function with a name.")
+    described, parameters = rest.get("description"), rest.get("parameters")
     if not isinstance(described or "", str) or not isinstance(parameters, dict | None):
         raise wrong(where, f"{where} has a description that is no text, or parameters that are no schema.")
     parameters = ANY_OBJECT | (parameters or {})
     if parameters["type"] != "object":
         raise wrong(where, f"{where} has parameters of a type that is not object.")
-    function = {"name": name, "description": described or "", "parameters": parameters}
-    return {"type": "function", "function": function}
+    made = {"name": name, "description": described or "", "parameters": parameters}
+    return {"type": "function", "function": made}
 
 
 def _schema(body: Body) -> dict[str, Any] | str | None:

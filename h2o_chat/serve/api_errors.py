@@ -25,14 +25,7 @@ RETRY_S = 5
 
 
 class ApiError(Exception):
-    """An error response.
-
-    Args:
-        message: what is wrong, the value seen, what to do.
-        param: key of the body that is wrong.
-        code: a short stable name.
-        headers: of the response.
-    """
+    """An error response; `param` is the key of the body that is wrong, `code` a short stable name."""
 
     def __init__(
         self,

@@ -166,11 +166,7 @@ def text_asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
 
 
 def object_of(raw: bytes) -> dict[str, Any]:
-    """The JSON object of a body.
-
-    Raises:
-        ApiError: it is no JSON object, or has too many values.
-    """
+    """The JSON object of a body; raises ApiError if it is none, or has too many values."""
     if (values := _values(raw)) > VALUES:
         raise wrong(None, f"The body has at least {values:,} values: {VALUES:,} is the most.")
     try:

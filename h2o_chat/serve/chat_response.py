@@ -143,11 +143,7 @@ def _logprobs(chances: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def usage(ended: Ended, *others: Ended) -> dict[str, Any]:
-    """The object `usage`; `prompt_tokens` includes tokens that were read for an earlier request.
-
-    Args:
-        others: the other choices of the same request.
-    """
+    """The object `usage`, of all choices; `prompt_tokens` includes what was read for an earlier request."""
     turns = [one.turn for one in (ended, *others)]
     prompt, new = ended.cached_tokens + ended.turn.prompt_tokens, sum(turn.new_tokens for turn in turns)
     counted: dict[str, Any] = {

@@ -47,10 +47,7 @@ class Keys:
         return len(self._known)
 
     def owner(self, authorization: bytes | None) -> bytes | None:
-        """A digest of the key in this header; None if the key is unknown.
-
-        It takes the same time for all keys, known or not.
-        """
+        """A digest of the key in this header, None if it is unknown; as fast for all keys, known or not."""
         if not self._known:
             return NOBODY
         kind, _, key = (authorization or b"").partition(b" ")
@@ -110,7 +107,6 @@ class Guard:
     """The application, for so many connections: the guard, and behind it the routes.
 
     Args:
-        saved: None: nothing is saved on disk.
         loopback: the server listens on this machine only: without keys, other host names are refused (DNS
             rebinding).
         scheme: of the server's public address: https behind a TLS proxy.

@@ -26,11 +26,7 @@ NAME_BYTES = 64 << 10
 
 
 class SlotRoutes:
-    """The endpoints for rows, which llama-server calls slots.
-
-    Args:
-        saved: None: nothing is saved on disk.
-    """
+    """The endpoints for rows, which llama-server calls slots; `saved` is None: nothing is saved on disk."""
 
     def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self._service, self._saved, self._bodies = service, saved, bodies

@@ -28,19 +28,14 @@ def tag_of(owner: bytes) -> str:
 
 
 def beginning(owner: bytes, context: bytes) -> bytes:
-    """The start value of an owner's hashes.
-
-    Args:
-        owner: digest of the key.
-        context: hash of model, template, policy and everything else that must be equal (`context_of`).
-    """
+    """The start value of an owner's hashes; `context` is that of all that must be equal (`context_of`)."""
     return hmac.digest(owner, context, "sha256")
 
 
 def after(before: bytes, message: Message) -> bytes:
     """The hash of a conversation with one more message.
 
-    The encoding is unambiguous: `before` has 32 bytes, and no role contains a NUL.
+    It is unambiguous: `before` has 32 bytes, and no role contains a NUL.
     """
     role, text = message
     hashed = sha256(before + role.encode() + b"\0")
@@ -65,7 +60,6 @@ class Memory:
     state: "RowSnapshot | None"
     """None: it is only in its file."""
     file: Path | None = None
-    """Its file, if it is saved."""
     gone_on: int = 0
     """Times reused."""
     tag: str = ""
@@ -75,7 +69,6 @@ class Memory:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory."""
         if self.state is None:
             return 0
         cache = self.state.cache
@@ -86,8 +79,8 @@ class Memory:
 class Prefixes:
     """The newest memories, at most `most`; thread-safe.
 
-    If there are too many, the key with most of them loses its oldest one. A memory that is reused a second
-    time counts as new at each reuse: other conversations may begin in the same way.
+    One that is reused a second time counts as new at each reuse: other conversations may begin in the same
+    way.
     """
 
     def __init__(self, most: int) -> None:
@@ -100,7 +93,6 @@ class Prefixes:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of all memories that are loaded."""
         return sum(one.held_bytes for one in self.all())
 
     def all(self) -> list[Memory]:
@@ -108,7 +100,6 @@ class Prefixes:
             return list(self._kept.values())
 
     def add(self, one: Memory) -> None:
-        """Adds a memory, and drops others if there are too many."""
         with self._lock:
             self._kept.pop(one.chain, None)
             self._kept[one.chain] = one
@@ -123,7 +114,6 @@ class Prefixes:
                 del self._kept[one.chain]
 
     def get(self, hashed: bytes | None) -> Memory | None:
-        """The memory with this hash, if it is kept."""
         return None if hashed is None else self._kept.get(hashed)
 
     def longest(self, hashes: Sequence[bytes]) -> Memory | None:

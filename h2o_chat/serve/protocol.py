@@ -18,7 +18,6 @@ HEAD_S = 20.0
 READ_S = 30.0
 """A client that reads nothing for this time is cut off."""
 CONNECTIONS = 512
-"""Most connections."""
 ACCEPT_S = 0.001
 """Pause after each connection while there are as many as may be: who is refused comes again at once, and
 refusals take the interpreter from those who are answered.
@@ -80,19 +79,16 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Called when data has arrived."""
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and self._head is not None:
             self._head.cancel()
 
     def on_response_complete(self) -> None:
-        """Called when a response is sent."""
         self._wait_for_a_head()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """Called when the client does not read as fast as we write."""
         super().pause_writing()
         self._reader = self.loop.call_later(READ_S, self.transport.abort)
 

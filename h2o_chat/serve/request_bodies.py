@@ -16,13 +16,9 @@ BODY_S = 30.0
 
 
 class FairShare:
-    """A limited resource. A key gets more only while more is free than it has.
+    """A limited resource. A key gets more only while more is free than it has: at most half of it.
 
-    One of several keys therefore gets at most half. A single key may take all.
-
-    Args:
-        most: amount for all keys together.
-        keys: number of keys; 0: all clients count as one.
+    A single key may take all; with 0 keys all clients count as one.
     """
 
     def __init__(self, most: int, keys: int) -> None:
@@ -41,11 +37,7 @@ class FairShare:
 
 
 class Bodies:
-    """Counts the bytes of bodies by key; the slowest sender is cut first.
-
-    Args:
-        keys: number of keys; 0: all clients count as one.
-    """
+    """Counts the bytes of bodies by key; the slowest sender is cut first."""
 
     def __init__(self, keys: int) -> None:
         self.bytes = FairShare(BODIES_BYTES, keys)

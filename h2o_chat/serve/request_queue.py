@@ -47,7 +47,6 @@ class Ticket:
     begun: bool = False
     """Its first text was delivered."""
     id: str = ""
-    """The answer's id."""
     conversation: str = ""
     """Its folder in the shared storage; empty: it is not kept there."""
     epoch: int = 0
@@ -76,7 +75,6 @@ class Limits:
     grace_s: float
     """Time for requests in progress when the server ends."""
     keys: int = 1
-    """Number of keys."""
 
     def check(self, waiting: Collection[Ticket], owner: bytes) -> None:
         """Raises ApiError if too many requests wait, in all or of this key."""

@@ -45,11 +45,7 @@ class Conversations:
                 del self._held[next(one for one in self._held if of[one[0]] == most)]
 
     def find(self, owner: bytes, id_: Any) -> Messages:
-        """The messages up to an answer.
-
-        Raises:
-            ApiError: none is held by that id.
-        """
+        """The messages up to an answer; raises ApiError where none is held by that id."""
         with self._lock:
             found = self._held.get((owner, str(id_)))
         if found is None:
@@ -60,13 +56,9 @@ class Conversations:
 
 
 def chat_body(body: Body, before: Messages) -> dict[str, Any]:
-    """The body of a chat request that asks for the same.
+    """The body of a chat request that asks for the same, behind the messages `before`.
 
-    Args:
-        before: messages of the conversation that goes on.
-
-    Raises:
-        ApiError: it cannot be understood.
+    Raises ApiError if it cannot be understood.
     """
     made = {key: value for key, value in body.items() if key not in _OWN}
     if body.get("max_output_tokens") is not None:
@@ -113,14 +105,11 @@ def messages_of(items: Sequence[Any]) -> Messages:
 
 @dataclass
 class ResponsesDialect:
-    """An answer as a response; see `ChatDialect`.
-
-    Args:
-        body: of the request: some of it is told again.
-    """
+    """An answer as a response; see `ChatDialect`."""
 
     model: str
     body: Body
+    """The request's: some of it is told again."""
     hold: Callable[[str, list[Any]], None]
     """Called with the id and the items of the answer, so that it can go on."""
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(16)}")

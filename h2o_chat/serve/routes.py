@@ -35,11 +35,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Routes:
-    """The application behind the guard.
-
-    Args:
-        saved: None: nothing is saved on disk.
-    """
+    """The application behind the guard; `saved` is None: nothing is saved on disk."""
 
     def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self.service, self.bodies = service, bodies

@@ -29,10 +29,7 @@ _END = ".safetensors"
 
 
 class Saved:
-    """A folder that this server locks until it ends.
-
-    Args:
-        context: see `prefixes.beginning`.
+    """A folder that this server locks until it ends; for `context`, see `prefixes.beginning`.
 
     Raises:
         BusyError: another server with the same model and settings has locked it.
@@ -64,11 +61,7 @@ class Saved:
         return [kept for file in files if (kept := _named(file)) is not None]
 
     def read(self, kept: Memory) -> None:
-        """Loads a memory, if it is not loaded.
-
-        Raises:
-            SavedCacheError: the file is missing, damaged, or of another model or settings.
-        """
+        """Loads a memory; raises SavedCacheError if its file is missing, damaged, or of another model."""
         if kept.state is None:
             assert kept.file is not None
             from h2o_chat.engine.row import read_for
@@ -78,11 +71,7 @@ class Saved:
             kept.tokens = kept.state.cache.fed
 
     def write_rows(self, all: Iterable[Memory]) -> None:
-        """Writes all memories that are not saved yet, and removes other files.
-
-        Raises:
-            OSError: no room, no right to write there.
-        """
+        """Writes all memories that are not saved yet, and removes other files; raises OSError."""
         names, now = set(), time.time_ns()
         for place, kept in enumerate(all):
             file = self.folder / _name(f"row-{kept.tag}" if kept.tag else "row", kept)
@@ -98,9 +87,7 @@ class Saved:
     def write_session(self, owner: bytes, name: str, kept: Memory) -> int:
         """Saves a memory by a client's name, replacing an earlier one; returns its bytes.
 
-        Raises:
-            ApiError: there are too many, or the name is invalid.
-            OSError: no room, no right to write there.
+        Raises OSError, and ApiError if there are too many, or the name is invalid.
         """
         assert kept.state is not None
         begin = _of_client(owner, name)
@@ -117,9 +104,7 @@ class Saved:
     def session(self, owner: bytes, name: str) -> tuple[Memory, int]:
         """The memory that a client saved by this name, and its bytes.
 
-        Raises:
-            ApiError: there is none, or the name is invalid.
-            SavedCacheError: the file cannot be used.
+        Raises ApiError if there is none, or the name is invalid; SavedCacheError if it cannot be used.
         """
         begin = _of_client(owner, name)
         files = sorted(self.folder.glob(f"{begin}-*{_END}"), key=lambda file: file.stat().st_mtime_ns)

@@ -31,10 +31,9 @@ MAPPED_BYTES = 512 << 10
 def give_back() -> None:
     """Makes glibc return freed large blocks to the system from now on; does nothing without glibc.
 
-    The server then takes no more than was computed. glibc maps large blocks one by one, but each freed one
-    raises the size from which on it does so, up to 32 MiB: rows and snapshots then lie in its heap, among
-    small blocks, and leave holes. With 64 snapshots of the bundled model that was 9% more than computed. New
-    pages take 7% of the processor time of its answers of 45 tokens; less with larger models.
+    Each freed block raises the size from which on glibc maps blocks, up to 32 MiB: rows and snapshots then
+    leave holes in its heap, 9% of 64 snapshots of the bundled model. New pages take 7% of the processor time
+    of its answers of 45 tokens; less with larger models.
     """
     # musl does not have it, and does not need it
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
@@ -42,11 +41,7 @@ def give_back() -> None:
 
 
 def trim() -> None:
-    """Returns unused pages of the heap to the system, 1 to 3 MB in .4 ms; does nothing without glibc.
-
-    Small blocks stay in the heap with holes between them: a server of 26 MB (budget 64, 80 snapshots) took 7
-    MB more. The rest is part of the computed bytes (`WORKING_BYTES`).
-    """
+    """Returns unused pages between small blocks to the system, 1 to 3 MB in .4 ms, where there is glibc."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 
@@ -78,11 +73,7 @@ TRIM_TICKS = 50
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free port.
-
-    Raises:
-        OSError: the address cannot be used.
-    """
+    """A listening socket; port 0 takes a free port. Raises OSError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.create_server((host, port), family=family, backlog=BACKLOG)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)  # accepted sockets inherit it

@@ -40,11 +40,8 @@ class MessagePositions:
 
 
 def positions_of_json(kept: Any, messages: int, fed: int) -> MessagePositions | None:
-    """Positions from the output of `to_json`, perhaps of a file; None if it is malformed.
-
-    Args:
-        messages: expected number of messages.
-        fed: tokens read, pending ones included.
+    """Positions from the output of `to_json`, perhaps of a file; None if they are not those of so many
+    messages and of `fed` tokens, pending ones included.
     """
     match kept:
         case [[*ends], [*again], *rest] if len(ends) == messages and all(type(end) is int for end in ends):
@@ -115,11 +112,7 @@ def with_recalled(
     known: LastConversation,
     budget: int | None,
 ) -> tuple[str, list[Note]]:
-    """The last message with recalled pieces in front, and notes about them; adds them to `places`.
-
-    Args:
-        known: index of the last conversation, perhaps the same one.
-    """
+    """The last message with recalled pieces in front, and notes about them; adds them to `places`."""
     if sum(len(text) for _, text in messages[:-1]) > LOOKED_AT_CHARACTERS:
         known = LastConversation(known.count)  # a smaller index may not be extended
     spans = zip([0, *places.ends], places.ends, strict=False)

@@ -51,13 +51,7 @@ def _broken() -> ApiError:
 
 
 class Service:
-    """Answers requests until it is closed.
-
-    Args:
-        batch: used by nothing else.
-        sampling: defaults of requests.
-        prefixes: memories that requests can continue.
-    """
+    """Answers requests until it is closed; `sampling` are their defaults. Nothing else uses the batch."""
 
     def __init__(
         self, batch: "Batch", settings: Settings, sampling: Sampling, limits: Limits, prefixes: Prefixes
@@ -138,11 +132,7 @@ class Service:
         return Ticket(asked, owner, Stream(asked.stream), hashes, form=form, id=answer_id)
 
     def submit(self, ticket: Ticket) -> None:
-        """Queues a request.
-
-        Raises:
-            ApiError: too many wait, or the server is ending.
-        """
+        """Queues a request; raises ApiError if too many wait, or the server is ending."""
         if self.ending:
             raise _broken() if self.broken else _ending()
         self.limits.check(self.waiting, ticket.owner)

@@ -62,11 +62,7 @@ class Counts:
 
 
 class Stream:
-    """A queue of items, used only in the event loop (but for `sent`).
-
-    Args:
-        texts: whether pieces of text are delivered, or only the end.
-    """
+    """A queue of items, or of the end alone (not `texts`), used only in the event loop (but for `sent`)."""
 
     def __init__(self, texts: bool) -> None:
         self._texts = texts

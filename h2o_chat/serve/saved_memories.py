@@ -7,6 +7,7 @@ file.
 
 import hmac
 import os
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -57,8 +58,7 @@ class Saved:
 
     def rows(self) -> list[Memory]:
         """Memories of the last server, the oldest first; they are read when they are needed."""
-        files = sorted(self.folder.glob(f"row-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
-        return [kept for file in files if (kept := _named(file)) is not None]
+        return [kept for file in self._files("row") if (kept := _named(file)) is not None]
 
     def read(self, kept: Memory) -> None:
         """Loads a memory; raises SavedCacheError if its file is missing, damaged, or of another model."""
@@ -80,7 +80,7 @@ class Saved:
                 self._write(file, kept.state)
             if file.exists():  # it may have been removed
                 os.utime(file, ns=(now, now + place))  # keeps the order for `rows`
-        for file in self.folder.glob(f"row-*{_END}"):
+        for file in self._files("row"):
             if file.name not in names:
                 file.unlink(missing_ok=True)
 
@@ -91,8 +91,8 @@ class Saved:
         """
         assert kept.state is not None
         begin = _of_client(owner, name)
-        before = list(self.folder.glob(f"{begin}-*{_END}"))
-        if not before and len(list(self.folder.glob(f"session-{tag_of(owner)}-*{_END}"))) >= SESSIONS:
+        before = self._files(begin)
+        if not before and len(self._files(f"session-{tag_of(owner)}")) >= SESSIONS:
             raise ApiError(507, f"{SESSIONS} sessions are saved already: save over one.", "too_many_sessions")
         file = self.folder / _name(begin, kept)
         self._write(file, kept.state)
@@ -106,14 +106,17 @@ class Saved:
 
         Raises ApiError if there is none, or the name is invalid; SavedCacheError if it cannot be used.
         """
-        begin = _of_client(owner, name)
-        files = sorted(self.folder.glob(f"{begin}-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
+        files = self._files(_of_client(owner, name))
         kept = _named(files[-1]) if files else None
         if kept is None or kept.file is None:
             raise ApiError(404, "Nothing was saved by this name, model and key.", "no_session", "filename")
         self.read(kept)
         file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # `write_rows` writes another file
         return kept, file.stat().st_size
+
+    def _files(self, begin: str) -> list[Path]:
+        """Files by the beginning of their names, the oldest first."""
+        return sorted(self.folder.glob(f"{begin}-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
 
     def _write(self, file: Path, state: "RowSnapshot") -> None:
         from h2o_chat.engine.saved_cache import write
@@ -137,11 +140,8 @@ def _name(begin: str, kept: Memory) -> str:
 
 def _named(file: Path) -> Memory | None:
     """A memory that is not loaded, from its file's name; None for other files."""
-    *begin, chain, turn_marker_fed = file.name.removesuffix(_END).split("-")
-    try:
-        hashed = bytes.fromhex(chain)
-    except ValueError:
+    found = re.fullmatch(rf"(?:row|session-\w+)-(?:(\w+)-)?([0-9a-f]{{64}})-([01]){_END}", file.name)
+    if found is None:
         return None
-    if len(hashed) != 32:
-        return None
-    return Memory(hashed, turn_marker_fed == "1", 0, None, file, tag="".join(begin[1:2]))
+    tag, chain, turn_marker_fed = found.groups("")
+    return Memory(bytes.fromhex(chain), turn_marker_fed == "1", 0, None, file, tag=tag)

@@ -182,9 +182,8 @@ class Service:
         reader = Reader(*given, self._longest_token_bytes, self._grammars)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or _next_of(self) is not None)
-                ticket = _next_of(self)
-                if self._closed or ticket is None:
+                ticket = self._changed.wait_for(lambda: self._closed or _next_of(self))
+                if not isinstance(ticket, Ticket):  # it is closed
                     return
                 self._line.remove(ticket)
                 self._prepared.add(ticket)

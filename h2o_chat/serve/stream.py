@@ -35,7 +35,7 @@ Item = str | Ended | ApiError
 
 @dataclass
 class Counts:
-    """What /metrics counts."""
+    """Counts for /metrics."""
 
     answers: Counter[str] = field(default_factory=Counter)
     """By `finish`."""

@@ -36,9 +36,8 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
     from h2o_chat.models.resolve import find
     from h2o_chat.native.spin_wait import let_torch_sleep
 
-    model = find(
-        settings.model
-    )  # a name that means nothing is told before torch is imported: that takes seconds
+    # A name that means nothing is told before torch is imported: that takes seconds.
+    model = find(settings.model)
     if why := why_slow(model.folder):
         progress(f"open {model.name}: {why}", None)
     let_torch_sleep(settings)

@@ -61,9 +61,8 @@ def of(error: Exception) -> ApiError:
         return error
     if isinstance(error, H2OChatError):
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-        return (
-            busy(503, str(error), error.code) if status == 503 else ApiError(status, str(error), error.code)
-        )
+        made = busy if status == 503 else ApiError
+        return made(status, str(error), error.code)
     sys.stderr.write(written_out("".join(traceback.format_exception(error))))
     return ApiError(500, f"{type(error).__name__}. This is a bug of h2o-chat: please report it.", "bug")
 

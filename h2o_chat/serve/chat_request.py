@@ -114,12 +114,8 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
             raise wrong(key, f"{key} is {seen(value)}. {what}")
     model = body.get("model")
     if served.names and model is not None and (not isinstance(model, str) or model not in served.names):
-        raise ApiError(
-            404,
-            f"The model {seen(model)} is not served here: {min(served.names, key=len)!r} is.",
-            "model_not_found",
-            "model",
-        )
+        what = f"The model {seen(model)} is not served here: {min(served.names, key=len)!r} is."
+        raise ApiError(404, what, "model_not_found", "model")
     stream, options = flag(body, "stream", False), body.get("stream_options") or {}
     if not isinstance(options, dict):
         raise wrong("stream_options", f'stream_options is {seen(options)}. Write {{"include_usage": true}}.')
@@ -222,9 +218,7 @@ def _sampling(body: dict[str, Any], sampling: Sampling) -> Sampling:
             raise wrong(key, str(error)) from error
     stop = changes.get("stop", ())
     if len(stop) > STOPS or any(len(one) > STOP_CHARACTERS for one in stop):
-        raise wrong(
-            "stop", f"stop has more than {STOPS} texts, or one of more than {STOP_CHARACTERS} characters."
-        )
+        raise wrong("stop", f"stop has over {STOPS} texts, or one of over {STOP_CHARACTERS} characters.")
     return replace(sampling, **changes)
 
 
@@ -266,9 +260,7 @@ def _messages(messages: Any, form: ToolForm) -> Iterator[Message]:
             role, texts[-1] = "tool", f"{texts[-1]}{'' if THEN in texts[-1] else THEN}{text}"
             continue
         if role != "user" and not _may_follow(role, before, calls):
-            raise wrong(
-                f"{here}.role", f"{here}.role is {role}, and it cannot stand behind {before or 'nothing'}."
-            )
+            raise wrong(f"{here}.role", f"{here}.role is {role}. It cannot follow {before or 'nothing'}.")
         if role != before and texts:
             yield before, _joined(before, texts)
             texts, places = [], []

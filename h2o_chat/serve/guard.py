@@ -86,9 +86,7 @@ def _read(file: Path) -> str:
                 raise UsageError(f"{file}: others may read the keys in it.", f"chmod 600 {file}")
             return opened.read().decode("utf-8", "replace")
     except OSError as error:
-        raise UsageError(
-            f"{file} cannot be read: {refusal(error)}.", "Give --keys a file of keys."
-        ) from error
+        raise UsageError(f"{file} cannot be read: {refusal(error)}.", "Give a file of keys.") from error
 
 
 def _checked(key: str, where: str) -> str:
@@ -168,12 +166,8 @@ class Guard:
         key = headers.get(b"x-api-key")  # Anthropic's clients
         owner = self._keys.owner(headers.get(b"authorization") or (key and b"Bearer " + key))
         if owner is None and scope["path"] not in OPEN:
-            raise ApiError(
-                401,
-                "No known key. Send it so: Authorization: Bearer KEY",
-                "invalid_api_key",
-                headers={"www-authenticate": "Bearer"},
-            )
+            what = "No known key. Send it so: Authorization: Bearer KEY"
+            raise ApiError(401, what, "invalid_api_key", headers={"www-authenticate": "Bearer"})
         scope["owner"] = owner
 
 

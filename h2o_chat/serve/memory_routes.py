@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from h2o_chat.base.errors import SavedCacheError, StoreError
-from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.api_errors import ApiError, seen, wrong
 from h2o_chat.serve.chat_request import object_of
 from h2o_chat.serve.chat_response import Json
 from h2o_chat.serve.prefixes import Memory, tag_of
@@ -79,9 +79,7 @@ class SlotRoutes:
                     self._service.prefixes.drop(kept)
                 told = {"n_erased": kept.tokens}
             case _:
-                raise ApiError(
-                    400, f"action is {ascii(action)[:40]}. One of: save, restore, erase.", param="action"
-                )
+                raise wrong("action", f"action is {seen(action)}. One of: save, restore, erase.")
         if action != "erase":
             told["timings"] = {f"{action}_ms": round(1000 * (time.perf_counter() - began), 3)}
         return Json({"id_slot": number, **told})

@@ -45,9 +45,7 @@ def chat_body(body: Body) -> dict[str, Any]:
 
 def _tool(one: Any, at: int) -> dict[str, Any]:
     if not isinstance(one, dict) or "input_schema" not in one:
-        raise wrong(
-            f"tools[{at}]", f"tools[{at}] has no input_schema: only tools of the client are supported."
-        )
+        raise wrong(f"tools[{at}]", f"tools[{at}] has no input_schema: only the client's tools can be used.")
     about = {"name": one.get("name"), "description": one.get("description")}
     return {"type": "function", "function": about | {"parameters": one["input_schema"]}}
 

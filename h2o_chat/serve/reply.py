@@ -133,10 +133,8 @@ class Reply:
         items = await self._ticket.stream.take(max(0.0, min(longest_s, left)))
         if items or time.monotonic() < self._end:
             return items
-        limit = self._service.limits.time_s
-        return [
-            ApiError(504, f"The answer took longer than {limit:g} s: --timeout of the server.", "timeout")
-        ]
+        what = f"The answer took longer than {self._service.limits.time_s:g} s: --timeout of the server."
+        return [ApiError(504, what, "timeout")]
 
 
 class Answer(Response):
@@ -161,10 +159,8 @@ class Answer(Response):
             while (await receive())["type"] != "http.disconnect":
                 pass
 
-        work = asyncio.create_task(
-            self._stream(send) if self._is_stream else self._whole(scope, receive, send)
-        )
-        gone = asyncio.create_task(hung_up())
+        sent = self._stream(send) if self._is_stream else self._whole(scope, receive, send)
+        work, gone = asyncio.create_task(sent), asyncio.create_task(hung_up())
         try:
             await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
             if work.done():

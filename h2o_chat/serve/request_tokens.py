@@ -34,10 +34,8 @@ PROMPT_TOKENS = 1_000_000
 def check_length(tokens: int) -> None:
     """Raises ApiError if there are more than PROMPT_TOKENS."""
     if tokens > PROMPT_TOKENS:
-        raise wrong(
-            "messages",
-            f"What was not read before has at least {tokens:,} tokens: {PROMPT_TOKENS:,} is the most.",
-        )
+        what = f"What was not read before has at least {tokens:,} tokens: {PROMPT_TOKENS:,} is the most."
+        raise wrong("messages", what)
 
 
 class Reader:
@@ -88,10 +86,8 @@ class Reader:
             if index + 1 == len(asked.messages) and places is not None and role == "user":
                 budget = self._session.budget
                 newest = 0 if budget is None or at <= budget else at - self._session.recent
-                holding = HeldTokens(state, newest)
-                text, notes = with_recalled(
-                    asked.messages, places, holding, self._settings, self._known, budget
-                )
+                given = HeldTokens(state, newest), self._settings, self._known, budget
+                text, notes = with_recalled(asked.messages, places, *given)
             if role == "assistant":
                 ids = literal(self._tokenizer, text)
             elif pieces or begin is not None:
@@ -117,9 +113,8 @@ class Reader:
             notes = [*notes, loops.BROKEN]
         bias = asked.wishes.get("bias", {})
         if wrong_ids := [number for number in bias if number >= len(self._tokenizer)]:
-            raise wrong(
-                "logit_bias", f"logit_bias names token {wrong_ids[0]:,}: there are {len(self._tokenizer):,}."
-            )
+            what = f"logit_bias names token {wrong_ids[0]:,}: there are {len(self._tokenizer):,}."
+            raise wrong("logit_bias", what)
         grammar = self._grammars.compiled(asked.tools.grammar) if asked.tools.grammar else None
         stop, marker = asked.sampling.stop, template.marker
         sampling = replace(asked.sampling, stop=(*stop, marker)) if marker else asked.sampling

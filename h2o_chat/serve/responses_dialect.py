@@ -49,9 +49,8 @@ class Conversations:
         with self._lock:
             found = self._held.get((owner, str(id_)))
         if found is None:
-            raise ApiError(
-                404, f"No conversation {str(id_)[:60]!a} is held.", "not_found", "previous_response_id"
-            )
+            what = f"No conversation {str(id_)[:60]!a} is held."
+            raise ApiError(404, what, "not_found", "previous_response_id")
         return found[0]
 
 
@@ -122,9 +121,8 @@ class ResponsesDialect:
 
     def begins(self) -> bytes:
         begun = self._about("in_progress", [], None)
-        return self._event("response.created", response=begun) + self._event(
-            "response.in_progress", response=begun
-        )
+        created = self._event("response.created", response=begun)
+        return created + self._event("response.in_progress", response=begun)
 
     def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
         begun = b"" if self._open == kind else self._closed() + self._opened(kind)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -39,7 +39,6 @@ class Routes:
 
     def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self.service, self.bodies = service, bodies
-        self.slots = SlotRoutes(service, saved, self.bodies)
         self.model = service.session.model
         self.began = int(time.time())
         self.checking = ThreadPoolExecutor(2, "check")
@@ -47,26 +46,22 @@ class Routes:
         self._turn: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One body of each key is parsed at a time."""
         self._conversations = responses_dialect.Conversations()
-        get: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/health": self.health,
-            "/metrics": self.metrics,
-            "/props": self.props,
-            "/v1/models": self.models,
-            "/v1/models/{name:path}": self.one_model,
-            "/v1/conversations/{id}": self.conversation,
-            "/v1/conversations/{id}/memory": self.memory,
-            "/slots": self.slots.all,
-        }
-        routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
-        dialects: dict[str, Callable[[Body, bytes], Asked]] = {
-            "/v1/chat/completions": self._chat,
-            "/v1/completions": self._completion,
-            "/v1/messages": self._message,
-            "/v1/responses": self._response,
-        }
-        for path, asked in dialects.items():
-            routes.append(Route(path, partial(self._answered, asked=asked), methods=["POST"]))
-        routes.append(Route("/slots/{id}", self.slots.act, methods=["POST"]))
+        slots = SlotRoutes(service, saved, self.bodies)
+        routes = [
+            Route("/health", self.health),
+            Route("/metrics", self.metrics),
+            Route("/props", self.props),
+            Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.one_model),
+            Route("/v1/conversations/{id}", self.conversation),
+            Route("/v1/conversations/{id}/memory", self.memory),
+            Route("/v1/chat/completions", partial(self._answered, asked=self._chat), methods=["POST"]),
+            Route("/v1/completions", partial(self._answered, asked=self._completion), methods=["POST"]),
+            Route("/v1/messages", partial(self._answered, asked=self._message), methods=["POST"]),
+            Route("/v1/responses", partial(self._answered, asked=self._response), methods=["POST"]),
+            Route("/slots", slots.all),
+            Route("/slots/{id}", slots.act, methods=["POST"]),
+        ]
         self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,14 +69,10 @@ class Routes:
         try:
             await self._router(scope, receive, send)
         except HTTPException as error:
-            what = f"{scope['method']} {scope['path']}"[:200]
+            asked = f"{scope['method']} {scope['path']}"[:200]
+            what = f"{asked}: {error.detail}. See docs/SERVE.md."
             code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
-            raise ApiError(
-                error.status_code,
-                f"{what}: {error.detail}. See docs/SERVE.md.",
-                code,
-                headers=dict(error.headers or {}),
-            ) from error
+            raise ApiError(error.status_code, what, code, headers=dict(error.headers or {})) from error
         except ClientDisconnect:
             return  # before its request was complete
 
@@ -119,12 +110,9 @@ class Routes:
             if found.choices > 1 and type(dialect) is not ChatDialect:
                 raise wrong("n", "Here n is 1 at most: /v1/chat/completions gives several answers.")
             if found.choices > (most := min(service.limits.waiting, service.limits.waiting_of_key)):
-                raise wrong(
-                    "n", f"n is {found.choices}, and {most} requests of a key may wait here (--queue)."
-                )
-            all_asked = [replace(found, seed=(found.seed + at) % 2**63) for at in range(found.choices)]
-            ids = [dialect.id] + [""] * found.choices
-            made = [service.ticket(one, owner, id_) for one, id_ in zip(all_asked, ids, strict=False)]
+                raise wrong("n", f"n is {found.choices}: {most} requests of a key may wait here (--queue).")
+            first, *others = [replace(found, seed=(found.seed + at) % 2**63) for at in range(found.choices)]
+            made = [service.ticket(first, owner, dialect.id), *(service.ticket(one, owner) for one in others)]
             return made, dialect
 
         tickets = list[Ticket]()
@@ -148,9 +136,7 @@ class Routes:
         return Answer(service, tickets, dialect, over)
 
     async def health(self, request: Request) -> Response:
-        if self.service.ending:
-            return Json({"status": "ending"}, 503)
-        return Json({"status": "ok"})
+        return Json({"status": "ending"}, 503) if self.service.ending else Json({"status": "ok"})
 
     async def memory(self, request: Request) -> Response:
         asked = self.service, request.scope["owner"], request.path_params["id"]
@@ -173,9 +159,7 @@ class Routes:
 
     async def one_model(self, request: Request) -> Response:
         if (name := request.path_params["name"]) not in (self.service.served.names or (name,)):
-            raise ApiError(
-                404, f"There is no model {name[:60]!a}: {self.model!r} is served.", "model_not_found"
-            )
+            raise ApiError(404, f"No model {name[:60]!a}: {self.model!r} is served.", "model_not_found")
         return Json(self._model())
 
     def _model(self) -> dict[str, Any]:

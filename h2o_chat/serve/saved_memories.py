@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.errors import BusyError
 from h2o_chat.base.private_files import no_link, open_own, own_folder
 from h2o_chat.base.system import lock
-from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.api_errors import ApiError, wrong
 from h2o_chat.serve.prefixes import Memory, tag_of
 
 if TYPE_CHECKING:
@@ -127,9 +127,7 @@ class Saved:
 def _of_client(owner: bytes, name: str) -> str:
     """The beginning of the file's name for a client's name."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARACTERS:
-        raise ApiError(
-            400, f"filename is no text of 1 to {NAME_CHARACTERS} characters.", "invalid_request", "filename"
-        )
+        raise wrong("filename", f"filename is no text of 1 to {NAME_CHARACTERS} characters.")
     named = hmac.digest(owner, name.encode("utf-8", "surrogatepass"), "sha256").hex()[:32]
     return f"session-{tag_of(owner)}-{named}"
 

@@ -78,9 +78,8 @@ class Stream:
             return True
         slow = isinstance(item, str) and self._items.qsize() >= MOST_TEXTS
         if slow:
-            item = ApiError(
-                429, f"The answer was ended: {MOST_TEXTS:,} tokens of it waited to be read.", "too_slow"
-            )
+            what = f"The answer was ended: {MOST_TEXTS:,} tokens of it waited to be read."
+            item = ApiError(429, what, "too_slow")
         self._items.put_nowait(item)
         self.ended = not isinstance(item, str)
         return not slow

@@ -40,9 +40,8 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
         added: tokens that the tokenizer finds in text before all others, by their text.
     """
     choice = body.get("tool_choice") or "auto"
-    tools = tuple(
-        _tool(one, f"tools[{at}]") for at, one in enumerate(list_of(body.get("tools") or [], "tools"))
-    )
+    given = list_of(body.get("tools") or [], "tools")
+    tools = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(given))
     if len(tools) > TOOLS:
         raise wrong("tools", f"There are {len(tools):,} tools: {TOOLS} is the most.")
     _check_size(tools, "tools")
@@ -62,23 +61,24 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
             raise wrong("tool_choice", f"tool_choice allows {unknown[0]!a}, and tools have no such name.")
         tools = tuple(one for one in tools if one["function"]["name"] in wanted)
         choice = allowed.get("mode") or "auto"
+    forced: Sequence[Any] = ()
     if isinstance(choice, dict):
         named = choice.get("function", choice).get("name")
-        if named not in names:
+        forced = [one for one in tools if one["function"]["name"] == named]
+        if not forced:
             raise wrong(
-                "tool_choice", f"tool_choice names {named!a}, and tools are {', '.join(names) or 'none'}."
+                "tool_choice", f"tool_choice names {named!a}: tools are {', '.join(names) or 'none'}."
             )
-        return Tools(
-            tools, _call_rule(form, [one for one in tools if one["function"]["name"] == named], added)
-        )
-    if choice not in ("auto", "none", "required"):
+    elif choice not in ("auto", "none", "required"):
         raise wrong("tool_choice", f"tool_choice is {choice!a}. It is none, auto, required, or names a tool.")
-    if choice == "none":
-        tools = ()
-    if choice == "required":
+    elif choice == "required":
+        forced = tools
         if not tools:
             raise wrong("tool_choice", "tool_choice is required, and there are no tools.")
-        return Tools(tools, _call_rule(form, tools, added))
+    elif choice == "none":
+        tools = ()
+    if forced:
+        return Tools(tools, _call_rule(form, forced, added))
     schema = _schema(body)
     if isinstance(schema, str):
         return Tools(tools, schema)

@@ -1,7 +1,6 @@
 """Replicas: each a `Service` in a process of Ray's, behind the application of `serve`."""
 
 import asyncio
-import os
 import sys
 import threading
 from typing import Any, NamedTuple
@@ -11,14 +10,13 @@ from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.system import handling
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.remote.engine_here import batch_here
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.prefixes import Prefixes
 from h2o_chat.serve.protocol import connections_at_most
 from h2o_chat.serve.request_queue import Limits
-from h2o_chat.serve.server import CUT_S, SWITCH_S, give_back, share
+from h2o_chat.serve.server import CUT_S, SWITCH_S, give_back, leaving, share
 from h2o_chat.serve.service import Service
 
 NAME = "h2o-chat"
@@ -110,16 +108,10 @@ def deployed(task: Task, fewest: int, most: int, cpus: float, gpus: float) -> se
 def up(app: serve.Application, host: str, port: int, address: str | None) -> None:
     """Serves by the Ray cluster at `address` until a signal, then lets all replicas finish."""
     asked = threading.Event()
-
-    def handle(number: int, _: object) -> None:
-        if asked.is_set():
-            os._exit(128 + number)
-        asked.set()
-
     ray.init(address, ignore_reinit_error=True)
     serve.start(proxy_location="EveryNode", http_options={"host": host, "port": port})
     serve.run(app, name=NAME, route_prefix="/")
-    with handling(handle):
+    with leaving(asked.set):
         sys.stderr.write(f"h2o-chat: serving http://{host}:{port}/v1 on every node\n  ctrl+c ends it\n")
         sys.stderr.flush()
         asked.wait()

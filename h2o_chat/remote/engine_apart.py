@@ -95,8 +95,7 @@ class _Process:
     def reply(self, call: int, longest_s: float) -> CallReply | None:
         """The next reply to a call, if one is there now or in so many seconds.
 
-        Raises:
-            RuntimeError: two threads ask at once, which would take parts of each other's replies.
+        Raises RuntimeError if two threads ask at once: they would take parts of each other's replies.
         """
         if not self._reading.acquire(blocking=False):
             raise RuntimeError("Two threads wait for the same engine.")
@@ -160,13 +159,12 @@ class EngineApart:
     Not thread-safe but for `watch`, like that one.
     """
 
-    def __init__(self, process: _Process, known: EngineFacts, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-        self.session, self.eos = known.session, known.eos
+    def __init__(self, process: _Process, tokenizer: Any, facts: EngineFacts) -> None:
+        self._process, self.tokenizer = process, tokenizer
+        held, self.session, self.eos = facts
+        self._held = self._kept(held)
         self.seen = 0
         self.pending: tuple[int, ...] = ()
-        self._process = process
-        self._held = self._kept(known.held)
 
     def generate(
         self,
@@ -203,7 +201,7 @@ class EngineApart:
         return self._kept(self._ask("snapshot"))
 
     def remade(self, settings: Settings) -> "EngineApart":
-        return EngineApart(self._process, self._ask("remade", settings), self.tokenizer)
+        return EngineApart(self._process, self.tokenizer, self._ask("remade", settings))
 
     def reseed(self, seed: int) -> None:
         self._ask("reseed", seed)
@@ -292,9 +290,9 @@ def engine_apart(settings: Settings, progress: Progress) -> "Engine":
                 case CallReply(kind="yielded", value=stages):
                     for stage in stages:
                         progress(*stage)
-                case CallReply(kind="returned", value=(known, tokenizer)):
+                case CallReply(kind="returned", value=(facts, tokenizer)):
                     process.over(call)
-                    return cast("Engine", EngineApart(process, known, tokenizer))
+                    return cast("Engine", EngineApart(process, tokenizer, facts))
                 case CallReply(kind="raised", value=error):
                     raise error
     except BaseException:

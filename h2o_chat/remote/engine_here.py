@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 def engine_here(settings: Settings, progress: Progress) -> "Engine":
     """Loads the model; imports torch.
 
-    Raises:
-        BudgetError: the budget cannot work.
-        UsageError: a GGUF file comes without a chat template, and none was named.
-        H2OChatError: what `graph.loading.open_model` raises.
+    Raises BudgetError, UsageError for a GGUF file without a chat template, and what `open_model` raises.
     """
     loaded = _opened(settings, progress)
     from h2o_chat.engine.engine import Engine

@@ -14,12 +14,6 @@ from h2o_chat.base.errors import (
     written_out,
 )
 
-_STATUS: tuple[tuple[type[H2OChatError], int], ...] = (
-    (UsageError, 400),
-    (BudgetError, 400),
-    (ModelError, 400),  # the model's template or tokenizer refuses the text
-    (OutOfMemoryError, 503),
-)
 RETRY_S = 5
 """Seconds after which a refused client may try again (Retry-After)."""
 
@@ -57,12 +51,15 @@ def busy(status: int, message: str, code: str) -> ApiError:
 
 def of(error: Exception) -> ApiError:
     """The response for any exception; a bug is also printed on stderr."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, H2OChatError):
-        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-        made = busy if status == 503 else ApiError
-        return made(status, str(error), error.code)
+    match error:
+        case ApiError():
+            return error
+        case OutOfMemoryError():
+            return busy(503, str(error), error.code)
+        case UsageError() | BudgetError() | ModelError():  # also where the template refuses the text
+            return ApiError(400, str(error), error.code)
+        case H2OChatError():
+            return ApiError(500, str(error), error.code)
     sys.stderr.write(written_out("".join(traceback.format_exception(error))))
     return ApiError(500, f"{type(error).__name__}. This is a bug of h2o-chat: please report it.", "bug")
 

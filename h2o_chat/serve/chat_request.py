@@ -152,11 +152,8 @@ def text_asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
     for key in ("suffix", "echo", "logprobs"):
         if body.get(key):
             raise wrong(key, f"{key} is not supported: leave it out.")
-    rest = {
-        key: value
-        for key, value in body.items()
-        if key not in ("prompt", "logprobs", "tools", "suffix", "echo")
-    }
+    left_out = ("prompt", "logprobs", "tools", "suffix", "echo")
+    rest = {key: value for key, value in body.items() if key not in left_out}
     asked = asked_for(rest | {"messages": [{"role": "user", "content": text}]}, replace(served, system=None))
     return replace(asked, messages=(("text", clean(text)),))
 

@@ -20,7 +20,6 @@ from h2o_chat.serve.stream import Ended
 DONE = b"data: [DONE]\n\n"
 WAITING = b": waiting\n\n"
 """A comment that clients ignore: it keeps the connection open."""
-_FINISH = {"eos": "stop", "stop": "stop", "length": "length"}
 _KEYS = {"content": "content", "thought": "reasoning_content"}
 
 
@@ -124,7 +123,9 @@ def _text_choice(text: str, finish: str | None) -> dict[str, Any]:
 
 def finish_of(ended: Ended, parts: Parts) -> str:
     """OpenAI's word for what has ended an answer."""
-    return "tool_calls" if parts.calls else _FINISH[ended.turn.finish]
+    if parts.calls:
+        return "tool_calls"
+    return "length" if ended.turn.finish == "length" else "stop"
 
 
 def call_id() -> str:

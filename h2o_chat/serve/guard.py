@@ -61,8 +61,7 @@ class Keys:
 def read_keys(file: Path | None) -> Keys:
     """The keys of a file, one a line, and that of the environment, which is removed from it.
 
-    Raises:
-        UsageError: the file cannot be read, others may read it, or a line is no key.
+    Raises UsageError if the file cannot be read, others may read it, or a line is no key.
     """
     keys = list[str]()
     if file is not None:

@@ -118,11 +118,7 @@ class SlotRoutes:
 
 
 def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
-    """The memory after the answer `id_`, as JSON; `held` of a message is the average over KV heads.
-
-    Raises:
-        ApiError: no memory of this key is kept after such an answer (any more).
-    """
+    """The memory after the answer `id_`, as JSON; raises ApiError where none of this key is kept."""
     of = tag_of(owner)
     found = next((one for one in service.prefixes.all() if (one.id, one.tag) == (id_, of)), None)
     if found is None or found.state is None:

@@ -33,11 +33,8 @@ def beginning(owner: bytes, context: bytes) -> bytes:
 
 
 def after(before: bytes, message: Message) -> bytes:
-    """The hash of a conversation with one more message.
-
-    It is unambiguous: `before` has 32 bytes, and no role contains a NUL.
-    """
-    role, text = message
+    """The hash of a conversation with one more message."""
+    role, text = message  # no two are hashed alike: `before` has 32 bytes, and no role contains a NUL
     hashed = sha256(before + role.encode() + b"\0")
     for piece in encoded(text):
         hashed.update(piece)
@@ -79,8 +76,7 @@ class Memory:
 class Prefixes:
     """The newest memories, at most `most`; thread-safe.
 
-    One that is reused a second time counts as new at each reuse: other conversations may begin in the same
-    way.
+    One that is reused a second time, as a common beginning of conversations is, counts as new at each reuse.
     """
 
     def __init__(self, most: int) -> None:

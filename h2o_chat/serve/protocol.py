@@ -27,11 +27,7 @@ SPARE_DESCRIPTORS = 24
 
 
 def connections_at_most() -> int:
-    """CONNECTIONS, or fewer if the process may have too few descriptors, which it says on stderr.
-
-    Raises:
-        UsageError: it may have hardly any.
-    """
+    """CONNECTIONS, or fewer, said on stderr, as descriptors allow; raises UsageError for hardly any."""
     if sys.platform == "win32":
         return CONNECTIONS
     import resource

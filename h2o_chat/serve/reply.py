@@ -70,11 +70,7 @@ class Reply:
                 raise error
 
     async def chunks(self, items: list[Item]) -> AsyncIterator[bytes]:
-        """The stream, from its beginning to its end.
-
-        Args:
-            items: the first ones, perhaps none yet.
-        """
+        """The stream, from its beginning to its end; `items` are its first ones, perhaps none yet."""
         yield self._dialect.begins()
         told = time.monotonic()
         while True:
@@ -138,11 +134,7 @@ class Reply:
 
 
 class Answer(Response):
-    """The response to a request: one answer, or several choices.
-
-    Args:
-        over: called at the end, or once the client has hung up.
-    """
+    """The response to a request, one answer or several choices; `over` is called at its end."""
 
     def __init__(
         self, service: Service, tickets: Sequence[Ticket], dialect: Dialect, over: Callable[[], None]

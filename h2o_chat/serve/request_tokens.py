@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.utf8 import encoded
 from h2o_chat.chat.conversation import loops
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.chat_template import PlainTemplate, Template, literal
@@ -39,12 +38,7 @@ def check_length(tokens: int) -> None:
 
 
 class Reader:
-    """Tokenises requests for one model, one at a time.
-
-    Args:
-        eos: tokens that end an answer.
-        longest_token_bytes: bytes of the longest token in the vocabulary.
-    """
+    """Tokenises requests for one model, one at a time; `eos` are the tokens that end an answer."""
 
     def __init__(
         self,
@@ -52,11 +46,10 @@ class Reader:
         eos: AbstractSet[int],
         settings: Settings,
         session: Session,
-        longest_token_bytes: int,
         grammars: "Grammars",
     ) -> None:
-        self._tokenizer, self._eos, self._settings, self._session = tokenizer, eos, settings, session
-        self._longest_token_bytes, self._grammars = longest_token_bytes, grammars
+        self._tokenizer, self._eos, self._grammars = tokenizer, eos, grammars
+        self._settings, self._session = settings, session
         self._known = LastConversation(lambda text: len(literal(tokenizer, text)))
 
     def prepare(self, ticket: Ticket, template: Template, read: int, begin: Memory | None) -> Request:
@@ -68,15 +61,13 @@ class Reader:
             begin: a loaded memory, or None.
 
         Raises:
-            ApiError: it is too long; raised before tokenising if its bytes show that.
+            ApiError: it is too long.
             UsageError: the model's template refuses the system prompt.
             ModelError: the template or the tokenizer fails.
         """
         asked, form = ticket.asked, ticket.form
         state = begin.state if begin else None
         begins = at = state.cache.fed + len(state.pending) if state else 0
-        unread_bytes = sum(len(piece) for _, text in asked.messages[read:] for piece in encoded(text))
-        check_length(unread_bytes // self._longest_token_bytes)
         places = positions_of_json(state.about, read, at) if state else MessagePositions()
         pieces, system, system_tokens, notes = list[RequestPiece](), None, 0, list[Note]()
         for index, (role, text) in list(enumerate(asked.messages))[read:]:

@@ -85,10 +85,7 @@ class Saved:
                 file.unlink(missing_ok=True)
 
     def write_session(self, owner: bytes, name: str, kept: Memory) -> int:
-        """Saves a memory by a client's name, replacing an earlier one; returns its bytes.
-
-        Raises OSError, and ApiError if there are too many, or the name is invalid.
-        """
+        """Saves a memory over that of this name; returns its bytes. Raises ApiError for too many, OSError."""
         assert kept.state is not None
         begin = _of_client(owner, name)
         before = self._files(begin)
@@ -102,10 +99,7 @@ class Saved:
         return file.stat().st_size
 
     def session(self, owner: bytes, name: str) -> tuple[Memory, int]:
-        """The memory that a client saved by this name, and its bytes.
-
-        Raises ApiError if there is none, or the name is invalid; SavedCacheError if it cannot be used.
-        """
+        """The memory saved by this name, and its bytes; raises ApiError for none, or SavedCacheError."""
         files = self._files(_of_client(owner, name))
         kept = _named(files[-1]) if files else None
         if kept is None or kept.file is None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import uvicorn
 
@@ -80,6 +81,22 @@ def listen(host: str, port: int) -> socket.socket:
     return found
 
 
+@contextlib.contextmanager
+def leaving(leave: Callable[[], object]) -> Iterator[None]:
+    """Meanwhile the first signal calls `leave`, and a second one ends the process at once."""
+    asked_before = False
+
+    def handle(number: int, _: object) -> None:
+        nonlocal asked_before
+        if asked_before:
+            os._exit(128 + number)
+        asked_before = True
+        leave()
+
+    with handling(handle):
+        yield
+
+
 class Server(uvicorn.Server):
     """uvicorn's server, which ends when all requests are answered; `most`: connections."""
 
@@ -130,20 +147,9 @@ class Server(uvicorn.Server):
             task.cancel()
         await super().shutdown(sockets)
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """The first signal ends the server in order, a second one at once."""
-        loop, asked_before = asyncio.get_running_loop(), False
-
-        def handle(number: int, _: object) -> None:
-            nonlocal asked_before
-            if asked_before:
-                os._exit(128 + number)
-            asked_before = True
-            loop.call_soon_threadsafe(self.leave)
-
-        with handling(handle):
-            yield
+    def capture_signals(self) -> Any:
+        loop = asyncio.get_running_loop()
+        return leaving(lambda: loop.call_soon_threadsafe(self.leave))
 
     def leave(self) -> None:
         """Refuses new requests, and gives those in progress the grace time."""
@@ -182,7 +188,6 @@ async def serve(
     Args:
         service_of: called in the event loop; makes the service and its folder of saved memories.
         scheme: of the public address, http or https.
-        at: see `listen`.
     """
     gc.collect()
     gc.freeze()  # excludes loaded objects from garbage collection, for which all threads wait

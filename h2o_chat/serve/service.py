@@ -66,7 +66,6 @@ class Service:
         self.session: Session = batch.session(settings.seed or 0)
         self.served = served_by(self)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
-        self._longest_token_bytes = max(len(token.encode()) for token in self.tokenizer.get_vocab())
         from h2o_chat.engine.grammar import Grammars
         from h2o_chat.engine.row_capacity import row_bytes, snapshot_bytes
 
@@ -178,8 +177,8 @@ class Service:
     # -- the threads that prepare --------------------------------------------------------------------
 
     def _prepare_all(self) -> None:
-        given = self.tokenizer, self.batch.runner.eos, self.settings, self.session
-        reader = Reader(*given, self._longest_token_bytes, self._grammars)
+        eos = self.batch.runner.eos
+        reader = Reader(self.tokenizer, eos, self.settings, self.session, self._grammars)
         while True:
             with self._changed:
                 ticket = self._changed.wait_for(lambda: self._closed or _next_of(self))
@@ -334,10 +333,7 @@ def _next_of(service: Service) -> Ticket | None:
 
 
 def _read_before(service: Service, ticket: Ticket) -> Memory | None:
-    """The memory of the longest read prefix of a request, loaded; None: there is none.
-
-    A memory that cannot be read is dropped, with a message on stderr.
-    """
+    """The memory of the longest read prefix of a request, loaded; one that cannot be read is dropped."""
     while ticket.asked.may_continue and (found := service.prefixes.longest(ticket.chain)) is not None:
         try:
             service.load_memory(found)

@@ -35,9 +35,7 @@ class Tools:
 def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[str, int]) -> Tools:
     """`tools`, `tool_choice`, `response_format`, `json_schema` and `grammar` of a body.
 
-    Args:
-        marks: special tokens, which no tool may contain: the template writes tools as they are.
-        added: tokens that the tokenizer finds in text before all others, by their text.
+    No tool may contain one of the `marks`: the template writes tools as they are. For `added`, see `Served`.
     """
     choice = body.get("tool_choice") or "auto"
     given = list_of(body.get("tools") or [], "tools")

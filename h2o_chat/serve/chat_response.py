@@ -43,11 +43,9 @@ class ChatDialect:
 
     model: str
     tells_usage: bool = False
-    """Whether a stream ends with a chunk of usage."""
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
     index: int = 0
-    """Number of the choice."""
     KIND: ClassVar = "chat.completion.chunk"
     """`object` of a chunk."""
 

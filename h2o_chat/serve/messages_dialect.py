@@ -88,7 +88,6 @@ class MessagesDialect:
 
     model: str
     stops: Sequence[str] = ()
-    """Stop sequences of the request."""
     id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(12)}")
     _open: str = ""
     """The type of the content block that is being sent."""

@@ -46,7 +46,7 @@ def connections_at_most() -> int:
 class Connection(H11Protocol):
     """uvicorn's connection, with timeouts that it lacks."""
 
-    _head: asyncio.TimerHandle | None = None
+    _head: asyncio.TimerHandle
     _reader: asyncio.TimerHandle | None = None
 
     def __init__(self, *arguments: Any, most: int, **named: Any) -> None:
@@ -55,7 +55,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait_for_a_head()
+        self._head = self.loop.call_later(HEAD_S, self.transport.abort)
         if len(self.connections) > self._most:
             self._make_room()
 
@@ -69,19 +69,20 @@ class Connection(H11Protocol):
             min(waiting, key=lambda one: (-of[addresses[one]], one._head.when())).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._head, self._reader):
-            if timer is not None:
-                timer.cancel()
+        self._head.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before and self._head is not None:
+        if self.cycle is not before:
             self._head.cancel()
 
     def on_response_complete(self) -> None:
-        self._wait_for_a_head()
+        self._head.cancel()
+        self._head = self.loop.call_later(HEAD_S, self.transport.abort)
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -109,8 +110,3 @@ class Connection(H11Protocol):
         except h11.LocalProtocolError:
             pass  # a response has begun already
         self.transport.close()
-
-    def _wait_for_a_head(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-        self._head = self.loop.call_later(HEAD_S, self.transport.abort)

@@ -8,11 +8,9 @@ from starlette.requests import Request
 from h2o_chat.serve.api_errors import ApiError, busy
 
 BODY_BYTES = 16 << 20
-"""Largest body of one request."""
 BODIES_BYTES = 128 << 20
 """Most bytes of all bodies together that are being read, waiting or answered."""
 BODY_S = 30.0
-"""Longest time for reading a body."""
 
 
 class FairShare:

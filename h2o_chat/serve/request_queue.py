@@ -26,17 +26,14 @@ class Ticket:
     owner: bytes
     stream: Stream
     chain: list[bytes]
-    """The hash after each message."""
     request: Request | None = None
     """None until it is prepared."""
     cached_tokens: int = 0
-    """Tokens of its prompt that were read for an earlier request."""
     places: MessagePositions | None = None
     """Positions of its messages, once it is prepared."""
     notes: Sequence[Note] = ()
     """Notes about recalled words."""
     form: ToolForm = field(default_factory=ToolForm)
-    """How the model writes tools and thoughts."""
     texts: list[str] = field(default_factory=list)
     """The text of each token so far, where the model may think."""
     chances: list[Sequence[Chance]] = field(default_factory=list)

@@ -71,7 +71,6 @@ class HeldTokens:
     """Position from which on unread tokens will be held."""
 
     def held(self, positions: range) -> float:
-        """Share of the tokens at these positions that the KV heads hold: 0 to 1."""
         if self.state is None or positions.start >= self.state.cache.fed:
             return float(positions.start >= self.newest)
         return held_in(self.state, positions)

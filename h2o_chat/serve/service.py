@@ -77,7 +77,6 @@ class Service:
         self.seated: tuple[Request | None, ...] = (None,) * batch.runner.rows
         """Per row: the request that is answered."""
         self.load_memory: Callable[[Memory], None] = lambda kept: None
-        """Loads a memory from its file."""
         self.shared: Shared | None = None
         """Where conversations are that other servers can go on with."""
         self.ending = self.broken = False
@@ -88,7 +87,6 @@ class Service:
         self._turns = TurnLock()
         """One of the threads that prepare requests computes at a time."""
         self._prepared: set[Ticket] = set()
-        """Requests that are being prepared."""
         self._under_way: dict[Request, Ticket] = {}
         self._cut = self._closed = False
         works = [*[("prepare", self._prepare_all)] * batch.readers, ("answer", self._answer_all)]

@@ -27,7 +27,6 @@ class Ended:
     error: ApiError | None
     """Why it ended early; None if it did not."""
     notes: Sequence[Note] = ()
-    """Notes about recalled words."""
 
 
 Item = str | Ended | ApiError
@@ -70,7 +69,6 @@ class Stream:
         self.sent = threading.Event()
         """Set when all items are sent; any thread may wait for it."""
         self.ended = False
-        """Whether the last item was added."""
 
     def put(self, item: Item) -> bool:
         """Adds an item; returns False if the reader is too slow."""

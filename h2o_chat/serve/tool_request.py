@@ -13,12 +13,10 @@ from h2o_chat.engine.lark import json_rule, text_rule
 from h2o_chat.serve.api_errors import list_of, whole, wrong
 from h2o_chat.store import clean
 
-TOOLS = 128
-"""Most tools of a request."""
+TOOLS = 128  # most of a request
 PROPERTIES = 500
 """Most keys of an object in a schema: the time to compile them grows with their square (30 ms)."""
-BIASES = 1024
-"""Most tokens with a bias."""
+BIASES = 1024  # most tokens that have one
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 Body = Mapping[str, Any]
 

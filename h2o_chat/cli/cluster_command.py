@@ -66,9 +66,9 @@ def up(
     fewest, _, most = (replicas if ":" in replicas else f"{replicas}:{replicas}").partition(":")
     if not (fewest.isdecimal() and most.isdecimal() and 0 < int(fewest) <= int(most)):
         raise UsageError(f"--replicas is {replicas!a}.", "It is MIN:MAX, such as 2:8.")
-    cluster, of = with_ray("up"), with_ray("replica")
+    cluster = with_ray("replicas")
+    from h2o_chat.serve.epochs import Storage
     from h2o_chat.serve.request_queue import Limits
-    from h2o_chat.serve.shared_storage import Storage
 
     settings = with_model(settings, given.maps[0], data_folder(None))
     sampling = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given)).complete(sampling)
@@ -80,6 +80,6 @@ def up(
     host, port = split(address)
     told, loopback, limits = checked(host, keys, Limits(WAITING, WAITING, TIME_S, grace))
     given_keys = told, loopback, "https" if tls_proxy else "http"
-    task = of.Task(settings, sampling, limits, *given_keys, rows, state)
-    cluster.up(cluster.application(task, int(fewest), int(most), cpus, gpus), host, port, ray)
+    task = cluster.Task(settings, sampling, limits, *given_keys, rows, state)
+    cluster.up(cluster.deployed(task, int(fewest), int(most), cpus, gpus), host, port, ray)
     return ExitCode.OK

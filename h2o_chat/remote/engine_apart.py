@@ -92,11 +92,10 @@ class _Process:
     def over(self, call: int) -> None:
         self._unread.pop(call, None)
 
-    def waits(self, call: int, longest_s: float) -> bool:
-        """Whether a reply to a call is there, now or in so many seconds.
+    def reply(self, call: int, longest_s: float) -> CallReply | None:
+        """The next reply to a call, if one is there now or in so many seconds.
 
-        Raises:
-            RuntimeError: two threads ask at once, which would take parts of each other's replies.
+        Raises RuntimeError if two threads ask at once: they would take parts of each other's replies.
         """
         if not self._reading.acquire(blocking=False):
             raise RuntimeError("Two threads wait for the same engine.")
@@ -109,10 +108,7 @@ class _Process:
             raise self._gone() from None
         finally:
             self._reading.release()
-        return bool(self._unread[call])
-
-    def next(self, call: int) -> CallReply:
-        return self._unread[call].popleft()
+        return self._unread[call].popleft() if self._unread[call] else None
 
     def _send(self, message: Call | Cancel) -> None:
         try:
@@ -163,13 +159,12 @@ class EngineApart:
     Not thread-safe but for `watch`, like that one.
     """
 
-    def __init__(self, process: _Process, known: EngineFacts, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-        self.session, self.eos = known.session, known.eos
+    def __init__(self, process: _Process, tokenizer: Any, facts: EngineFacts) -> None:
+        self._process, self.tokenizer = process, tokenizer
+        held, self.session, self.eos = facts
+        self._held = self._kept(held)
         self.seen = 0
         self.pending: tuple[int, ...] = ()
-        self._process = process
-        self._held = self._kept(known.held)
 
     def generate(
         self,
@@ -206,7 +201,7 @@ class EngineApart:
         return self._kept(self._ask("snapshot"))
 
     def remade(self, settings: Settings) -> "EngineApart":
-        return EngineApart(self._process, self._ask("remade", settings), self.tokenizer)
+        return EngineApart(self._process, self.tokenizer, self._ask("remade", settings))
 
     def reseed(self, seed: int) -> None:
         self._ask("reseed", seed)
@@ -251,36 +246,30 @@ class EngineApart:
                 if cancel is not None and cancel():
                     self._process.cancel(call)
                     cancel = None
-                if not self._process.waits(call, LOOK_S):
-                    continue
-                reply = self._next(call)
-                over = reply.kind != "yielded"
-                match reply.kind:
-                    case "yielded":
-                        yield from reply.value
-                    case "returned":
-                        return reply.value
-                    case "raised":
-                        raise reply.value
+                match self._reply(call):
+                    case CallReply(kind="yielded", value=values):
+                        yield from values
+                    case CallReply(kind="returned", value=value):
+                        over = True
+                        return value
+                    case CallReply(kind="raised", value=error):
+                        over = True
+                        raise error
         finally:
             try:
-                if not over:
-                    self._leave(call, cancels)
+                if not over:  # its reader has left: it ends before anything else is asked, so `seen` is right
+                    if cancels:
+                        self._process.cancel(call)
+                    while (reply := self._reply(call)) is None or reply.kind == "yielded":
+                        pass
             except EngineError:
                 pass  # then there is nothing to stop
             finally:
                 self._process.over(call)
 
-    def _leave(self, call: int, cancels: bool) -> None:
-        """Ends a call whose reader has left before anything else is asked, so that `seen` is right."""
-        if cancels:
-            self._process.cancel(call)
-        while not self._process.waits(call, LOOK_S) or self._next(call).kind == "yielded":
-            pass
-
-    def _next(self, call: int) -> CallReply:
-        reply = self._process.next(call)
-        self.seen, self.pending = reply.seen, reply.pending
+    def _reply(self, call: int) -> CallReply | None:
+        if reply := self._process.reply(call, LOOK_S):
+            self.seen, self.pending = reply.seen, reply.pending
         return reply
 
 
@@ -295,19 +284,17 @@ def engine_apart(settings: Settings, progress: Progress) -> "Engine":
         call = process.begin(None, "open", settings)
         progress(*stage)
         while True:
-            if not process.waits(call, HEARD_S):
-                progress(*stage)
-                continue
-            reply = process.next(call)
-            match reply.kind:
-                case "yielded":
-                    for stage in reply.value:
+            match process.reply(call, HEARD_S):
+                case None:
+                    progress(*stage)
+                case CallReply(kind="yielded", value=stages):
+                    for stage in stages:
                         progress(*stage)
-                case "returned":
+                case CallReply(kind="returned", value=(facts, tokenizer)):
                     process.over(call)
-                    return cast("Engine", EngineApart(process, *reply.value))
-                case "raised":
-                    raise reply.value
+                    return cast("Engine", EngineApart(process, tokenizer, facts))
+                case CallReply(kind="raised", value=error):
+                    raise error
     except BaseException:
         process.end()
         raise

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 def engine_here(settings: Settings, progress: Progress) -> "Engine":
     """Loads the model; imports torch.
 
-    Raises:
-        BudgetError: the budget cannot work.
-        UsageError: a GGUF file comes without a chat template, and none was named.
-        H2OChatError: what `graph.loading.open_model` raises.
+    Raises BudgetError, UsageError for a GGUF file without a chat template, and what `open_model` raises.
     """
     loaded = _opened(settings, progress)
     from h2o_chat.engine.engine import Engine
@@ -37,9 +34,8 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
     from h2o_chat.native.gguf_weights import weights_ahead
     from h2o_chat.native.spin_wait import let_torch_sleep
 
-    model = find(
-        settings.model
-    )  # a name that means nothing is told before torch is imported: that takes seconds
+    # A name that means nothing is told before torch is imported: that takes seconds.
+    model = find(settings.model)
     if why := why_slow(model.folder):
         progress(f"open {model.name}: {why}", None)
     let_torch_sleep(settings)

@@ -34,13 +34,8 @@ class RemoteObject:
     number: int
 
 
-@dataclass(frozen=True)
-class EngineFacts:
-    """The facts about an engine that the screen's side keeps."""
-
-    held: RemoteObject
-    session: Session
-    eos: frozenset[int]
+EngineFacts = tuple[RemoteObject, Session, frozenset[int]]
+"""The engine, its session, and the tokens that end an answer: the screen's side keeps these."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +152,7 @@ class _Serving:
         return self._registered(engine), engine.tokenizer
 
     def _registered(self, engine: Any) -> EngineFacts:
-        return EngineFacts(self._keep(engine), engine.session, engine.eos)
+        return self._keep(engine), engine.session, engine.eos
 
     def _keep(self, value: Any) -> RemoteObject:
         number = next(self._numbers)

@@ -1,7 +1,8 @@
-"""Errors in OpenAI's format: a status, and a body of one shape."""
+"""Errors in OpenAI's format, a status and a body of one shape; checks of values that raise them."""
 
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from h2o_chat.base.errors import (
@@ -13,25 +14,12 @@ from h2o_chat.base.errors import (
     written_out,
 )
 
-_STATUS: tuple[tuple[type[H2OChatError], int], ...] = (
-    (UsageError, 400),
-    (BudgetError, 400),
-    (ModelError, 400),  # the model's template or tokenizer refuses the text
-    (OutOfMemoryError, 503),
-)
 RETRY_S = 5
 """Seconds after which a refused client may try again (Retry-After)."""
 
 
 class ApiError(Exception):
-    """An error response.
-
-    Args:
-        message: what is wrong, the value seen, what to do.
-        param: key of the body that is wrong.
-        code: a short stable name.
-        headers: of the response.
-    """
+    """An error response; `param` is the key of the body that is wrong, `code` a short stable name."""
 
     def __init__(
         self,
@@ -63,11 +51,43 @@ def busy(status: int, message: str, code: str) -> ApiError:
 
 def of(error: Exception) -> ApiError:
     """The response for any exception; a bug is also printed on stderr."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, H2OChatError):
-        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-        message = f"{error.message} {error.hint}".strip()
-        return busy(503, message, error.code) if status == 503 else ApiError(status, message, error.code)
+    match error:
+        case ApiError():
+            return error
+        case OutOfMemoryError():
+            return busy(503, str(error), error.code)
+        case UsageError() | BudgetError() | ModelError():  # also where the template refuses the text
+            return ApiError(400, str(error), error.code)
+        case H2OChatError():
+            return ApiError(500, str(error), error.code)
     sys.stderr.write(written_out("".join(traceback.format_exception(error))))
     return ApiError(500, f"{type(error).__name__}. This is a bug of h2o-chat: please report it.", "bug")
+
+
+def seen(value: Any) -> str:
+    """A value for an error message, cut."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, str):
+        value = value[:60]
+    return ascii(value)[:60] if type(value) is not int or abs(value) < 2**63 else "a very long number"
+
+
+def flag(body: Mapping[str, Any], key: str, usual: bool) -> bool:
+    value = usual if body.get(key) is None else body[key]
+    if not isinstance(value, bool):
+        raise wrong(key, f"{key} is {seen(value)}. It must be true or false.")
+    return value
+
+
+def whole(body: Mapping[str, Any], key: str, usual: int, least: int, most: int) -> int:
+    value = usual if body.get(key) is None else body[key]
+    if type(value) is not int or not least <= value <= most:
+        raise wrong(key, f"{key} is {seen(value)}. It must be a whole number from {least:,} to {most:,}.")
+    return value
+
+
+def list_of(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise wrong(where, f"{where} is {seen(value)}. It must be a list.")
+    return value

@@ -16,7 +16,7 @@ from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.files.batch_lines import SAMPLING
 from h2o_chat.chat.templates.tool_form import RESULTS, THEN, Parts, ToolForm
 from h2o_chat.events.events import Note
-from h2o_chat.serve.api_errors import ApiError, wrong
+from h2o_chat.serve.api_errors import ApiError, flag, list_of, seen, whole, wrong
 from h2o_chat.serve.tool_request import Tools, calls_of, penalties_of, tools_of
 from h2o_chat.store import clean
 
@@ -76,17 +76,13 @@ class ChatRequest:
     wishes: Mapping[str, Any] = field(default_factory=dict)
     """Values for `Wishes`, but for the grammar."""
     notes: tuple[Note, ...] = ()
-    """Notes about keys that were ignored."""
     choices: int = 1
-    """How many answers are wanted."""
     think: str = "auto"
     """See `Settings.think`; auto: as the server was told."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """Names of the served model, and defaults."""
-
     names: frozenset[str]
     """Names of the model; empty: any is right."""
     sampling: Sampling
@@ -108,20 +104,21 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
             meant = f" Did you mean {near[0]}?" if near else ""
             notes.append(Note("ignored", f"{name_of(key[:40])!r} is not known, and ignored.{meant}"))
     for key, allowed in OTHERS.items():
-        if body.get(key) is not None and not _changes_nothing(body[key], allowed):
+        value = body.get(key)
+        # 0.0 equals 0, and false does not.
+        same = (value == one and isinstance(value, bool) == isinstance(one, bool) for one in allowed)
+        if value is not None and not any(same):
             what = f"Only {' or '.join(map(json.dumps, allowed)) or 'null'} is supported."
             if "tool" in key or "function" in key:
                 what = "Write tools and tool_choice."
-            raise wrong(key, f"{key} is {_seen(body[key])}. {what}")
+            raise wrong(key, f"{key} is {seen(value)}. {what}")
     model = body.get("model")
     if served.names and model is not None and (not isinstance(model, str) or model not in served.names):
-        raise ApiError(
-            404,
-            f"The model {_seen(model)} is not served here: {min(served.names, key=len)!r} is.",
-            "model_not_found",
-            "model",
-        )
-    stream = _flag(body, "stream", False)
+        what = f"The model {seen(model)} is not served here: {min(served.names, key=len)!r} is."
+        raise ApiError(404, what, "model_not_found", "model")
+    stream, options = flag(body, "stream", False), body.get("stream_options") or {}
+    if not isinstance(options, dict):
+        raise wrong("stream_options", f'stream_options is {seen(options)}. Write {{"include_usage": true}}.')
     messages = list(_messages(body.get("messages"), served.form))
     tools = tools_of(body, served.form, served.marks, served.added)
     if served.system is not None and messages[0][0] != "system":
@@ -133,14 +130,15 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
     return ChatRequest(
         tuple(messages),
         _sampling(body, served.sampling),
-        _seed(body),
+        # Negative ones of clients are mapped into 0 to 2^63 - 1.
+        whole(body, "seed", secrets.randbits(32), -(2**63), 2**63 - 1) % 2**63,
         stream,
-        stream and _wants_usage(body),
-        _flag(body, "cache_prompt", True),
+        stream and flag(options, "include_usage", False),
+        flag(body, "cache_prompt", True),
         tools,
         penalties_of(body),
         tuple(notes),
-        _choices(body),
+        whole(body, "n", 1, 1, CHOICES),
         _think(body, served.form.thinking.choices),
     )
 
@@ -154,21 +152,14 @@ def text_asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
     for key in ("suffix", "echo", "logprobs"):
         if body.get(key):
             raise wrong(key, f"{key} is not supported: leave it out.")
-    rest = {
-        key: value
-        for key, value in body.items()
-        if key not in ("prompt", "logprobs", "tools", "suffix", "echo")
-    }
+    left_out = ("prompt", "logprobs", "tools", "suffix", "echo")
+    rest = {key: value for key, value in body.items() if key not in left_out}
     asked = asked_for(rest | {"messages": [{"role": "user", "content": text}]}, replace(served, system=None))
     return replace(asked, messages=(("text", clean(text)),))
 
 
 def object_of(raw: bytes) -> dict[str, Any]:
-    """The JSON object of a body.
-
-    Raises:
-        ApiError: it is no JSON object, or has too many values.
-    """
+    """The JSON object of a body; raises ApiError if it is none, or has too many values."""
     if (values := _values(raw)) > VALUES:
         raise wrong(None, f"The body has at least {values:,} values: {VALUES:,} is the most.")
     try:
@@ -208,29 +199,6 @@ def _unescaped(raw: bytes) -> Iterator[bytes]:
         yield piece.replace(rb"\\", b"").replace(rb"\"", b"")
 
 
-def _changes_nothing(value: Any, allowed: tuple[Any, ...]) -> bool:
-    """Whether a value is one of `allowed`; 0.0 equals 0, and false does not."""
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in allowed)
-
-
-def _flag(body: dict[str, Any], key: str, usual: bool) -> bool:
-    value = body.get(key)
-    if value is None:
-        return usual
-    if not isinstance(value, bool):
-        raise wrong(key, f"{key} is {_seen(value)}. It must be true or false.")
-    return value
-
-
-def _wants_usage(body: dict[str, Any]) -> bool:
-    options = body.get("stream_options")
-    if options is None:
-        return False
-    if not isinstance(options, dict):
-        raise wrong("stream_options", f'stream_options is {_seen(options)}. Write {{"include_usage": true}}.')
-    return _flag(options, "include_usage", False)
-
-
 def _sampling(body: dict[str, Any], sampling: Sampling) -> Sampling:
     given = {key: body[key] for key in SAMPLING if body.get(key) is not None}
     if body.get("max_completion_tokens") is not None:
@@ -239,32 +207,16 @@ def _sampling(body: dict[str, Any], sampling: Sampling) -> Sampling:
         given["max_tokens"] = body["max_completion_tokens"]
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
-    changes = {key: _checked(key, value) for key, value in given.items()}
+    changes = dict[str, Any]()
+    for key, value in given.items():
+        try:
+            changes[key] = precedence.check(key, value, key)
+        except UsageError as error:
+            raise wrong(key, str(error)) from error
     stop = changes.get("stop", ())
     if len(stop) > STOPS or any(len(one) > STOP_CHARACTERS for one in stop):
-        raise wrong(
-            "stop", f"stop has more than {STOPS} texts, or one of more than {STOP_CHARACTERS} characters."
-        )
+        raise wrong("stop", f"stop has over {STOPS} texts, or one of over {STOP_CHARACTERS} characters.")
     return replace(sampling, **changes)
-
-
-def _seed(body: dict[str, Any]) -> int:
-    """The seed, from 0 to 2^63 - 1; negative ones of clients are mapped into that range."""
-    seed = body.get("seed")
-    if seed is None:
-        return secrets.randbits(32)
-    if type(seed) is not int or not -(2**63) <= seed < 2**63:
-        raise wrong("seed", f"seed is {_seen(seed)}. It must be a whole number of at most 64 bits.")
-    return seed % 2**63
-
-
-def _choices(body: dict[str, Any]) -> int:
-    choices = body.get("n")
-    if choices is None:
-        return 1
-    if type(choices) is not int or not 1 <= choices <= CHOICES:
-        raise wrong("n", f"n is {_seen(choices)}. It must be a whole number from 1 to {CHOICES}.")
-    return choices
 
 
 _EFFORTS = {True: "on", False: "off", "none": "off", "minimal": "low", "xhigh": "high", "max": "high"}
@@ -274,14 +226,14 @@ def _think(body: dict[str, Any], choices: Sequence[str]) -> str:
     """How the model is to think, as far as its template knows `choices`; `auto` where nothing is asked."""
     asked = body.get("chat_template_kwargs") or {}
     if not isinstance(asked, dict):
-        raise wrong("chat_template_kwargs", f"chat_template_kwargs is {_seen(asked)}. It must be an object.")
+        raise wrong("chat_template_kwargs", f"chat_template_kwargs is {seen(asked)}. It must be an object.")
     effort = asked.get("reasoning_effort", body.get("reasoning_effort"))
     on = asked.get("enable_thinking", asked.get("thinking"))
     for one in (on, effort) if on is False else (effort, on):
         if one is None:
             continue
         if not isinstance(one, bool | str):
-            raise wrong("reasoning_effort", f"reasoning_effort is {_seen(one)}. It must be a text.")
+            raise wrong("reasoning_effort", f"reasoning_effort is {seen(one)}. It must be a text.")
         wanted = _EFFORTS.get(one, one)
         wanted = wanted if wanted in choices or wanted == "off" else "on"
         if wanted in choices:
@@ -289,17 +241,10 @@ def _think(body: dict[str, Any], choices: Sequence[str]) -> str:
     return "auto"
 
 
-def _checked(key: str, value: Any) -> Any:
-    try:
-        return precedence.check(key, value, key)
-    except UsageError as error:
-        raise wrong(key, f"{error.message} {error.hint}".strip()) from error
-
-
 def _messages(messages: Any, form: ToolForm) -> Iterator[Message]:
     """(role, text) of each message; at least one. Messages of one role in a row become one."""
-    if not isinstance(messages, list) or not messages:
-        raise wrong("messages", "messages is no list of messages.")
+    if not list_of(messages, "messages"):
+        raise wrong("messages", "messages is empty. It must have at least one message.")
     if len(messages) > MESSAGES:
         raise wrong("messages", f"messages has {len(messages):,} messages: {MESSAGES:,} is the most.")
     role, texts, calls = "", list[str](), list[Any]()
@@ -312,9 +257,7 @@ def _messages(messages: Any, form: ToolForm) -> Iterator[Message]:
             role, texts[-1] = "tool", f"{texts[-1]}{'' if THEN in texts[-1] else THEN}{text}"
             continue
         if role != "user" and not _may_follow(role, before, calls):
-            raise wrong(
-                f"{here}.role", f"{here}.role is {role}, and it cannot stand behind {before or 'nothing'}."
-            )
+            raise wrong(f"{here}.role", f"{here}.role is {role}. It cannot follow {before or 'nothing'}.")
         if role != before and texts:
             yield before, _joined(before, texts)
             texts, places = [], []
@@ -350,7 +293,7 @@ def _message(message: Any, here: str, form: ToolForm) -> Message:
         if message.get(key):
             raise wrong(f"{here}.{key}", f"{here}.{key} is not supported here.")
     if role not in ("system", "user", "assistant", "tool"):
-        raise wrong(f"{here}.role", f"{here}.role is {_seen(role)}. It is system, user, assistant or tool.")
+        raise wrong(f"{here}.role", f"{here}.role is {seen(role)}. It is system, user, assistant or tool.")
     calls = calls_of(message, here) if role == "assistant" else ()
     content = message.get("content")
     text = "" if calls and content is None else _text(content, f"{here}.content")
@@ -373,12 +316,3 @@ def _text(value: Any, where: str) -> str:
     if len(value) > LONGEST_CHARACTERS:
         raise wrong(where, f"{where} has {len(value):,} characters: {LONGEST_CHARACTERS:,} is the most.", 413)
     return clean(value)
-
-
-def _seen(value: Any) -> str:
-    """A value for an error message, cut."""
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
-    if isinstance(value, str):
-        value = value[:60]
-    return ascii(value)[:60] if type(value) is not int or abs(value) < 2**63 else "a very long number"

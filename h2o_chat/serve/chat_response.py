@@ -1,7 +1,7 @@
 """Answers of /v1/chat/completions as JSON, in OpenAI's format with llama-server's `timings`.
 
 Each dialect (also `messages_dialect.py`, `responses_dialect.py`) has the same methods: `whole` for an answer
-at once, and for a stream `begins`, `piece`, `calls` and `last`.
+at once; for a stream `begins`, `piece`, `calls`, `last` for each choice, and `end` behind them all.
 """
 
 import json
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from starlette.responses import JSONResponse
+
 from h2o_chat.chat.templates.tool_form import Call, Parts
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.stream import Ended
@@ -18,13 +20,17 @@ from h2o_chat.serve.stream import Ended
 DONE = b"data: [DONE]\n\n"
 WAITING = b": waiting\n\n"
 """A comment that clients ignore: it keeps the connection open."""
-_FINISH = {"eos": "stop", "stop": "stop", "length": "length"}
 _KEYS = {"content": "content", "thought": "reasoning_content"}
 
 
 def to_json(value: Any) -> bytes:
     """JSON in UTF-8; lone surrogates become `?`."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+class Json(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return to_json(content)
 
 
 def sent(value: Any) -> bytes:
@@ -37,13 +43,9 @@ class ChatDialect:
 
     model: str
     tells_usage: bool = False
-    """Whether a stream ends with a chunk of usage."""
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
     index: int = 0
-    """Number of the choice."""
-    alone: bool = True
-    """The only choice; else others end the stream (`Choices`)."""
     KIND: ClassVar = "chat.completion.chunk"
     """`object` of a chunk."""
 
@@ -59,12 +61,11 @@ class ChatDialect:
         return b"".join(sent(self._chunk({"tool_calls": [one]})) for one in made)
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        """The end of a stream that was completed."""
-        chunk = self._chunk({}, finish_of(ended, parts)) | _of_the_server(ended)
-        return sent(chunk) + (self.end([ended]) if self.alone else b"")
+        """The end of a choice that was completed."""
+        return sent(self._chunk({}, finish_of(ended, parts)) | _of_the_server(ended))
 
     def end(self, all_ended: Sequence[Ended]) -> bytes:
-        """The end of a stream behind its choices."""
+        """The end of a stream whose choices were all completed."""
         if not self.tells_usage:
             return DONE
         counted = self._about(self.KIND, []) | {"usage": usage(*all_ended)}
@@ -106,12 +107,8 @@ class TextDialect(ChatDialect):
     def begins(self) -> bytes:
         return b""
 
-    def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
-        return sent(self._about(self.KIND, [_text_choice(text, None)]))
-
-    def last(self, ended: Ended, parts: Parts) -> bytes:
-        chunk = self._about(self.KIND, [_text_choice("", finish_of(ended, parts))])
-        return sent(chunk | _of_the_server(ended)) + self.end([ended])
+    def _chunk(self, delta: Any, finish: str | None = None, chances: Sequence[Any] = ()) -> dict[str, Any]:
+        return self._about(self.KIND, [_text_choice(delta.get("content", ""), finish)])
 
     def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
         choice = _text_choice(parts.content, finish_of(ended, parts))
@@ -124,7 +121,9 @@ def _text_choice(text: str, finish: str | None) -> dict[str, Any]:
 
 def finish_of(ended: Ended, parts: Parts) -> str:
     """OpenAI's word for what has ended an answer."""
-    return "tool_calls" if parts.calls else _FINISH[ended.turn.finish]
+    if parts.calls:
+        return "tool_calls"
+    return "length" if ended.turn.finish == "length" else "stop"
 
 
 def call_id() -> str:
@@ -143,11 +142,7 @@ def _logprobs(chances: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def usage(ended: Ended, *others: Ended) -> dict[str, Any]:
-    """The object `usage`; `prompt_tokens` includes tokens that were read for an earlier request.
-
-    Args:
-        others: the other choices of the same request.
-    """
+    """The object `usage`, of all choices; `prompt_tokens` includes what was read for an earlier request."""
     turns = [one.turn for one in (ended, *others)]
     prompt, new = ended.cached_tokens + ended.turn.prompt_tokens, sum(turn.new_tokens for turn in turns)
     counted: dict[str, Any] = {

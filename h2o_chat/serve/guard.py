@@ -12,20 +12,21 @@ from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import UsageError, refusal
 from h2o_chat.base.system import HAS_OWNERS
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
-from h2o_chat.serve.fair_share import FairShare
-from h2o_chat.serve.reply import refuse
-from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.chat_response import Json
+from h2o_chat.serve.request_bodies import Bodies, FairShare
+from h2o_chat.serve.routes import Routes
+from h2o_chat.serve.saved_memories import Saved
+from h2o_chat.serve.service import Service
 
 VARIABLE = "H2O_CHAT_KEY"
 """A key in the environment."""
 SHORTEST_CHARACTERS = 16
-FILE_BYTES = 1 << 20
 NOBODY = b""
 """The owner of requests if there are no keys."""
 
@@ -36,22 +37,22 @@ class Keys:
     """The known keys; if there are none, requests need no key."""
 
     def __init__(self, keys: list[str]) -> None:
-        self._digests = [sha256(key.encode()).digest() for key in keys]
-        self._owners = [hmac.digest(key.encode(), b"h2o-chat serve", "sha256") for key in keys]
+        self._known = [
+            (sha256(key.encode()).digest(), hmac.digest(key.encode(), b"h2o-chat serve", "sha256"))
+            for key in keys
+        ]
+        """(digest, owner) of each."""
 
     def __len__(self) -> int:
-        return len(self._digests)
+        return len(self._known)
 
     def owner(self, authorization: bytes | None) -> bytes | None:
-        """A digest of the key in this header; None if the key is unknown.
-
-        It takes the same time for all keys, known or not.
-        """
-        if not self._digests:
+        """A digest of the key in this header, None if it is unknown; as fast for all keys, known or not."""
+        if not self._known:
             return NOBODY
         kind, _, key = (authorization or b"").partition(b" ")
         given, found = sha256(key.strip()).digest(), None
-        for digest, owner in zip(self._digests, self._owners, strict=True):
+        for digest, owner in self._known:
             if compare_digest(given, digest):
                 found = owner
         return found if kind.lower() == b"bearer" else None
@@ -60,12 +61,11 @@ class Keys:
 def read_keys(file: Path | None) -> Keys:
     """The keys of a file, one a line, and that of the environment, which is removed from it.
 
-    Raises:
-        UsageError: the file cannot be read, others may read it, or a line is no key.
+    Raises UsageError if the file cannot be read, others may read it, or a line is no key.
     """
-    keys = []
+    keys = list[str]()
     if file is not None:
-        keys += [
+        keys = [
             _checked(line.strip(), f"{file} line {number:,}")
             for number, line in enumerate(_read(file).splitlines(), 1)
             if line.strip() and not line.startswith("#")
@@ -83,13 +83,9 @@ def _read(file: Path) -> str:
             mode = os.fstat(opened.fileno()).st_mode
             if HAS_OWNERS and stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
                 raise UsageError(f"{file}: others may read the keys in it.", f"chmod 600 {file}")
-            raw = opened.read(FILE_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: there is a NUL in the name
-        what = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{file} cannot be read: {what}.", "Give --keys a file of keys.") from error
-    if len(raw) > FILE_BYTES:
-        raise UsageError(f"{file} is larger than {FILE_BYTES >> 20} MiB.", "It is no file of keys.")
-    return raw.decode("utf-8", "replace")
+            return opened.read().decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {refusal(error)}.", "Give a file of keys.") from error
 
 
 def _checked(key: str, where: str) -> str:
@@ -105,29 +101,21 @@ ONCE = (b"authorization", b"host", b"origin")
 
 
 class Guard:
-    """Wraps an application.
+    """The application, for so many connections: the guard, and behind it the routes.
 
     Args:
         loopback: the server listens on this machine only: without keys, other host names are refused (DNS
             rebinding).
         scheme: of the server's public address: https behind a TLS proxy.
-        requests: counts requests that wait or are answered.
-        bodies: incomplete ones are cut if there is no room for another request.
-        statuses: counts responses.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        keys: Keys,
-        loopback: bool,
-        scheme: str,
-        requests: FairShare,
-        bodies: Bodies,
-        statuses: Counter[int],
+        self, service: Service, saved: Saved | None, keys: Keys, loopback: bool, scheme: str, connections: int
     ) -> None:
-        self._app, self._keys, self._loopback, self._scheme = app, keys, loopback, scheme
-        self._requests, self._bodies, self._statuses = requests, bodies, statuses
+        self._keys, self._loopback, self._scheme = keys, loopback, scheme
+        # The other connections are for /health, for refusals, and for incomplete requests.
+        self._requests, self._bodies = FairShare(connections // 2, len(keys)), Bodies(len(keys))
+        self._app, self._statuses = Routes(service, saved, self._bodies), service.counts.statuses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -144,10 +132,10 @@ class Guard:
             with contextlib.nullcontext() if scope["path"] in OPEN else self._counted(scope["owner"]):
                 await self._app(scope, receive, counted)
         except Exception as error:
-            found = api_errors.of(error)
+            found = api_errors.of(error)  # prints a bug
             if started:
                 raise
-            await refuse(counted, found)
+            await Json(found.body(), found.status, found.headers)(scope, receive, counted)
 
     @contextlib.contextmanager
     def _counted(self, owner: bytes) -> Iterator[None]:
@@ -177,12 +165,8 @@ class Guard:
         key = headers.get(b"x-api-key")  # Anthropic's clients
         owner = self._keys.owner(headers.get(b"authorization") or (key and b"Bearer " + key))
         if owner is None and scope["path"] not in OPEN:
-            raise ApiError(
-                401,
-                "No known key. Send it so: Authorization: Bearer KEY",
-                "invalid_api_key",
-                headers={"www-authenticate": "Bearer"},
-            )
+            what = "No known key. Send it so: Authorization: Bearer KEY"
+            raise ApiError(401, what, "invalid_api_key", headers={"www-authenticate": "Bearer"})
         scope["owner"] = owner
 
 

@@ -4,36 +4,29 @@ GET /v1/conversations/{id}/memory: what is still held of each message.
 
 import asyncio
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from h2o_chat.base.errors import SavedCacheError, StoreError
-from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.api_errors import ApiError, seen, wrong
 from h2o_chat.serve.chat_request import object_of
-from h2o_chat.serve.chat_response import to_json
+from h2o_chat.serve.chat_response import Json
 from h2o_chat.serve.prefixes import Memory, tag_of
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.saved_memories import Saved
-from h2o_chat.serve.server_recall import positions_of_json
+from h2o_chat.serve.server_recall import held_in, positions_of_json
 from h2o_chat.serve.service import Service
-
-if TYPE_CHECKING:  # importing torch takes seconds
-    from h2o_chat.engine.saved_cache import RowSnapshot
 
 NAME_BYTES = 64 << 10
 """Largest body of these requests."""
 
 
 class SlotRoutes:
-    """The endpoints for rows, which llama-server calls slots.
-
-    Args:
-        saved: None: nothing is saved on disk.
-    """
+    """The endpoints for rows, which llama-server calls slots; `saved` is None: nothing is saved on disk."""
 
     def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self._service, self._saved, self._bodies = service, saved, bodies
@@ -56,14 +49,14 @@ class SlotRoutes:
             }
             for number, seated in enumerate(service.seated)
         ]
-        return Response(to_json(found), media_type="application/json")
+        return Json(found)
 
     async def act(self, request: Request) -> Response:
         """POST /slots/{id}: saves, restores or erases the memory of a row."""
         number, owner = self._number(request), request.scope["owner"]
         action = request.query_params.get("action")
         raw = await self._bodies.read(request, NAME_BYTES)  # small enough to parse in the event loop
-        self._bodies.free(owner, len(raw))
+        self._bodies.bytes.give_back(owner, len(raw))
         began = time.perf_counter()
         match action:
             case "save":
@@ -86,12 +79,10 @@ class SlotRoutes:
                     self._service.prefixes.drop(kept)
                 told = {"n_erased": kept.tokens}
             case _:
-                raise ApiError(
-                    400, f"action is {ascii(action)[:40]}. One of: save, restore, erase.", param="action"
-                )
+                raise wrong("action", f"action is {seen(action)}. One of: save, restore, erase.")
         if action != "erase":
             told["timings"] = {f"{action}_ms": round(1000 * (time.perf_counter() - began), 3)}
-        return Response(to_json({"id_slot": number, **told}), media_type="application/json")
+        return Json({"id_slot": number, **told})
 
     async def _on_disk(self, work: Any, *arguments: Any) -> Any:
         try:
@@ -127,14 +118,7 @@ class SlotRoutes:
 
 
 def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
-    """The memory after an answer, as JSON.
-
-    Args:
-        id_: of the answer.
-
-    Raises:
-        ApiError: no memory of this key is kept after such an answer (any more).
-    """
+    """The memory after the answer `id_`, as JSON; raises ApiError where none of this key is kept."""
     of = tag_of(owner)
     found = next((one for one in service.prefixes.all() if (one.id, one.tag) == (id_, of)), None)
     if found is None or found.state is None:
@@ -145,7 +129,6 @@ def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
     ends = about[0] if about else []
     places = positions_of_json(about, len(ends), cache.fed + len(found.state.pending))
     again = places.again if places else {}
-    each = zip([0, *ends], ends, _held_of_each(found.state, ends), strict=False)
     return {
         "id": id_,
         "object": "conversation.memory",
@@ -158,24 +141,9 @@ def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
             {
                 "index": at,
                 "tokens": end - begin,
-                "held": held,
+                "held": round((end - begin) * held_in(found.state, range(begin, end)), 2),
                 "recalled": [{"index": one.index, "words": one.words} for one in again.get(at, ())],
             }
-            for at, (begin, end, held) in enumerate(each)
+            for at, (begin, end) in enumerate(pairwise([0, *ends]))
         ],
     }
-
-
-def _held_of_each(state: "RowSnapshot", ends: Sequence[int]) -> list[float]:
-    """Tokens of each message that are held, on average over all KV heads.
-
-    Args:
-        ends: positions behind each message.
-    """
-    import torch
-
-    slots = [part.states["positions"][:, 0] for part in state.cache.parts]  # [L, H, S] each
-    borders, heads = torch.tensor(ends), sum(one.shape[0] * one.shape[1] for one in slots)
-    at = torch.cat([one[one >= 0].cpu() for one in slots])
-    counted = torch.bincount(torch.bucketize(at, borders, right=True), minlength=len(ends))
-    return [round(count / heads, 2) for count in counted[: len(ends)].tolist()]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from h2o_chat.chat.templates.tool_form import Call, Parts
-from h2o_chat.serve.api_errors import ApiError, wrong
+from h2o_chat.serve.api_errors import ApiError, list_of, wrong
 from h2o_chat.serve.chat_response import notes_of, to_json
 from h2o_chat.serve.stream import Ended
 
@@ -25,9 +25,9 @@ def chat_body(body: Body) -> dict[str, Any]:
     system = _text(body.get("system") or "", "system")
     first = [{"role": "system", "content": system}] if system else []
     made["messages"] = first + [
-        part for at, one in enumerate(_list(body.get("messages"), "messages")) for part in _message(one, at)
+        part for at, one in enumerate(list_of(body.get("messages"), "messages")) for part in _message(one, at)
     ]
-    made["tools"] = [_tool(one, at) for at, one in enumerate(_list(body.get("tools") or [], "tools"))]
+    made["tools"] = [_tool(one, at) for at, one in enumerate(list_of(body.get("tools") or [], "tools"))]
     match body.get("thinking"):
         case {"type": str(kind)}:
             made["chat_template_kwargs"] = {"enable_thinking": kind != "disabled"}
@@ -45,9 +45,7 @@ def chat_body(body: Body) -> dict[str, Any]:
 
 def _tool(one: Any, at: int) -> dict[str, Any]:
     if not isinstance(one, dict) or "input_schema" not in one:
-        raise wrong(
-            f"tools[{at}]", f"tools[{at}] has no input_schema: only tools of the client are supported."
-        )
+        raise wrong(f"tools[{at}]", f"tools[{at}] has no input_schema: only the client's tools can be used.")
     about = {"name": one.get("name"), "description": one.get("description")}
     return {"type": "function", "function": about | {"parameters": one["input_schema"]}}
 
@@ -57,7 +55,7 @@ def _message(message: Any, at: int) -> Iterator[dict[str, Any]]:
     if not isinstance(message, dict):
         raise wrong(here, f"{here} is no object of role and content.")
     content = message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else _list(content, here)
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list_of(content, here)
     texts, calls = list[str](), list[Any]()
     for block in blocks:
         match block:
@@ -78,16 +76,10 @@ def _message(message: Any, at: int) -> Iterator[dict[str, Any]]:
 
 
 def _text(value: Any, where: str) -> str:
-    parts = [{"type": "text", "text": value}] if isinstance(value, str) else _list(value, where)
+    parts = [{"type": "text", "text": value}] if isinstance(value, str) else list_of(value, where)
     if any(not isinstance(one, dict) or not isinstance(one.get("text"), str) for one in parts):
         raise wrong(where, f"{where} has a part that is no text.")
     return "\n\n".join(one["text"] for one in parts)
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise wrong(where, f"{where} is no list.")
-    return value
 
 
 @dataclass
@@ -96,7 +88,6 @@ class MessagesDialect:
 
     model: str
     stops: Sequence[str] = ()
-    """Stop sequences of the request."""
     id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(12)}")
     _open: str = ""
     """The type of the content block that is being sent."""
@@ -122,10 +113,11 @@ class MessagesDialect:
         return made
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        about, closed = {"usage": _usage(ended), **notes_of(ended)}, self._closed()
-        return (
-            closed + _event("message_delta", delta=self._stop(ended, parts), **about) + _event("message_stop")
-        )
+        about = {"usage": _usage(ended), **notes_of(ended)}
+        return self._closed() + _event("message_delta", delta=self._stop(ended, parts), **about)
+
+    def end(self, all_ended: Sequence[Ended]) -> bytes:
+        return _event("message_stop")
 
     def failed(self, error: ApiError) -> bytes:
         return _event("error", error={"type": error.body()["error"]["type"], "message": error.message})

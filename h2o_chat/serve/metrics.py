@@ -1,5 +1,8 @@
 """/metrics, in Prometheus's text format."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import psutil
 
 from h2o_chat.serve.service import Service
@@ -10,7 +13,7 @@ _PROCESS = psutil.Process()
 def metrics(service: Service) -> str:
     counts, prefixes, shared = service.counts, service.prefixes, service.shared
     busy = sum(request is not None for request in service.seated)
-    gauges = (
+    gauges: tuple[tuple[str, str, Any], ...] = (
         ("requests_waiting", "Nothing of them was read yet.", len(service.waiting)),
         ("requests_reading", "Being read, or read and without a row.", service.reading),
         ("rows_busy", "Conversations that are answered just now.", busy),
@@ -25,28 +28,25 @@ def metrics(service: Service) -> str:
         ("shared_failing", "1 while the shared storage fails.", int(bool(shared and shared.fails.is_set()))),
         ("shared_waiting", "Answers not written there yet.", shared.pending if shared else 0),
     )
-    counters = (
+    counters: tuple[tuple[str, str, Any], ...] = (
         ("prompt_tokens_total", "Read.", counts.prompt_tokens),
         ("cached_tokens_total", "Read for an earlier request.", counts.cached_tokens),
         ("generated_tokens_total", "Answered.", counts.new_tokens),
         ("prompt_seconds_total", "Of reading.", round(counts.prompt_s, 3)),
         ("answer_seconds_total", "Of answering, row by row.", round(counts.answer_s, 3)),
         ("slow_streams_total", "Cut because nobody read them.", counts.slow),
+        ("answers_total", "By how they ended.", _by("finish", counts.answers)),
+        ("responses_total", "Of HTTP.", _by("status", counts.statuses)),
+        ("shared_total", "Of the shared storage.", _by("what", shared.counts if shared else {})),
     )
     lines = list[str]()
     for kind, known in (("gauge", gauges), ("counter", counters)):
         for name, what, value in known:
-            lines += [*_head(name, kind, what), f"h2o_chat_{name} {value}"]
-    for name, label, what, counted in (
-        ("answers_total", "finish", "By how they ended.", counts.answers),
-        ("responses_total", "status", "Of HTTP.", counts.statuses),
-        ("shared_total", "what", "Of the shared storage.", shared.counts if shared else {}),
-    ):
-        counts_of = sorted((str(one), count) for one, count in counted.items())
-        lines += _head(name, "counter", what)
-        lines += [f'h2o_chat_{name}{{{label}="{one}"}} {count}' for one, count in counts_of]
+            values = value if isinstance(value, dict) else {"": value}
+            lines += [f"# HELP h2o_chat_{name} {what}", f"# TYPE h2o_chat_{name} {kind}"]
+            lines += [f"h2o_chat_{name}{label} {one}" for label, one in values.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _head(name: str, kind: str, what: str) -> list[str]:
-    return [f"# HELP h2o_chat_{name} {what}", f"# TYPE h2o_chat_{name} {kind}"]
+def _by(label: str, counted: Mapping[Any, int]) -> dict[str, int]:
+    return {f'{{{label}="{one}"}}': count for one, count in sorted(counted.items())}

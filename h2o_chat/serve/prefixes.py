@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,21 +28,13 @@ def tag_of(owner: bytes) -> str:
 
 
 def beginning(owner: bytes, context: bytes) -> bytes:
-    """The start value of an owner's hashes.
-
-    Args:
-        owner: digest of the key.
-        context: hash of model, template, policy and everything else that must be equal (`context_of`).
-    """
+    """The start value of an owner's hashes; `context` is that of all that must be equal (`context_of`)."""
     return hmac.digest(owner, context, "sha256")
 
 
 def after(before: bytes, message: Message) -> bytes:
-    """The hash of a conversation with one more message.
-
-    The encoding is unambiguous: `before` has 32 bytes, and no role contains a NUL.
-    """
-    role, text = message
+    """The hash of a conversation with one more message."""
+    role, text = message  # no two are hashed alike: `before` has 32 bytes, and no role contains a NUL
     hashed = sha256(before + role.encode() + b"\0")
     for piece in encoded(text):
         hashed.update(piece)
@@ -49,11 +42,8 @@ def after(before: bytes, message: Message) -> bytes:
 
 
 def chain(begin: bytes, messages: Iterable[Message]) -> list[bytes]:
-    found = []
-    for message in messages:
-        begin = after(begin, message)
-        found.append(begin)
-    return found
+    """The hash after each message."""
+    return list(accumulate(messages, after, initial=begin))[1:]
 
 
 @dataclass(eq=False)
@@ -67,7 +57,6 @@ class Memory:
     state: "RowSnapshot | None"
     """None: it is only in its file."""
     file: Path | None = None
-    """Its file, if it is saved."""
     gone_on: int = 0
     """Times reused."""
     tag: str = ""
@@ -77,7 +66,6 @@ class Memory:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory."""
         if self.state is None:
             return 0
         cache = self.state.cache
@@ -88,8 +76,7 @@ class Memory:
 class Prefixes:
     """The newest memories, at most `most`; thread-safe.
 
-    If there are too many, the key with most of them loses its oldest one. A memory that is reused a second
-    time counts as new at each reuse: other conversations may begin in the same way.
+    One that is reused a second time, as a common beginning of conversations is, counts as new at each reuse.
     """
 
     def __init__(self, most: int) -> None:
@@ -102,7 +89,6 @@ class Prefixes:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of all memories that are loaded."""
         return sum(one.held_bytes for one in self.all())
 
     def all(self) -> list[Memory]:
@@ -110,7 +96,6 @@ class Prefixes:
             return list(self._kept.values())
 
     def add(self, one: Memory) -> None:
-        """Adds a memory, and drops others if there are too many."""
         with self._lock:
             self._kept.pop(one.chain, None)
             self._kept[one.chain] = one
@@ -125,7 +110,6 @@ class Prefixes:
                 del self._kept[one.chain]
 
     def get(self, hashed: bytes | None) -> Memory | None:
-        """The memory with this hash, if it is kept."""
         return None if hashed is None else self._kept.get(hashed)
 
     def longest(self, hashes: Sequence[bytes]) -> Memory | None:

@@ -1,7 +1,6 @@
 """Connections with timeouts: for the head of a request, and for clients that do not read."""
 
 import asyncio
-import json
 import sys
 from collections import Counter
 from typing import Any
@@ -12,13 +11,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_response import Json
 
 HEAD_S = 20.0
 """Longest time until the head of a request, from the connection or the answer before."""
 READ_S = 30.0
 """A client that reads nothing for this time is cut off."""
 CONNECTIONS = 512
-"""Most connections."""
 ACCEPT_S = 0.001
 """Pause after each connection while there are as many as may be: who is refused comes again at once, and
 refusals take the interpreter from those who are answered.
@@ -28,11 +27,7 @@ SPARE_DESCRIPTORS = 24
 
 
 def connections_at_most() -> int:
-    """CONNECTIONS, or fewer if the process may have too few descriptors, which it says on stderr.
-
-    Raises:
-        UsageError: it may have hardly any.
-    """
+    """CONNECTIONS, or fewer, said on stderr, as descriptors allow; raises UsageError for hardly any."""
     if sys.platform == "win32":
         return CONNECTIONS
     import resource
@@ -51,7 +46,7 @@ def connections_at_most() -> int:
 class Connection(H11Protocol):
     """uvicorn's connection, with timeouts that it lacks."""
 
-    _head: asyncio.TimerHandle | None = None
+    _head: asyncio.TimerHandle
     _reader: asyncio.TimerHandle | None = None
 
     def __init__(self, *arguments: Any, most: int, **named: Any) -> None:
@@ -60,7 +55,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait_for_a_head()
+        self._head = self.loop.call_later(HEAD_S, self.transport.abort)
         if len(self.connections) > self._most:
             self._make_room()
 
@@ -69,38 +64,28 @@ class Connection(H11Protocol):
         still: list[Any] = [one for one in self.connections if not one.transport.is_closing()]
         if len(still) > self._most:
             waiting = [one for one in still if one.cycle is None or one.cycle.response_complete]
-            of = Counter(one.address for one in waiting)
-            min(waiting, key=lambda one: (-of[one.address], one.waits_until)).transport.abort()
-
-    @property
-    def address(self) -> str:
-        return self.client[0] if self.client else ""
-
-    @property
-    def waits_until(self) -> float:
-        """When the connection is cut if no head comes, in the event loop's time."""
-        return self._head.when() if self._head else 0.0
+            addresses = {one: one.client and one.client[0] for one in waiting}
+            of = Counter(addresses.values())
+            min(waiting, key=lambda one: (-of[addresses[one]], one._head.when())).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._head, self._reader):
-            if timer is not None:
-                timer.cancel()
+        self._head.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Called when data has arrived."""
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before and self._head is not None:
+        if self.cycle is not before:
             self._head.cancel()
 
     def on_response_complete(self) -> None:
-        """Called when a response is sent."""
-        self._wait_for_a_head()
+        self._head.cancel()
+        self._head = self.loop.call_later(HEAD_S, self.transport.abort)
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """Called when the client does not read as fast as we write."""
         super().pause_writing()
         self._reader = self.loop.call_later(READ_S, self.transport.abort)
 
@@ -117,20 +102,11 @@ class Connection(H11Protocol):
             if self.cycle.response_started:
                 self.transport.close()
                 return
-        body = json.dumps(ApiError(400, msg).body()).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
+        answer = Json(ApiError(400, msg).body(), 400, {"connection": "close"})
+        head, body = h11.Response(status_code=400, headers=answer.raw_headers), h11.Data(bytes(answer.body))
         try:
-            for event in (h11.Response(status_code=400, headers=headers), h11.Data(body), h11.EndOfMessage()):
+            for event in (head, body, h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         except h11.LocalProtocolError:
             pass  # a response has begun already
         self.transport.close()
-
-    def _wait_for_a_head(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-        self._head = self.loop.call_later(HEAD_S, self.transport.abort)

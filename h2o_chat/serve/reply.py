@@ -1,8 +1,9 @@
-"""Sends an answer, as a stream or as a whole. A client that hangs up ends its request."""
+"""Sends the answers to a request, as a stream or as a whole. A client that hangs up ends its request."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
@@ -13,7 +14,7 @@ from h2o_chat.engine.detokenize import bytes_of
 from h2o_chat.engine.request import Chance
 from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.chat_response import WAITING, ChatDialect, TextDialect, to_json, usage
+from h2o_chat.serve.chat_response import WAITING, ChatDialect, Json, TextDialect, usage
 from h2o_chat.serve.messages_dialect import MessagesDialect
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.responses_dialect import ResponsesDialect
@@ -26,15 +27,15 @@ time."""
 LEAST_LOG = -9999.0
 """Told for a token that had no chance: JSON knows no infinity."""
 Dialect = ChatDialect | TextDialect | MessagesDialect | ResponsesDialect
-STREAM_HEADERS = {
-    "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",  # nginx would buffer it
-}
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would buffer it
+]
 
 
 class Reply:
-    """The answer to a ticket, as an ASGI application."""
+    """The answer to one ticket."""
 
     def __init__(self, service: Service, ticket: Ticket, dialect: Dialect) -> None:
         self._service, self._ticket, self._dialect = service, ticket, dialect
@@ -48,54 +49,28 @@ class Reply:
         self.ended: Ended | None = None
         """The end of the answer, once it is complete."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        work = self._stream(send) if self._ticket.asked.stream else self._whole(send)
-        await while_connected(receive, work, self.leave)
-
-    def leave(self) -> None:
-        """Ends the request, where it has not ended."""
-        self._service.leave(self._ticket)
-
-    async def _whole(self, send: Send) -> None:
-        found = await self.whole()
-        if isinstance(found, ApiError):
-            return await refuse(send, found)
-        await respond(send, found)
-
-    async def whole(self) -> dict[str, Any] | ApiError:
-        """The whole answer as JSON, or why there is none."""
+    async def whole(self) -> dict[str, Any]:
+        """The whole answer as JSON; raises ApiError where there is none."""
         items: list[Item] = []
         while not items:
-            items = await self._take(self._service.limits.time_s)
-        (item,) = items
-        if isinstance(item, Ended) and item.error is None:
-            self.ended = item
-            parts = self._ticket.form.read(item.turn.text, self._tools)
-            chances = self._chances()
-            if item.turn.finish == "eos":  # the end has no text
-                chances = chances[:-1]
-            return self._dialect.whole(item, parts, chances)
-        error = item.error if isinstance(item, Ended) else item
-        assert isinstance(error, ApiError)
-        if isinstance(item, Ended) and error.code == "ending" and item.turn.text:
-            error.message += f" So far it was: {item.turn.text}"
-        return error
-
-    async def _stream(self, send: Send) -> None:
-        items = await self.first()
-        if len(items) == 1 and isinstance(error := items[0], ApiError):
-            return await refuse(send, error)
-        await begin_stream(send)
-        async for body in self.chunks(items):
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def first(self) -> list[Item]:
-        """The first items for `chunks`; perhaps none yet."""
-        return await self._take(QUIET_S)
+            items = await self.take(self._service.limits.time_s)
+        match items[0]:
+            case Ended(turn=turn, error=None) as ended:
+                self.ended = ended
+                chances = self._chances()
+                if turn.finish == "eos":  # the end has no text
+                    chances = chances[:-1]
+                return self._dialect.whole(ended, self._ticket.form.read(turn.text, self._tools), chances)
+            case Ended(turn=turn, error=ApiError() as error):
+                if error.code == "ending" and turn.text:
+                    error.message += f" So far it was: {turn.text}"
+                raise error
+            case error:
+                assert isinstance(error, ApiError)
+                raise error
 
     async def chunks(self, items: list[Item]) -> AsyncIterator[bytes]:
-        """The stream, from its beginning to its end."""
+        """The stream, from its beginning to its end; `items` are its first ones, perhaps none yet."""
         yield self._dialect.begins()
         told = time.monotonic()
         while True:
@@ -107,7 +82,7 @@ class Reply:
                 told = time.monotonic()
             if items and not isinstance(items[-1], str):
                 return
-            items = await self._take(told + QUIET_S - time.monotonic())
+            items = await self.take(told + QUIET_S - time.monotonic())
 
     def _pieces(self, items: list[Item]) -> Iterator[bytes]:
         for item in items:
@@ -148,91 +123,68 @@ class Reply:
         spelt = list(bytes_of(self._service.tokenizer, one.id))
         return {"token": token, "logprob": max(one.log, LEAST_LOG), "bytes": spelt}
 
-    async def _take(self, longest_s: float) -> list[Item]:
+    async def take(self, longest_s: float) -> list[Item]:
         """The items that came within `longest_s`; an error when the request's time is over."""
         left = self._end - time.monotonic()
         items = await self._ticket.stream.take(max(0.0, min(longest_s, left)))
         if items or time.monotonic() < self._end:
             return items
-        limit = self._service.limits.time_s
-        return [
-            ApiError(504, f"The answer took longer than {limit:g} s: --timeout of the server.", "timeout")
-        ]
+        what = f"The answer took longer than {self._service.limits.time_s:g} s: --timeout of the server."
+        return [ApiError(504, what, "timeout")]
 
 
-async def while_connected(
-    receive: Receive, working: Coroutine[Any, Any, None], leave: Callable[[], None]
-) -> None:
-    """Answers while the client is there; `leave` is called at the end."""
-    gone, work = asyncio.create_task(_gone(receive)), asyncio.create_task(working)
-    try:
-        await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            await work
-    finally:
-        leave()
-        for task in (gone, work):
-            task.cancel()
-        await asyncio.gather(gone, work, return_exceptions=True)
+class Answer(Response):
+    """The response to a request, one answer or several choices; `over` is called at its end."""
 
-
-async def begin_stream(send: Send) -> None:
-    headers = [(name.encode(), value.encode()) for name, value in STREAM_HEADERS.items()]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-
-
-async def _gone(receive: Receive) -> None:
-    """Returns when the client has hung up."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def refuse(send: Send, error: ApiError) -> None:
-    await respond(send, error.body(), error.status, error.headers)
-
-
-async def respond(
-    send: Send, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
-) -> None:
-    """Sends a whole JSON response."""
-    response = Response(to_json(value), status, headers, media_type="application/json")
-    await send({"type": "http.response.start", "status": status, "headers": response.raw_headers})
-    await send({"type": "http.response.body", "body": response.body, "more_body": False})
-
-
-class Choices:
-    """The answers, as an ASGI application."""
-
-    def __init__(self, replies: Sequence[Reply], dialect: ChatDialect, stream: bool) -> None:
-        self._replies, self._dialect, self._is_stream = replies, dialect, stream
+    def __init__(
+        self, service: Service, tickets: Sequence[Ticket], dialect: Dialect, over: Callable[[], None]
+    ) -> None:
+        self._dialect, self._over, self._is_stream = dialect, over, tickets[0].asked.stream
+        each: list[Dialect] = [dialect]
+        if len(tickets) > 1:
+            assert isinstance(dialect, ChatDialect)
+            each = [replace(dialect, index=at) for at in range(len(tickets))]
+        self._replies = [Reply(service, *one) for one in zip(tickets, each, strict=True)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        work = self._stream(send) if self._is_stream else self._whole(send)
-        await while_connected(receive, work, self._leave)
+        async def hung_up() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
-    def _leave(self) -> None:
-        for one in self._replies:
-            one.leave()
+        sent = self._stream(send) if self._is_stream else self._whole(scope, receive, send)
+        work, gone = asyncio.create_task(sent), asyncio.create_task(hung_up())
+        try:
+            await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await work
+        finally:
+            self._over()
+            for task in (gone, work):
+                task.cancel()
+            await asyncio.gather(gone, work, return_exceptions=True)
 
-    async def _whole(self, send: Send) -> None:
-        found = await asyncio.gather(*(one.whole() for one in self._replies))
-        if failed := [one for one in found if isinstance(one, ApiError)]:
-            return await refuse(send, failed[0])
-        whole = [one for one in found if not isinstance(one, ApiError)]
-        choices = [one["choices"][0] for one in whole]
-        counted = usage(*(one.ended for one in self._replies if one.ended))
-        await respond(send, {**whole[0], "choices": choices, "usage": counted})
+    async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
+        all_whole = [await one.whole() for one in self._replies]
+        whole = all_whole[0]
+        if len(all_whole) > 1:
+            choices = [one["choices"][0] for one in all_whole]
+            whole |= {"choices": choices, "usage": usage(*self._ended())}
+        await Json(whole)(scope, receive, send)
 
     async def _stream(self, send: Send) -> None:
-        sending = asyncio.Lock()
+        async def pass_on(reply: Reply, items: list[Item]) -> None:
+            async for body in reply.chunks(items):
+                await send({"type": "http.response.body", "body": body, "more_body": True})
 
-        async def passed(reply: Reply) -> None:
-            async for body in reply.chunks(await reply.first()):
-                async with sending:
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
-
-        await begin_stream(send)
-        await asyncio.gather(*map(passed, self._replies))
-        ended = [one.ended for one in self._replies if one.ended]
+        first, *others = self._replies
+        items = await first.take(QUIET_S)
+        if len(items) == 1 and isinstance(error := items[0], ApiError):
+            raise error  # in time for a status
+        await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+        await asyncio.gather(pass_on(first, items), *(pass_on(one, []) for one in others))
+        ended = self._ended()
         body = self._dialect.end(ended) if len(ended) == len(self._replies) else b""
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def _ended(self) -> list[Ended]:
+        return [one.ended for one in self._replies if one.ended]

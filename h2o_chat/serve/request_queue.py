@@ -3,8 +3,7 @@
 import threading
 from asyncio import Future
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from h2o_chat.chat.templates.tool_form import ToolForm
@@ -27,17 +26,14 @@ class Ticket:
     owner: bytes
     stream: Stream
     chain: list[bytes]
-    """The hash after each message."""
     request: Request | None = None
     """None until it is prepared."""
     cached_tokens: int = 0
-    """Tokens of its prompt that were read for an earlier request."""
     places: MessagePositions | None = None
     """Positions of its messages, once it is prepared."""
     notes: Sequence[Note] = ()
     """Notes about recalled words."""
     form: ToolForm = field(default_factory=ToolForm)
-    """How the model writes tools and thoughts."""
     texts: list[str] = field(default_factory=list)
     """The text of each token so far, where the model may think."""
     chances: list[Sequence[Chance]] = field(default_factory=list)
@@ -48,7 +44,6 @@ class Ticket:
     begun: bool = False
     """Its first text was delivered."""
     id: str = ""
-    """The answer's id."""
     conversation: str = ""
     """Its folder in the shared storage; empty: it is not kept there."""
     epoch: int = 0
@@ -77,7 +72,6 @@ class Limits:
     grace_s: float
     """Time for requests in progress when the server ends."""
     keys: int = 1
-    """Number of keys."""
 
     def check(self, waiting: Collection[Ticket], owner: bytes) -> None:
         """Raises ApiError if too many requests wait, in all or of this key."""
@@ -124,26 +118,17 @@ class TurnLock:
         self._taken = self._over = 0
         """Turns that were taken, and turns that ended."""
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Waits for a turn and holds it inside."""
-        self._wait()
-        try:
-            yield
-        finally:
-            self._end()
-
-    def give_way(self) -> None:
-        """Ends the turn and waits for the next one, after all other waiting threads."""
-        self._end()
-        self._wait()
-
-    def _wait(self) -> None:
+    def __enter__(self) -> None:
         with self._changed:
             mine, self._taken = self._taken, self._taken + 1
             self._changed.wait_for(lambda: self._over == mine)
 
-    def _end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._over += 1
             self._changed.notify_all()
+
+    def give_way(self) -> None:
+        """Ends the turn and waits for the next one, after all other waiting threads."""
+        self.__exit__()
+        self.__enter__()

@@ -19,7 +19,7 @@ HELD = 256
 """Conversations that `previous_response_id` can name, of all keys together."""
 HELD_CHARACTERS = 64 << 20
 """Most characters of them all; what two conversations share counts twice."""
-_OWN = ("input", "instructions", "previous_response_id", "max_output_tokens", "tools", "reasoning", "text")
+_OWN = ("input", "instructions", "previous_response_id", "max_output_tokens", "reasoning", "text")
 _TOLD_AGAIN = ("instructions", "previous_response_id", "max_output_tokens", "temperature", "top_p")
 Body = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -45,28 +45,19 @@ class Conversations:
                 del self._held[next(one for one in self._held if of[one[0]] == most)]
 
     def find(self, owner: bytes, id_: Any) -> Messages:
-        """The messages up to an answer.
-
-        Raises:
-            ApiError: none is held by that id.
-        """
+        """The messages up to an answer; raises ApiError where none is held by that id."""
         with self._lock:
             found = self._held.get((owner, str(id_)))
         if found is None:
-            raise ApiError(
-                404, f"No conversation {str(id_)[:60]!a} is held.", "not_found", "previous_response_id"
-            )
+            what = f"No conversation {str(id_)[:60]!a} is held."
+            raise ApiError(404, what, "not_found", "previous_response_id")
         return found[0]
 
 
 def chat_body(body: Body, before: Messages) -> dict[str, Any]:
-    """The body of a chat request that asks for the same.
+    """The body of a chat request that asks for the same, behind the messages `before`.
 
-    Args:
-        before: messages of the conversation that goes on.
-
-    Raises:
-        ApiError: it cannot be understood.
+    Raises ApiError if it cannot be understood.
     """
     made = {key: value for key, value in body.items() if key not in _OWN}
     if body.get("max_output_tokens") is not None:
@@ -78,7 +69,6 @@ def chat_body(body: Body, before: Messages) -> dict[str, Any]:
     system = body.get("instructions")
     first = [{"role": "system", "content": system}] if system else []
     made["messages"] = first + before + messages_of(items)
-    made["tools"] = body.get("tools") or []
     match body.get("reasoning"):
         case {"effort": effort}:
             made["reasoning_effort"] = effort
@@ -114,14 +104,11 @@ def messages_of(items: Sequence[Any]) -> Messages:
 
 @dataclass
 class ResponsesDialect:
-    """An answer as a response; see `ChatDialect`.
-
-    Args:
-        body: of the request: some of it is told again.
-    """
+    """An answer as a response; see `ChatDialect`."""
 
     model: str
     body: Body
+    """The request's: some of it is told again."""
     hold: Callable[[str, list[Any]], None]
     """Called with the id and the items of the answer, so that it can go on."""
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(16)}")
@@ -134,9 +121,8 @@ class ResponsesDialect:
 
     def begins(self) -> bytes:
         begun = self._about("in_progress", [], None)
-        return self._event("response.created", response=begun) + self._event(
-            "response.in_progress", response=begun
-        )
+        created = self._event("response.created", response=begun)
+        return created + self._event("response.in_progress", response=begun)
 
     def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
         begun = b"" if self._open == kind else self._closed() + self._opened(kind)
@@ -144,28 +130,29 @@ class ResponsesDialect:
         part["text"] += text
         name = "output_text" if kind == "content" else "reasoning_text"
         more: dict[str, Any] = {"logprobs": list(chances)} if kind == "content" else {}
-        return begun + self._event(f"response.{name}.delta", delta=text, **self._at(), **more)
+        return begun + self._part(f"{name}.delta", delta=text, **more)
 
     def calls(self, calls: Sequence[Call]) -> bytes:
         made = self._closed()
         for one in calls:
             item = _function_call(one)
             self._items.append(item)
-            at = {"item_id": item["id"], "output_index": len(self._items) - 1}
-            empty = item | {"arguments": "", "status": "in_progress"}
-            made += self._event("response.output_item.added", item=empty, output_index=at["output_index"])
-            kind = "response.function_call_arguments"
-            made += self._event(f"{kind}.delta", delta=item["arguments"], **at)
-            made += self._event(f"{kind}.done", arguments=item["arguments"], name=item["name"], **at)
-            made += self._event("response.output_item.done", item=item, output_index=at["output_index"])
+            kind, given, at = "response.function_call_arguments", item["arguments"], self._at()
+            made += self._item("added", item | {"arguments": "", "status": "in_progress"})
+            made += self._event(f"{kind}.delta", delta=given, **at)
+            made += self._event(f"{kind}.done", arguments=given, name=item["name"], **at)
+            made += self._item("done", item)
         return made
 
     def last(self, ended: Ended, parts: Parts) -> bytes:
-        closed, status = b"" if self._items else self._opened("content"), _status(ended)
-        closed += self._closed(status)
+        opened = b"" if self._items else self._opened("content")
+        return opened + self._closed(_status(ended))
+
+    def end(self, all_ended: Sequence[Ended]) -> bytes:
+        (ended,) = all_ended
         self.hold(self.id, self._items)
-        whole = self._about(status, self._items, ended)
-        return closed + self._event(f"response.{status}", response=whole)
+        whole = self._about(_status(ended), self._items, ended)
+        return self._event(f"response.{whole['status']}", response=whole)
 
     def failed(self, error: ApiError) -> bytes:
         return self._event("error", code=error.code, message=error.message, param=error.param)
@@ -178,7 +165,6 @@ class ResponsesDialect:
         return self._about(_status(ended), items, ended)
 
     def _about(self, status: str, items: list[dict[str, Any]], ended: Ended | None) -> dict[str, Any]:
-        told = {key: self.body.get(key) for key in _TOLD_AGAIN}
         cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
         return {
             "id": self.id,
@@ -193,7 +179,7 @@ class ResponsesDialect:
             "tool_choice": self.body.get("tool_choice") or "auto",
             "tools": self.body.get("tools") or [],
             "metadata": self.body.get("metadata") or {},
-            **told,
+            **{key: self.body.get(key) for key in _TOLD_AGAIN},
             **({} if ended is None else {"usage": _usage(ended), **notes_of(ended)}),
         }
 
@@ -201,9 +187,8 @@ class ResponsesDialect:
         self._open = kind
         item = _message("", "in_progress") if kind == "content" else _reasoning("")
         self._items.append(item)
-        at = {"output_index": len(self._items) - 1}
-        added = self._event("response.output_item.added", item=item | {"content": []}, **at)
-        return added + self._event("response.content_part.added", part=item["content"][0], **self._at())
+        added = self._item("added", item | {"content": []})
+        return added + self._part("content_part.added", part=item["content"][0])
 
     def _closed(self, status: str = "completed") -> bytes:
         if not self._open:
@@ -212,12 +197,17 @@ class ResponsesDialect:
         item["status"] = status
         part, name = item["content"][0], "output_text" if kind == "content" else "reasoning_text"
         more: dict[str, Any] = {"logprobs": []} if kind == "content" else {}
-        done = self._event(f"response.{name}.done", text=part["text"], **self._at(), **more)
-        done += self._event("response.content_part.done", part=part, **self._at())
-        return done + self._event("response.output_item.done", item=item, output_index=len(self._items) - 1)
+        done = self._part(f"{name}.done", text=part["text"], **more)
+        return done + self._part("content_part.done", part=part) + self._item("done", item)
 
     def _at(self) -> dict[str, Any]:
-        return {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1, "content_index": 0}
+        return {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1}
+
+    def _item(self, what: str, item: Any) -> bytes:
+        return self._event(f"response.output_item.{what}", item=item, output_index=len(self._items) - 1)
+
+    def _part(self, kind: str, **values: Any) -> bytes:
+        return self._event(f"response.{kind}", **values, **self._at(), content_index=0)
 
     def _event(self, kind: str, **values: Any) -> bytes:
         told = {"type": kind, "sequence_number": next(self._number), **values}

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,17 +13,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 import h2o_chat
 from h2o_chat.serve import messages_dialect, responses_dialect
 from h2o_chat.serve.api_errors import ApiError, wrong
 from h2o_chat.serve.chat_request import ChatRequest, asked_for, object_of, text_asked_for
-from h2o_chat.serve.chat_response import ChatDialect, TextDialect, to_json
+from h2o_chat.serve.chat_response import ChatDialect, Json, TextDialect
 from h2o_chat.serve.epochs import HEADER
 from h2o_chat.serve.memory_routes import SlotRoutes, memory_of
 from h2o_chat.serve.metrics import metrics
-from h2o_chat.serve.reply import Choices, Dialect, Reply
+from h2o_chat.serve.reply import Answer, Dialect
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.saved_memories import Saved
@@ -35,15 +35,10 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Routes:
-    """The application behind the guard.
-
-    Args:
-        saved: None: nothing is saved on disk.
-    """
+    """The application behind the guard; `saved` is None: nothing is saved on disk."""
 
     def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
         self.service, self.bodies = service, bodies
-        self.slots = SlotRoutes(service, saved, self.bodies)
         self.model = service.session.model
         self.began = int(time.time())
         self.checking = ThreadPoolExecutor(2, "check")
@@ -51,26 +46,22 @@ class Routes:
         self._turn: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One body of each key is parsed at a time."""
         self._conversations = responses_dialect.Conversations()
-        get: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/health": self.health,
-            "/metrics": self.metrics,
-            "/props": self.props,
-            "/v1/models": self.models,
-            "/v1/models/{name:path}": self.one_model,
-            "/v1/conversations/{id}": self.conversation,
-            "/v1/conversations/{id}/memory": self.memory,
-            "/slots": self.slots.all,
-        }
-        routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
-        dialects: dict[str, Callable[[Body, bytes], Asked]] = {
-            "/v1/chat/completions": self._chat,
-            "/v1/completions": self._completion,
-            "/v1/messages": self._message,
-            "/v1/responses": self._response,
-        }
-        for path, asked in dialects.items():
-            routes.append(Route(path, partial(self._answered, asked=asked), methods=["POST"]))
-        routes.append(Route("/slots/{id}", self.slots.act, methods=["POST"]))
+        slots = SlotRoutes(service, saved, self.bodies)
+        routes = [
+            Route("/health", self.health),
+            Route("/metrics", self.metrics),
+            Route("/props", self.props),
+            Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.one_model),
+            Route("/v1/conversations/{id}", self.conversation),
+            Route("/v1/conversations/{id}/memory", self.memory),
+            Route("/v1/chat/completions", partial(self._answered, asked=self._chat), methods=["POST"]),
+            Route("/v1/completions", partial(self._answered, asked=self._completion), methods=["POST"]),
+            Route("/v1/messages", partial(self._answered, asked=self._message), methods=["POST"]),
+            Route("/v1/responses", partial(self._answered, asked=self._response), methods=["POST"]),
+            Route("/slots", slots.all),
+            Route("/slots/{id}", slots.act, methods=["POST"]),
+        ]
         self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,14 +69,10 @@ class Routes:
         try:
             await self._router(scope, receive, send)
         except HTTPException as error:
-            what = f"{scope['method']} {scope['path']}"[:200]
+            asked = f"{scope['method']} {scope['path']}"[:200]
+            what = f"{asked}: {error.detail}. See docs/SERVE.md."
             code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
-            raise ApiError(
-                error.status_code,
-                f"{what}: {error.detail}. See docs/SERVE.md.",
-                code,
-                headers=dict(error.headers or {}),
-            ) from error
+            raise ApiError(error.status_code, what, code, headers=dict(error.headers or {})) from error
         except ClientDisconnect:
             return  # before its request was complete
 
@@ -123,17 +110,19 @@ class Routes:
             if found.choices > 1 and type(dialect) is not ChatDialect:
                 raise wrong("n", "Here n is 1 at most: /v1/chat/completions gives several answers.")
             if found.choices > (most := min(service.limits.waiting, service.limits.waiting_of_key)):
-                raise wrong(
-                    "n", f"n is {found.choices}, and {most} requests of a key may wait here (--queue)."
-                )
-            all_asked = [replace(found, seed=(found.seed + at) % 2**63) for at in range(found.choices)]
-            ids = [dialect.id] + [""] * found.choices
-            made = [service.ticket(one, owner, id_) for one, id_ in zip(all_asked, ids, strict=False)]
+                raise wrong("n", f"n is {found.choices}: {most} requests of a key may wait here (--queue).")
+            first, *others = [replace(found, seed=(found.seed + at) % 2**63) for at in range(found.choices)]
+            made = [service.ticket(first, owner, dialect.id), *(service.ticket(one, owner) for one in others)]
             return made, dialect
 
         tickets = list[Ticket]()
         raw = await self.bodies.read(request)
-        free = partial(self.bodies.free, owner, len(raw))
+
+        def over() -> None:
+            for ticket in tickets:
+                service.leave(ticket)
+            self.bodies.bytes.give_back(owner, len(raw))
+
         try:
             async with self._turn[owner]:
                 tickets, dialect = await loop.run_in_executor(self.checking, parsed, raw)
@@ -142,20 +131,16 @@ class Routes:
             for ticket in tickets:
                 service.submit(ticket)
         except BaseException:
-            for ticket in tickets:
-                service.leave(ticket)
-            free()
+            over()
             raise
-        return _Releasing(_reply(service, tickets, dialect), free)
+        return Answer(service, tickets, dialect, over)
 
     async def health(self, request: Request) -> Response:
-        if self.service.ending:
-            return _json({"status": "ending"}, 503)
-        return _json({"status": "ok"})
+        return Json({"status": "ending"}, 503) if self.service.ending else Json({"status": "ok"})
 
     async def memory(self, request: Request) -> Response:
         asked = self.service, request.scope["owner"], request.path_params["id"]
-        return _json(await asyncio.get_running_loop().run_in_executor(self.checking, memory_of, *asked))
+        return Json(await asyncio.get_running_loop().run_in_executor(self.checking, memory_of, *asked))
 
     async def conversation(self, request: Request) -> Response:
         """GET /v1/conversations/{id}: all messages of a conversation in the shared storage."""
@@ -164,20 +149,18 @@ class Routes:
         id_ = request.path_params["id"]
         found = await self.service.shared.newest(request.scope["owner"], id_)
         messages = [{"role": role, "content": text} for role, text in found.messages]
-        return _json({"id": id_, "object": "conversation", "epoch": found.number, "messages": messages})
+        return Json({"id": id_, "object": "conversation", "epoch": found.number, "messages": messages})
 
     async def metrics(self, request: Request) -> Response:
         return Response(metrics(self.service), media_type=METRICS)
 
     async def models(self, request: Request) -> Response:
-        return _json({"object": "list", "data": [self._model()]})
+        return Json({"object": "list", "data": [self._model()]})
 
     async def one_model(self, request: Request) -> Response:
         if (name := request.path_params["name"]) not in (self.service.served.names or (name,)):
-            raise ApiError(
-                404, f"There is no model {name[:60]!a}: {self.model!r} is served.", "model_not_found"
-            )
-        return _json(self._model())
+            raise ApiError(404, f"No model {name[:60]!a}: {self.model!r} is served.", "model_not_found")
+        return Json(self._model())
 
     def _model(self) -> dict[str, Any]:
         return {"id": self.model, "object": "model", "created": self.began, "owned_by": "h2o-chat"}
@@ -186,7 +169,7 @@ class Routes:
         """GET /props: the model, its settings and the template."""
         service = self.service
         sampling = {**asdict(service.sampling), "stop": list(service.sampling.stop)}
-        return _json(
+        return Json(
             {
                 "default_generation_settings": sampling,
                 "total_slots": len(service.seated),
@@ -196,29 +179,3 @@ class Routes:
                 "build_info": f"h2o-chat {h2o_chat.__version__}",
             }
         )
-
-
-def _reply(service: Service, tickets: Sequence[Ticket], dialect: Dialect) -> ASGIApp:
-    if len(tickets) == 1:
-        return Reply(service, tickets[0], dialect)
-    assert isinstance(dialect, ChatDialect)
-    each = [replace(dialect, index=at, alone=False) for at in range(len(tickets))]
-    replies = [Reply(service, *one) for one in zip(tickets, each, strict=True)]
-    return Choices(replies, dialect, tickets[0].asked.stream)
-
-
-class _Releasing(Response):
-    """A reply that calls `after` at its end."""
-
-    def __init__(self, reply: ASGIApp, after: Callable[[], None]) -> None:
-        self._reply, self._after = reply, after
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._reply(scope, receive, send)
-        finally:
-            self._after()
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(to_json(value), status, media_type="application/json")

@@ -7,6 +7,7 @@ file.
 
 import hmac
 import os
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.errors import BusyError
 from h2o_chat.base.private_files import no_link, open_own, own_folder
 from h2o_chat.base.system import lock
-from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.api_errors import ApiError, wrong
 from h2o_chat.serve.prefixes import Memory, tag_of
 
 if TYPE_CHECKING:
@@ -29,10 +30,7 @@ _END = ".safetensors"
 
 
 class Saved:
-    """A folder that this server locks until it ends.
-
-    Args:
-        context: see `prefixes.beginning`.
+    """A folder that this server locks until it ends; for `context`, see `prefixes.beginning`.
 
     Raises:
         BusyError: another server with the same model and settings has locked it.
@@ -60,15 +58,10 @@ class Saved:
 
     def rows(self) -> list[Memory]:
         """Memories of the last server, the oldest first; they are read when they are needed."""
-        files = sorted(self.folder.glob(f"row-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
-        return [kept for file in files if (kept := _named(file)) is not None]
+        return [kept for file in self._files("row") if (kept := _named(file)) is not None]
 
     def read(self, kept: Memory) -> None:
-        """Loads a memory, if it is not loaded.
-
-        Raises:
-            SavedCacheError: the file is missing, damaged, or of another model or settings.
-        """
+        """Loads a memory; raises SavedCacheError if its file is missing, damaged, or of another model."""
         if kept.state is None:
             assert kept.file is not None
             from h2o_chat.engine.row import read_for
@@ -78,11 +71,7 @@ class Saved:
             kept.tokens = kept.state.cache.fed
 
     def write_rows(self, all: Iterable[Memory]) -> None:
-        """Writes all memories that are not saved yet, and removes other files.
-
-        Raises:
-            OSError: no room, no right to write there.
-        """
+        """Writes all memories that are not saved yet, and removes other files; raises OSError."""
         names, now = set(), time.time_ns()
         for place, kept in enumerate(all):
             file = self.folder / _name(f"row-{kept.tag}" if kept.tag else "row", kept)
@@ -91,21 +80,16 @@ class Saved:
                 self._write(file, kept.state)
             if file.exists():  # it may have been removed
                 os.utime(file, ns=(now, now + place))  # keeps the order for `rows`
-        for file in self.folder.glob(f"row-*{_END}"):
+        for file in self._files("row"):
             if file.name not in names:
                 file.unlink(missing_ok=True)
 
     def write_session(self, owner: bytes, name: str, kept: Memory) -> int:
-        """Saves a memory by a client's name, replacing an earlier one; returns its bytes.
-
-        Raises:
-            ApiError: there are too many, or the name is invalid.
-            OSError: no room, no right to write there.
-        """
+        """Saves a memory over that of this name; returns its bytes. Raises ApiError for too many, OSError."""
         assert kept.state is not None
         begin = _of_client(owner, name)
-        before = list(self.folder.glob(f"{begin}-*{_END}"))
-        if not before and len(list(self.folder.glob(f"session-{tag_of(owner)}-*{_END}"))) >= SESSIONS:
+        before = self._files(begin)
+        if not before and len(self._files(f"session-{tag_of(owner)}")) >= SESSIONS:
             raise ApiError(507, f"{SESSIONS} sessions are saved already: save over one.", "too_many_sessions")
         file = self.folder / _name(begin, kept)
         self._write(file, kept.state)
@@ -115,20 +99,18 @@ class Saved:
         return file.stat().st_size
 
     def session(self, owner: bytes, name: str) -> tuple[Memory, int]:
-        """The memory that a client saved by this name, and its bytes.
-
-        Raises:
-            ApiError: there is none, or the name is invalid.
-            SavedCacheError: the file cannot be used.
-        """
-        begin = _of_client(owner, name)
-        files = sorted(self.folder.glob(f"{begin}-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
+        """The memory saved by this name, and its bytes; raises ApiError for none, or SavedCacheError."""
+        files = self._files(_of_client(owner, name))
         kept = _named(files[-1]) if files else None
         if kept is None or kept.file is None:
             raise ApiError(404, "Nothing was saved by this name, model and key.", "no_session", "filename")
         self.read(kept)
         file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # `write_rows` writes another file
         return kept, file.stat().st_size
+
+    def _files(self, begin: str) -> list[Path]:
+        """Files by the beginning of their names, the oldest first."""
+        return sorted(self.folder.glob(f"{begin}-*{_END}"), key=lambda file: file.stat().st_mtime_ns)
 
     def _write(self, file: Path, state: "RowSnapshot") -> None:
         from h2o_chat.engine.saved_cache import write
@@ -139,9 +121,7 @@ class Saved:
 def _of_client(owner: bytes, name: str) -> str:
     """The beginning of the file's name for a client's name."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARACTERS:
-        raise ApiError(
-            400, f"filename is no text of 1 to {NAME_CHARACTERS} characters.", "invalid_request", "filename"
-        )
+        raise wrong("filename", f"filename is no text of 1 to {NAME_CHARACTERS} characters.")
     named = hmac.digest(owner, name.encode("utf-8", "surrogatepass"), "sha256").hex()[:32]
     return f"session-{tag_of(owner)}-{named}"
 
@@ -152,11 +132,8 @@ def _name(begin: str, kept: Memory) -> str:
 
 def _named(file: Path) -> Memory | None:
     """A memory that is not loaded, from its file's name; None for other files."""
-    *begin, chain, turn_marker_fed = file.name.removesuffix(_END).split("-")
-    try:
-        hashed = bytes.fromhex(chain)
-    except ValueError:
+    found = re.fullmatch(rf"(?:row|session-\w+)-(?:(\w+)-)?([0-9a-f]{{64}})-([01]){_END}", file.name)
+    if found is None:
         return None
-    if len(hashed) != 32:
-        return None
-    return Memory(hashed, turn_marker_fed == "1", 0, None, file, tag="".join(begin[1:2]))
+    tag, chain, turn_marker_fed = found.groups("")
+    return Memory(bytes.fromhex(chain), turn_marker_fed == "1", 0, None, file, tag=tag)

@@ -11,21 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from h2o_chat.base.system import handling
-from h2o_chat.serve.epochs import Epochs
-from h2o_chat.serve.fair_share import FairShare
+from h2o_chat.serve.epochs import Epochs, Storage
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
-from h2o_chat.serve.request_bodies import Bodies
-from h2o_chat.serve.routes import Routes
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.shared_memories import Shared
-from h2o_chat.serve.shared_storage import Storage
 
 M_MMAP_THRESHOLD = -3
 """A constant of <malloc.h>."""
@@ -36,10 +32,9 @@ MAPPED_BYTES = 512 << 10
 def give_back() -> None:
     """Makes glibc return freed large blocks to the system from now on; does nothing without glibc.
 
-    The server then takes no more than was computed. glibc maps large blocks one by one, but each freed one
-    raises the size from which on it does so, up to 32 MiB: rows and snapshots then lie in its heap, among
-    small blocks, and leave holes. With 64 snapshots of the bundled model that was 9% more than computed. New
-    pages take 7% of the processor time of its answers of 45 tokens; less with larger models.
+    Each freed block raises the size from which on glibc maps blocks, up to 32 MiB: rows and snapshots then
+    leave holes in its heap, 9% of 64 snapshots of the bundled model. New pages take 7% of the processor time
+    of its answers of 45 tokens; less with larger models.
     """
     # musl does not have it, and does not need it
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
@@ -47,24 +42,9 @@ def give_back() -> None:
 
 
 def trim() -> None:
-    """Returns unused pages of the heap to the system, 1 to 3 MB in .4 ms; does nothing without glibc.
-
-    Small blocks stay in the heap with holes between them: a server of 26 MB (budget 64, 80 snapshots) took 7
-    MB more. The rest is part of the computed bytes (`WORKING_BYTES`).
-    """
+    """Returns unused pages between small blocks to the system, 1 to 3 MB in .4 ms, where there is glibc."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
-
-
-def application(
-    service: Service, saved: Saved | None, keys: Keys, loopback: bool, scheme: str, connections: int
-) -> ASGIApp:
-    """The guard and what is behind it, for so many connections."""
-    bodies = Bodies(len(keys))
-    # The other connections are for /health, for refusals, and for incomplete requests.
-    requests = FairShare(connections // 2, len(keys))
-    app = Routes(service, saved, bodies)
-    return Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
 
 
 def share(service: Service, url: str) -> None:
@@ -94,32 +74,35 @@ TRIM_TICKS = 50
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free port.
-
-    Raises:
-        OSError: the address cannot be used.
-    """
+    """A listening socket; port 0 takes a free port. Raises OSError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.create_server((host, port), family=family, backlog=BACKLOG)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)  # accepted sockets inherit it
     return found
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server, which ends when all requests are answered."""
+@contextlib.contextmanager
+def leaving(leave: Callable[[], object]) -> Iterator[None]:
+    """Meanwhile the first signal calls `leave`, and a second one ends the process at once."""
+    asked_before = False
 
-    def __init__(
-        self,
-        service: Service,
-        saved: Saved | None,
-        keys: Keys,
-        loopback: bool,
-        scheme: str,
-        ready: Callable[[], None],
-    ) -> None:
-        most = connections_at_most()
+    def handle(number: int, _: object) -> None:
+        nonlocal asked_before
+        if asked_before:
+            os._exit(128 + number)
+        asked_before = True
+        leave()
+
+    with handling(handle):
+        yield
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which ends when all requests are answered; `most`: connections."""
+
+    def __init__(self, app: Guard, most: int, service: Service, ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
-            application(service, saved, keys, loopback, scheme, most),
+            app,
             http=partial(Connection, most=most),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
@@ -164,20 +147,9 @@ class Server(uvicorn.Server):
             task.cancel()
         await super().shutdown(sockets)
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """The first signal ends the server in order, a second one at once."""
-        loop, asked_before = asyncio.get_running_loop(), False
-
-        def handle(number: int, _: object) -> None:
-            nonlocal asked_before
-            if asked_before:
-                os._exit(128 + number)
-            asked_before = True
-            loop.call_soon_threadsafe(self.leave)
-
-        with handling(handle):
-            yield
+    def capture_signals(self) -> Any:
+        loop = asyncio.get_running_loop()
+        return leaving(lambda: loop.call_soon_threadsafe(self.leave))
 
     def leave(self) -> None:
         """Refuses new requests, and gives those in progress the grace time."""
@@ -216,11 +188,12 @@ async def serve(
     Args:
         service_of: called in the event loop; makes the service and its folder of saved memories.
         scheme: of the public address, http or https.
-        at: see `listen`.
     """
     gc.collect()
     gc.freeze()  # excludes loaded objects from garbage collection, for which all threads wait
     sys.setswitchinterval(SWITCH_S)
     service, saved = service_of()
-    await Server(service, saved, keys, loopback, scheme, ready).serve([at])
+    most = connections_at_most()
+    app = Guard(service, saved, keys, loopback, scheme, most)
+    await Server(app, most, service, ready).serve([at])
     return service, saved

@@ -5,7 +5,7 @@ that it is known which of them are still held (docs/RECALL.md).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Settings
@@ -39,20 +39,9 @@ class MessagePositions:
         ]
 
 
-def with_positions(state: "RowSnapshot", places: MessagePositions | None) -> "RowSnapshot":
-    """The memory after an answer with the positions of its messages; adds the answer to `places`."""
-    if places is None:
-        return state
-    places.ends.append(state.cache.fed + len(state.pending))
-    return replace(state, about=places.to_json())
-
-
 def positions_of_json(kept: Any, messages: int, fed: int) -> MessagePositions | None:
-    """Positions from the output of `to_json`, perhaps of a file; None if it is malformed.
-
-    Args:
-        messages: expected number of messages.
-        fed: tokens read, pending ones included.
+    """Positions from the output of `to_json`, perhaps of a file; None if they are not those of so many
+    messages and of `fed` tokens, pending ones included.
     """
     match kept:
         case [[*ends], [*again], *rest] if len(ends) == messages and all(type(end) is int for end in ends):
@@ -82,12 +71,16 @@ class HeldTokens:
     """Position from which on unread tokens will be held."""
 
     def held(self, positions: range) -> float:
-        """Share of the tokens at these positions that the KV heads hold: 0 to 1."""
-        from h2o_chat.engine.row import share_held
-
         if self.state is None or positions.start >= self.state.cache.fed:
             return float(positions.start >= self.newest)
-        return share_held([part.states["positions"][:, 0] for part in self.state.cache.parts], positions)
+        return held_in(self.state, positions)
+
+
+def held_in(state: "RowSnapshot", positions: range) -> float:
+    """Share of the tokens at these positions that the KV heads hold in a memory: 0 to 1."""
+    from h2o_chat.engine.row import share_held
+
+    return share_held([part.states["positions"][:, 0] for part in state.cache.parts], positions)
 
 
 class LastConversation:
@@ -118,11 +111,7 @@ def with_recalled(
     known: LastConversation,
     budget: int | None,
 ) -> tuple[str, list[Note]]:
-    """The last message with recalled pieces in front, and notes about them; adds them to `places`.
-
-    Args:
-        known: index of the last conversation, perhaps the same one.
-    """
+    """The last message with recalled pieces in front, and notes about them; adds them to `places`."""
     if sum(len(text) for _, text in messages[:-1]) > LOOKED_AT_CHARACTERS:
         known = LastConversation(known.count)  # a smaller index may not be extended
     spans = zip([0, *places.ends], places.ends, strict=False)

@@ -23,13 +23,11 @@ from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.chat_request import ChatRequest, Served
-from h2o_chat.serve.counters import Counts
 from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain, tag_of
 from h2o_chat.serve.request_queue import Limits, Ticket, TurnLock
 from h2o_chat.serve.request_tokens import Reader, check_length
-from h2o_chat.serve.server_recall import with_positions
 from h2o_chat.serve.shared_memories import Shared
-from h2o_chat.serve.stream import Ended, Item, Stream
+from h2o_chat.serve.stream import Counts, Ended, Item, Stream
 from h2o_chat.store import clean
 
 if TYPE_CHECKING:
@@ -48,25 +46,12 @@ def _cut() -> ApiError:
     return busy(503, "The server ends, and this answer with it.", "ending")
 
 
-def _ended_early(told: BatchReport, turn: Turn) -> ApiError | None:
-    """The error of an incomplete answer; None if it is complete."""
-    if told.error is not None:
-        return api_errors.of(told.error)
-    return _cut() if turn.finish == "stopped" else None
-
-
 def _broken() -> ApiError:
     return ApiError(500, "The engine has failed: the server is ending.", "bug")
 
 
 class Service:
-    """Answers requests until it is closed.
-
-    Args:
-        batch: used by nothing else.
-        sampling: defaults of requests.
-        prefixes: memories that requests can continue.
-    """
+    """Answers requests until it is closed; `sampling` are their defaults. Nothing else uses the batch."""
 
     def __init__(
         self, batch: "Batch", settings: Settings, sampling: Sampling, limits: Limits, prefixes: Prefixes
@@ -81,8 +66,10 @@ class Service:
         self.session: Session = batch.session(settings.seed or 0)
         self.served = served_by(self)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
-        self._longest_token_bytes = max(len(token.encode()) for token in self.tokenizer.get_vocab())
-        self.row_bytes, self.snapshot_bytes = bytes_of(batch)
+        from h2o_chat.engine.grammar import Grammars
+        from h2o_chat.engine.row_capacity import row_bytes, snapshot_bytes
+
+        self.row_bytes, self.snapshot_bytes = row_bytes(batch.reader), snapshot_bytes(batch.reader)
         """Computed bytes of one row, and of one snapshot."""
         self.counts = Counts()
         self.slots: list[tuple[bytes, bytes] | None] = [None] * batch.runner.rows
@@ -90,20 +77,16 @@ class Service:
         self.seated: tuple[Request | None, ...] = (None,) * batch.runner.rows
         """Per row: the request that is answered."""
         self.load_memory: Callable[[Memory], None] = lambda kept: None
-        """Loads a memory from its file."""
         self.shared: Shared | None = None
         """Where conversations are that other servers can go on with."""
         self.ending = self.broken = False
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._line: deque[Ticket] = deque()
-        from h2o_chat.engine.grammar import Grammars
-
         self._grammars = Grammars(self.tokenizer, sorted(batch.runner.eos))
         self._turns = TurnLock()
         """One of the threads that prepare requests computes at a time."""
         self._prepared: set[Ticket] = set()
-        """Requests that are being prepared."""
         self._under_way: dict[Request, Ticket] = {}
         self._cut = self._closed = False
         works = [*[("prepare", self._prepare_all)] * batch.readers, ("answer", self._answer_all)]
@@ -146,11 +129,7 @@ class Service:
         return Ticket(asked, owner, Stream(asked.stream), hashes, form=form, id=answer_id)
 
     def submit(self, ticket: Ticket) -> None:
-        """Queues a request.
-
-        Raises:
-            ApiError: too many wait, or the server is ending.
-        """
+        """Queues a request; raises ApiError if too many wait, or the server is ending."""
         if self.ending:
             raise _broken() if self.broken else _ending()
         self.limits.check(self.waiting, ticket.owner)
@@ -196,18 +175,17 @@ class Service:
     # -- the threads that prepare --------------------------------------------------------------------
 
     def _prepare_all(self) -> None:
-        given = self.template, self.tokenizer, self.batch.runner.eos, self.settings, self.session
-        reader = Reader(*given, self._longest_token_bytes, self.form, self._grammars)
+        eos = self.batch.runner.eos
+        reader = Reader(self.tokenizer, eos, self.settings, self.session, self._grammars)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or _next_of(self) is not None)
-                ticket = _next_of(self)
-                if self._closed or ticket is None:
+                ticket = self._changed.wait_for(lambda: self._closed or _next_of(self))
+                if not isinstance(ticket, Ticket):  # it is closed
                     return
                 self._line.remove(ticket)
                 self._prepared.add(ticket)
             try:
-                with self._turns.one():
+                with self._turns:
                     request = self._prepare(ticket, reader)
                 with self._changed:
                     if not ticket.left:
@@ -232,9 +210,7 @@ class Service:
         found = _read_before(self, ticket)
         read = 0 if found is None else ticket.chain.index(found.chain) + 1
         ticket.cached_tokens = found.tokens if found else 0
-        prepared = _reader_of(self, reader, ticket).prepare(ticket.asked, read, found)
-        ticket.places, ticket.notes = prepared.places, prepared.notes
-        return prepared.request
+        return reader.prepare(ticket, thinking_as(self, ticket.asked.think)[0], read, found)
 
     # -- the thread that answers ---------------------------------------------------------------------
 
@@ -311,19 +287,13 @@ def thinking_as(service: Service, think: str) -> tuple[Template, ToolForm]:
     return service.switched[think]
 
 
-def _reader_of(service: Service, reader: Reader, ticket: Ticket) -> Reader:
-    """The reader, with the template that the request asks for."""
-    if ticket.asked.think == "auto":
-        return reader
-    template, form = thinking_as(service, ticket.asked.think)
-    return replace(reader, template=template, form=form)
-
-
 def _ended(service: Service, ticket: Ticket, turn: Turn, told: BatchReport) -> list[tuple[Ticket, Item]]:
     """The end of an answer; nothing where it comes once its conversation is written."""
-    service.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
-    early = _ended_early(told, turn)
+    early = _cut() if turn.finish == "stopped" else None
+    if told.error is not None:
+        early = api_errors.of(told.error)
     end = Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
+    service.counts.add(end)
     if told.state is None or ticket.left:
         return [(ticket, end)]
     said = ticket.form.written(ticket.form.read(turn.text, bool(ticket.asked.tools.tools)))
@@ -341,10 +311,12 @@ def _keep(service: Service, ticket: Ticket, turn: Turn, said: str, row: int | No
     at_marker = turn.finish == "stop" and not ticket.asked.sampling.stop
     turn_marker_fed = bool(service.template.marker) and at_marker
     hashed = after(ticket.chain[-1], ("assistant", clean(said)))
-    if ticket.places is not None and (tokens := ticket.form.thinking.tokens(ticket.texts)):
-        first = state.cache.fed + len(state.pending) - len(ticket.texts)
-        ticket.places.thoughts.append([first, tokens])
-    state = with_positions(state, ticket.places)
+    if ticket.places is not None:
+        end = state.cache.fed + len(state.pending)
+        ticket.places.ends.append(end)
+        if tokens := ticket.form.thinking.tokens(ticket.texts):
+            ticket.places.thoughts.append([end - len(ticket.texts), tokens])
+        state = replace(state, about=ticket.places.to_json())
     kept = Memory(hashed, turn_marker_fed, turn.seen, state, tag=tag_of(ticket.owner), id=ticket.id)
     service.prefixes.add(kept)
     if row is not None:
@@ -359,10 +331,7 @@ def _next_of(service: Service) -> Ticket | None:
 
 
 def _read_before(service: Service, ticket: Ticket) -> Memory | None:
-    """The memory of the longest read prefix of a request, loaded; None: there is none.
-
-    A memory that cannot be read is dropped, with a message on stderr.
-    """
+    """The memory of the longest read prefix of a request, loaded; one that cannot be read is dropped."""
     while ticket.asked.may_continue and (found := service.prefixes.longest(ticket.chain)) is not None:
         try:
             service.load_memory(found)
@@ -372,13 +341,6 @@ def _read_before(service: Service, ticket: Ticket) -> Memory | None:
         else:
             return found
     return None
-
-
-def bytes_of(batch: "Batch") -> tuple[int, int]:
-    """Computed bytes of a row, and of a snapshot of one."""
-    from h2o_chat.engine.row_capacity import row_bytes, snapshot_bytes
-
-    return row_bytes(batch.reader), snapshot_bytes(batch.reader)
 
 
 def context_of(session: Session, template: str, jinja: Any) -> bytes:

@@ -53,7 +53,6 @@ class Shared:
         self._writing: dict[str, asyncio.Task[ApiError | None]] = {}
         """The last write of each conversation that is not written."""
         self.pending = 0
-        """Epochs that are not written yet."""
         self._loop, self._threads = asyncio.get_running_loop(), ThreadPoolExecutor(THREADS, "shared")
 
     async def begin(self, ticket: Ticket, session: str) -> None:

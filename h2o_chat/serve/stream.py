@@ -5,8 +5,9 @@ A client that does not read fast enough is cut off, so that it takes no memory o
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.serve.api_errors import ApiError
@@ -26,18 +27,41 @@ class Ended:
     error: ApiError | None
     """Why it ended early; None if it did not."""
     notes: Sequence[Note] = ()
-    """Notes about recalled words."""
 
 
 Item = str | Ended | ApiError
 
 
-class Stream:
-    """A queue of items, used only in the event loop (but for `sent`).
+@dataclass
+class Counts:
+    """Counts for /metrics."""
 
-    Args:
-        texts: whether pieces of text are delivered, or only the end.
-    """
+    answers: Counter[str] = field(default_factory=Counter)
+    """By `finish`."""
+    statuses: Counter[int] = field(default_factory=Counter)
+    """Responses by HTTP status."""
+    prompt_tokens: int = 0
+    """Prompt tokens read, without `cached_tokens`."""
+    cached_tokens: int = 0
+    new_tokens: int = 0
+    prompt_s: float = 0.0
+    answer_s: float = 0.0
+    slow: int = 0
+    """Streams that were cut because their clients did not read."""
+
+    def add(self, ended: Ended) -> None:
+        turn = ended.turn
+        self.answers[turn.finish] += 1
+        self.prompt_tokens += turn.prompt_tokens
+        self.cached_tokens += ended.cached_tokens
+        self.new_tokens += turn.new_tokens
+        self.prompt_s += ended.prompt_ms / 1000
+        if turn.tok_s:
+            self.answer_s += (turn.new_tokens - 1) / turn.tok_s
+
+
+class Stream:
+    """A queue of items, or of the end alone (not `texts`), used only in the event loop (but for `sent`)."""
 
     def __init__(self, texts: bool) -> None:
         self._texts = texts
@@ -45,7 +69,6 @@ class Stream:
         self.sent = threading.Event()
         """Set when all items are sent; any thread may wait for it."""
         self.ended = False
-        """Whether the last item was added."""
 
     def put(self, item: Item) -> bool:
         """Adds an item; returns False if the reader is too slow."""
@@ -53,9 +76,8 @@ class Stream:
             return True
         slow = isinstance(item, str) and self._items.qsize() >= MOST_TEXTS
         if slow:
-            item = ApiError(
-                429, f"The answer was ended: {MOST_TEXTS:,} tokens of it waited to be read.", "too_slow"
-            )
+            what = f"The answer was ended: {MOST_TEXTS:,} tokens of it waited to be read."
+            item = ApiError(429, what, "too_slow")
         self._items.put_nowait(item)
         self.ended = not isinstance(item, str)
         return not slow

@@ -10,15 +10,13 @@ from typing import Any
 
 from h2o_chat.chat.templates.tool_form import Call, ToolForm
 from h2o_chat.engine.lark import json_rule, text_rule
-from h2o_chat.serve.api_errors import wrong
+from h2o_chat.serve.api_errors import list_of, whole, wrong
 from h2o_chat.store import clean
 
-TOOLS = 128
-"""Most tools of a request."""
+TOOLS = 128  # most of a request
 PROPERTIES = 500
 """Most keys of an object in a schema: the time to compile them grows with their square (30 ms)."""
-BIASES = 1024
-"""Most tokens with a bias."""
+BIASES = 1024  # most tokens that have one
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 Body = Mapping[str, Any]
 
@@ -35,12 +33,11 @@ class Tools:
 def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[str, int]) -> Tools:
     """`tools`, `tool_choice`, `response_format`, `json_schema` and `grammar` of a body.
 
-    Args:
-        marks: special tokens, which no tool may contain: the template writes tools as they are.
-        added: tokens that the tokenizer finds in text before all others, by their text.
+    No tool may contain one of the `marks`: the template writes tools as they are. For `added`, see `Served`.
     """
     choice = body.get("tool_choice") or "auto"
-    tools = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(_list(body, "tools")))
+    given = list_of(body.get("tools") or [], "tools")
+    tools = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(given))
     if len(tools) > TOOLS:
         raise wrong("tools", f"There are {len(tools):,} tools: {TOOLS} is the most.")
     _check_size(tools, "tools")
@@ -52,28 +49,32 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
         allowed = choice.get("allowed_tools") or choice  # as /v1/responses has it
         if not isinstance(allowed, dict):
             raise wrong("tool_choice", "tool_choice has allowed_tools that are no object.")
-        wanted = [_tool(one, "tool_choice")["function"]["name"] for one in _list(allowed, "tools")]
+        wanted = [
+            _tool(one, "tool_choice")["function"]["name"]
+            for one in list_of(allowed.get("tools") or [], "tools")
+        ]
         if unknown := [one for one in wanted if one not in names]:
             raise wrong("tool_choice", f"tool_choice allows {unknown[0]!a}, and tools have no such name.")
         tools = tuple(one for one in tools if one["function"]["name"] in wanted)
         choice = allowed.get("mode") or "auto"
+    forced: Sequence[Any] = ()
     if isinstance(choice, dict):
         named = choice.get("function", choice).get("name")
-        if named not in names:
+        forced = [one for one in tools if one["function"]["name"] == named]
+        if not forced:
             raise wrong(
-                "tool_choice", f"tool_choice names {named!a}, and tools are {', '.join(names) or 'none'}."
+                "tool_choice", f"tool_choice names {named!a}: tools are {', '.join(names) or 'none'}."
             )
-        return Tools(
-            tools, _call_rule(form, [one for one in tools if one["function"]["name"] == named], added)
-        )
-    if choice not in ("auto", "none", "required"):
+    elif choice not in ("auto", "none", "required"):
         raise wrong("tool_choice", f"tool_choice is {choice!a}. It is none, auto, required, or names a tool.")
-    if choice == "none":
-        tools = ()
-    if choice == "required":
+    elif choice == "required":
+        forced = tools
         if not tools:
             raise wrong("tool_choice", "tool_choice is required, and there are no tools.")
-        return Tools(tools, _call_rule(form, tools, added))
+    elif choice == "none":
+        tools = ()
+    if forced:
+        return Tools(tools, _call_rule(form, forced, added))
     schema = _schema(body)
     if isinstance(schema, str):
         return Tools(tools, schema)
@@ -86,18 +87,19 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
 def _tool(one: Any, where: str) -> Any:
     match one:
         case {"type": "function", "function": {"name": str(name), **rest}} if name:
-            described, parameters = rest.get("description"), rest.get("parameters")
+            pass
         case {"type": "function", "name": str(name), **rest} if name:  # as /v1/responses has it
-            described, parameters = rest.get("description"), rest.get("parameters")
+            pass
         case _:
             raise wrong(where, f"{where} is no function with a name.")
+    described, parameters = rest.get("description"), rest.get("parameters")
     if not isinstance(described or "", str) or not isinstance(parameters, dict | None):
         raise wrong(where, f"{where} has a description that is no text, or parameters that are no schema.")
     parameters = ANY_OBJECT | (parameters or {})
     if parameters["type"] != "object":
         raise wrong(where, f"{where} has parameters of a type that is not object.")
-    function = {"name": name, "description": described or "", "parameters": parameters}
-    return {"type": "function", "function": function}
+    made = {"name": name, "description": described or "", "parameters": parameters}
+    return {"type": "function", "function": made}
 
 
 def _schema(body: Body) -> dict[str, Any] | str | None:
@@ -162,7 +164,7 @@ def _call_rule(form: ToolForm, tools: Sequence[Any], added: Mapping[str, int]) -
 
 def calls_of(message: Body, where: str) -> tuple[Call, ...]:
     made = []
-    for at, one in enumerate(_list(message, "tool_calls")):
+    for at, one in enumerate(list_of(message.get("tool_calls") or [], f"{where}.tool_calls")):
         here = f"{where}.tool_calls[{at}]"
         match one:
             case {"function": {"name": str(name), "arguments": arguments}}:
@@ -192,11 +194,9 @@ def penalties_of(body: Body) -> dict[str, Any]:
         "presence": _number(body.get("presence_penalty") or 0, "presence_penalty", 2),
         "frequency": _number(body.get("frequency_penalty") or 0, "frequency_penalty", 2),
     }
-    top = body.get("top_logprobs")
-    if top is not None and (type(top) is not int or not 0 <= top <= 20):
-        raise wrong("top_logprobs", "top_logprobs is no whole number from 0 to 20.")
+    top = whole(body, "top_logprobs", 0, 0, 20)
     if body.get("logprobs"):
-        wished["chances"] = top or 0
+        wished["chances"] = top
     return wished
 
 
@@ -204,13 +204,6 @@ def _number(value: Any, key: str, most: float) -> float:
     if type(value) not in (int, float) or not -most <= value <= most:
         raise wrong(key, f"{key} must be a number from {-most:g} to {most:g}.")
     return float(value)
-
-
-def _list(body: Body, key: str) -> Sequence[Any]:
-    value = body.get(key) or []
-    if not isinstance(value, list):
-        raise wrong(key, f"{key} is no list.")
-    return value
 
 
 def _nodes(value: Any) -> Iterator[Any]:

@@ -32,7 +32,7 @@ def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.M
         assert reply.kind == "returned", reply.value
         return reply.value
 
-    engine = ask(None, "open", SETTINGS)[0].held
+    (engine, *_), _ = ask(None, "open", SETTINGS)
     snapshot = ask(engine, "snapshot")
     assert len(serving._held) == 2
     ask(engine, "restore", snapshot)

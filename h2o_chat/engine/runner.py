@@ -32,7 +32,7 @@ from h2o_chat.native.slot_kernels import slot_kernels, supports
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import input_device, probe
-from h2o_chat.transformers_cache.snapshot import Snapshot, together
+from h2o_chat.transformers_cache.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from h2o_chat.graph.step import GraphStep
@@ -136,8 +136,12 @@ class Runner:
             self.cache.restore(snapshot, hand_over=hand_over)
         elif self.cache.absorbed_arenas() or not snapshot.parts:
             self.cache.put_row(row, snapshot)
-        else:  # nothing was fed yet, so no row has slots
-            self.replace_rows([snapshot if r == row else self.row_snapshot(r) for r in range(self.rows)])
+        else:  # nothing was fed yet: all rows become copies of this one, and the others are emptied
+            others = {other: self.row_snapshot(other) for other in range(self.rows) if other != row}
+            self.cache.restore(snapshot)
+            self.cache.select_rows(torch.zeros(self.rows, dtype=torch.long))
+            for other, empty in others.items():
+                self.cache.put_row(other, empty)
 
     def empty(self, row: int) -> None:
         """Forgets all of a row; the others stay."""
@@ -151,19 +155,6 @@ class Runner:
         self._ahead = None
         self.torn |= drop_half_absorbed(self.cache)
         self.torn.discard(row)
-
-    def replace_rows(self, rows: Sequence[Snapshot]) -> None:
-        """Replaces all rows by copies of these."""
-        self._ahead = None
-        self.cache.reset()
-        self.torn.clear()
-        self.rows = len(rows)
-        some = next((one for one in rows if one.parts), None)
-        if some is not None:
-            self.cache.restore(together([one if one.parts else some for one in rows]), hand_over=True)
-        for row, one in enumerate(rows):
-            if not one.parts:
-                self.cache.put_row(row, one)
 
     # -- a step ----------------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """An answer as it grows: tokens are chosen and become text, until something ends it."""
 
+import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -9,9 +11,8 @@ from torch import Tensor
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
 from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
-from h2o_chat.engine.request import NO_WISHES, AnswersToAvoid, EarlierAnswer, Wishes
+from h2o_chat.engine.request import NO_WISHES, AnswersToAvoid, Chance, EarlierAnswer, Wishes
 from h2o_chat.engine.row import Row
-from h2o_chat.engine.wished import Wished
 from h2o_chat.events.events import Finish, Token, Turn
 
 
@@ -67,7 +68,7 @@ class Answer:
         ahead = (
             ahead
             and not self.look_due
-            and self.wished.keeps_no_logits
+            and self.wished.wishes.chances is None  # else they are read when that step has overwritten them
             and self.new_tokens + 1 != self.sampling.max_tokens
         )
         token = self.row.choose(self.wished.allowed(logits), self.sampling, changes, ahead)
@@ -134,6 +135,44 @@ class Answer:
         if token in self.row.eos and not self.sampling.ignore_eos:
             return "eos"
         return "length" if self.new_tokens == self.sampling.max_tokens else None
+
+
+class Wished:
+    """Changes the logits of one answer as a client wishes, and tells the chances of what was chosen."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        self.wishes = wishes
+        self._said = Counter[int]()
+        self.chances: tuple[Chance, ...] = ()
+        """The token chosen last, then the likeliest ones."""
+
+    def allowed(self, logits: Tensor) -> Tensor:
+        """Logits [V], -inf where the grammar does not allow a token.
+
+        Raises:
+            UsageError: the grammar has become too complex.
+        """
+        return logits if self.wishes.grammar is None else self.wishes.grammar.masked(logits)
+
+    def changes(self, barred: Sequence[int]) -> dict[int, float]:
+        """Returns a number for each token whose logit it is added to; -inf for those that are barred."""
+        wishes, added = self.wishes, dict(self.wishes.bias)
+        if wishes.presence or wishes.frequency:
+            for token, times in self._said.items():
+                added[token] = added.get(token, 0.0) - wishes.presence - times * wishes.frequency
+        return added | dict.fromkeys(barred, -math.inf)
+
+    def note_chosen(self, token: int, logits: Tensor) -> None:
+        """Notes the token that was chosen from logits [V]."""
+        self._said[token] += 1
+        if self.wishes.grammar is not None:
+            self.wishes.grammar.note_chosen(token)
+        if self.wishes.chances is None:
+            return
+        logs = logits.float().log_softmax(-1)
+        top = logs.topk(self.wishes.chances)
+        likeliest = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        self.chances = (Chance(token, float(logs[token])), *(Chance(*one) for one in likeliest))
 
 
 def ms_since(clock: float) -> float:

@@ -54,7 +54,13 @@ def generate(
                 yield row.look()  # a reader of events was told of tokens that are undone
             yield turn.answer.ended("stopped")
             return
-        yield from turn.answering(*read)
+        prompt, logits = read
+        yield prompt
+        row.note_before_thoughts()
+        finish = yield from turn.tokens(logits)
+        if row.settings.events_every:
+            yield row.look()
+        yield turn.answer.ended(finish)
     except GeneratorExit:
         if before is not None and not turn.answer.prompt_tokens:
             row.restore(before, hand_over=True)  # the reader left while it was read
@@ -85,40 +91,25 @@ class _Turn:
         Returns:
             The event and the logits after it, or None if cancelled.
         """
-        clock = time.perf_counter()
-        ids = [*self.row.pending, *self.ids]
-        logits = yield from self._feed(len(ids), clock)
-        if logits is None:
-            return None
-        self.answer.ttft_ms, self.answer.prompt_tokens = ms_since(clock), len(ids)
-        return prompt_read(self.row, self.first, ids, self.answer.ttft_ms), logits
-
-    def _feed(self, of: int, clock: float) -> Generator[Event, None, Tensor | None]:
-        """Feeds the prompt; returns the logits after its last token, or None if it was cancelled."""
-        row, seldom, told, look_at, last = self.row, Seldom(), False, 0.0, None
+        row, clock, seldom, told, look_at, last = self.row, time.perf_counter(), Seldom(), False, 0.0, None
+        ids = [*row.pending, *self.ids]
         for fed, logits in row.feeding(self.ids, self.cancel):
-            last = logits if fed == of else None
-            if not (told if fed == of else seldom.due()):
+            last = logits if fed == len(ids) else None
+            if not (told if fed == len(ids) else seldom.due()):
                 continue
             told = True
-            yield ReadSoFar(fed, of, ms_since(clock))
+            yield ReadSoFar(fed, len(ids), ms_since(clock))
             now = time.perf_counter()
             if row.settings.events_every and now >= look_at:
                 yield row.look()
                 self.looked = True
                 look_at = now + (time.perf_counter() - now) / LOOK_SHARE
-        return last
+        if last is None:
+            return None
+        self.answer.ttft_ms, self.answer.prompt_tokens = ms_since(clock), len(ids)
+        return prompt_read(row, self.first, ids, self.answer.ttft_ms), last
 
-    def answering(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
-        """All events of a turn whose prompt was read."""
-        yield prompt
-        self.row.note_before_thoughts()
-        finish = yield from self._tokens(logits)
-        if self.row.settings.events_every:
-            yield self.row.look()
-        yield self.answer.ended(finish)
-
-    def _tokens(self, logits: Tensor) -> Generator[Event, None, Finish]:
+    def tokens(self, logits: Tensor) -> Generator[Event, None, Finish]:
         """Makes token after token; returns what has ended the answer."""
         row, answer = self.row, self.answer
         if self.cancel():

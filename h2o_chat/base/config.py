@@ -197,19 +197,14 @@ def read_tables(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {refusal(error)}.", hint) from error
 
 
-def user_aliases() -> dict[str, str]:
+def user_aliases(path: Path | None = None) -> dict[str, str]:
     """The user's own short names: `[aliases]` in the configuration, each a repository or a folder.
 
     Raises:
         UsageError: the file cannot be read, or an alias is not a text.
     """
-    path = config_file()
-    return aliases_in(read_tables(path), path)
-
-
-def aliases_in(tables: Mapping[str, Any], path: Path) -> dict[str, str]:
-    """The short names in the tables of a configuration file; raises as `user_aliases`."""
-    aliases = tables.get("aliases", {})
+    path = path or config_file()
+    aliases = read_tables(path).get("aliases", {})
     wrong = (
         aliases if not isinstance(aliases, dict) else [k for k, v in aliases.items() if type(v) is not str]
     )
@@ -243,19 +238,14 @@ class ToolServer:
     """Longest time of one call."""
 
 
-def tool_servers() -> list[ToolServer]:
+def tool_servers(path: Path | None = None) -> list[ToolServer]:
     """The servers of the user's configuration.
 
     Raises:
         UsageError: the file, or a server in it, cannot be used.
     """
-    path = config_file()
-    return servers_in(read_tables(path), path)
-
-
-def servers_in(tables: Mapping[str, Any], path: Path) -> list[ToolServer]:
-    """The servers in the tables of a configuration file; raises as `tool_servers`."""
-    named = tables.get("mcp", {})
+    path = path or config_file()
+    named = read_tables(path).get("mcp", {})
     if not isinstance(named, dict):
         raise UsageError(f"{path}: mcp is no table of servers.", _HINT)
     return [_server(name, table, f"{path}: [mcp.{name}]") for name, table in named.items()]

@@ -102,8 +102,8 @@ def from_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]")
     for key in defaults:
         known(key, f"{path}: [defaults]")
-    config.aliases_in(tables, path)
-    config.servers_in(tables, path)
+    config.user_aliases(path)
+    config.tool_servers(path)
     return {key: check(key, value, f"{path}: [defaults] {key}") for key, value in defaults.items()}
 
 

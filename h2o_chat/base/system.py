@@ -97,11 +97,3 @@ def read_at(descriptor: int, count: int, offset: int) -> bytes:
         return os.pread(descriptor, count, offset)
     os.lseek(descriptor, offset, os.SEEK_SET)
     return os.read(descriptor, count)
-
-
-def write_at(descriptor: int, data: bytes, offset: int) -> None:
-    if hasattr(os, "pwrite"):
-        os.pwrite(descriptor, data, offset)
-        return
-    os.lseek(descriptor, offset, os.SEEK_SET)
-    os.write(descriptor, data)

@@ -10,12 +10,14 @@ import re
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.private_files import stands_at
+from h2o_chat.base.system import NO_WAITING
 from h2o_chat.events import events
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
 from h2o_chat.events.typed import seen
@@ -209,7 +211,7 @@ class Recorder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         try:
             # A pipe that nobody reads would be waited for.
-            number = os.open(self._path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
+            number = os.open(self._path, flags | NO_WAITING, 0o600)
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {error.strerror}.", _NEVER_OVER) from error
         file = os.fstat(number)
@@ -249,8 +251,6 @@ class Recorder:
 
     def _let_go(self) -> None:
         file, self._file = self._file, None
-        try:
+        with suppress(OSError):  # what it still holds cannot be written; that was said already
             if file is not None:
                 file.close()
-        except OSError:  # what it still holds cannot be written; that was said already
-            pass

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from h2o_chat.base.utf8 import decoded, encoded
-
 CONVERSATIONS = """
 CREATE TABLE conversations (
     id TEXT NOT NULL PRIMARY KEY,
@@ -261,12 +259,7 @@ WHERE words MATCH ? AND NOT hidden ORDER BY words.rowid DESC LIMIT ?"""
 
 def clean(text: str) -> str:
     """Replaces lone surrogates, which UTF-8 cannot encode, by `?`, as `events.to_json` does."""
-    try:
-        for _ in encoded(text):
-            pass
-    except UnicodeEncodeError:
-        return decoded(b"".join(encoded(text, "replace")))
-    return text
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def pack(ids: Sequence[int]) -> bytes:

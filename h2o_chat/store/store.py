@@ -86,12 +86,10 @@ class Store:
         whole = list(conversations)
         bulk.sweep(self._database, self._data_folder)
         ids = [bulk.new_id(self._database) for _ in whole]
-        locks = [self._data_folder.lock(one) for one in ids]
-        try:
+        with contextlib.ExitStack() as locks:
+            for one in ids:
+                locks.callback(self._data_folder.lock(one).release)
             bulk.put(self._database, whole, ids)
-        finally:
-            for lock in locks:
-                lock.release()
         return ids
 
     def find(self, wanted: str) -> str:

@@ -51,7 +51,8 @@ class Writer:
         )
         leaf = database.rows("SELECT leaf FROM conversations WHERE id = ?", conversation)
         self._newest: int = newest or 0
-        self._leaf: int | None = leaf[0][0] if leaf else None
+        self.leaf: int | None = leaf[0][0] if leaf else None
+        """Number of the message that the next one follows; None: there is no message."""
         if created:
             self.backlog.add("other", created)
         if left:
@@ -78,11 +79,6 @@ class Writer:
         with explained(self._database.path):
             self._lock.require()
 
-    @property
-    def leaf(self) -> int | None:
-        """Number of the message that the next one follows; None: there is no message."""
-        return self._leaf
-
     def move(self, leaf: int | None) -> None:
         """Goes to another branch: the next message follows `leaf`, and the conversation resumes there.
 
@@ -94,7 +90,7 @@ class Writer:
             found = "SELECT 1 FROM messages WHERE conversation = ? AND number = ?"
             if not self._database.rows(found, self.conversation, leaf):
                 raise ValueError(f"message {leaf} is not in conversation {self.conversation}")
-        self._leaf = leaf
+        self.leaf = leaf
         self.backlog.add("other", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int:
@@ -159,9 +155,9 @@ class Writer:
         after = [number for number, parent in self._parents.items() if parent in gone and number not in gone]
         if after or not gone <= self._parents.keys():
             raise ValueError(f"something follows one of the messages {sorted(gone)}")
-        while self._leaf in gone:
-            self._leaf = self._parents[self._leaf]
-        leaf = self._leaf
+        while self.leaf in gone:
+            self.leaf = self._parents[self.leaf]
+        leaf = self.leaf
 
         def write(connection: sqlite3.Connection) -> None:
             for number in sorted(gone, reverse=True):
@@ -196,7 +192,7 @@ class Writer:
         self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = (), *, open: bool = False
     ) -> int:
         """Adds a message after the leaf, see `insert_message`; it becomes the leaf."""
-        number, parent, now = self._newest + 1, self._leaf, time.time()
+        number, parent, now = self._newest + 1, self.leaf, time.time()
         message = StoredMessage(*(number, parent, role, text), ids=tuple(ids), created=now, recalled=recalled)
 
         def write(connection: sqlite3.Connection) -> None:
@@ -210,7 +206,7 @@ class Writer:
                 )
 
         self._parents[number] = parent
-        self._leaf = self._newest = number
+        self.leaf = self._newest = number
         self.backlog.add("message", write, text)
         return number
 

@@ -205,7 +205,7 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
         Wrong, LookupError, TypeError, ValueError: it is none.
     """
     fed, session = count(about["fed"]), by.session
-    fresh = Clock(protect_below=count(about["protect_below"]), pins=_pins(about["pins"]))
+    fresh = Clock(protect_below=count(about["protect_below"]), pins=frozenset(map(count, about["pins"])))
     if fresh.pins and min(fresh.pins) < fed:
         raise Wrong(f"it pins token {min(fresh.pins)} as one to come, and {fed} were fed")
     clocks = [_clock(about["clock"], fed, fresh, by.trained)] if fed else []
@@ -247,13 +247,6 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
         lost=(count(lost_at), lost),
         about=about.get("about"),
     )
-
-
-def _pins(value: Any) -> frozenset[int]:
-    """The positions of pinned tokens."""
-    if not isinstance(value, list):
-        raise Wrong(f"{seen(value)} are no pins")
-    return frozenset(count(position) for position in value)
 
 
 def _random(state: Tensor) -> Tensor:

@@ -37,9 +37,6 @@ class Shares:
 BOUNDLESS = Shares(MOST_TOKENS, sinks=0, recent=MOST_TOKENS)
 """The shares of the policy `full`, which evicts nothing."""
 
-MANY = 10_000
-"""Slots; which larger budget is the smallest that works is found to a slot or two, and not by trying all."""
-
 
 def divide(policy: Policy, budget: int, sinks: int | None = None, recent: int | None = None) -> Shares:
     """The shares of a budget under a policy; None takes the policy's own number.
@@ -65,8 +62,7 @@ def divide(policy: Policy, budget: int, sinks: int | None = None, recent: int | 
 
     asked = shares(budget)
     if not works(budget):
-        few = next((size for size in range(1, MANY) if works(size)), None)
-        smallest = few or bisect_left(range(1 << 62), True, key=works)
+        smallest = bisect_left(range(1 << 62), True, key=works)
         raise BudgetError(
             f"A budget of {budget} slots cannot hold {asked.sinks} sinks, {asked.recent} recent"
             f" and at least {int(policy.heavy)} heavy tokens under the policy {policy.name!r}.",

@@ -22,9 +22,8 @@ from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import divide
 from h2o_chat.transformers_cache import giving_up, protection, ready
 from h2o_chat.transformers_cache import snapshot as snapshots
-from h2o_chat.transformers_cache.layer import H2OLayer
+from h2o_chat.transformers_cache.layer import H2OLayer, StateLayer, layers_of
 from h2o_chat.transformers_cache.probe import probe
-from h2o_chat.transformers_cache.state_layer import StateLayer, layers_of
 
 
 class H2OCache(Cache):

@@ -15,18 +15,18 @@ from h2o_chat.transformers_cache.cache_like import CacheLike
 from h2o_chat.transformers_cache.protection import clocks_of
 
 
-def evict_generated(cache: CacheLike, row: int, openings: Sequence[int] = ()) -> bool:
+def evict_generated(cache: CacheLike, row: int, openings: Sequence[int] = ()) -> None:
     """Evicts generated tokens of a row, and the prompt tokens at some positions; see `_evict`."""
 
     def said(slots: Slots) -> Tensor:
         opens = torch.tensor(openings, dtype=torch.long, device=slots.positions.device)
         return ~slots.prompt | torch.isin(slots.positions, opens)
 
-    return _evict(cache, row, said)
+    _evict(cache, row, said)
 
 
 @torch.no_grad()
-def give_up(cache: CacheLike, row: int, positions: range, at_once: bool = True) -> bool:
+def give_up(cache: CacheLike, row: int, positions: range, at_once: bool = True) -> None:
     """Evicts the tokens of a row at these positions; see `_evict`.
 
     Args:
@@ -37,16 +37,16 @@ def give_up(cache: CacheLike, row: int, positions: range, at_once: bool = True) 
         return (slots.positions >= positions.start) & (slots.positions < positions.stop)
 
     if at_once:
-        return _evict(cache, row, there)
+        _evict(cache, row, there)
+        return
     for arena in cache.absorbed_arenas():
         mine = arena.slots.cut(rows=slice(row, row + 1))
         mine.score.masked_fill_(there(mine).unsqueeze(-1), 0.0)
         arena.last_priority.pop(row, None)
-    return False
 
 
 @torch.no_grad()
-def _evict(cache: CacheLike, row: int, which: Callable[[Slots], Tensor]) -> bool:
+def _evict(cache: CacheLike, row: int, which: Callable[[Slots], Tensor]) -> None:
     """Evicts tokens of a row that are not protected; does nothing if the policy never evicts.
 
     KV heads then hold unequal numbers of tokens: `Clock.in_use` counts the fullest, and some empty slots
@@ -54,13 +54,10 @@ def _evict(cache: CacheLike, row: int, which: Callable[[Slots], Tensor]) -> bool
 
     Args:
         which: slots to a mask [L, 1, H, S].
-
-    Returns:
-        Whether anything was evicted.
     """
     if not cache.plan.shares.bounded:
-        return False
-    clock, most, some = clocks_of(cache, row)[row], 0, False
+        return
+    clock, most = clocks_of(cache, row)[row], 0
     for arena in cache.absorbed_arenas():
         mine = arena.slots.cut(rows=slice(row, row + 1))
         goes = (mine.positions >= 0) & which(mine) & ~mine.protected  # [L, 1, H, S]
@@ -71,7 +68,4 @@ def _evict(cache: CacheLike, row: int, which: Callable[[Slots], Tensor]) -> bool
         arena.order[:, row] = in_use_first(mine.positions[:, 0])
         arena.last_priority.pop(row, None)
         most = max(most, int((mine.positions >= 0).sum(-1).max()))
-        some = some or bool(goes.any())
-    if some:
-        clock.in_use = most
-    return some
+    clock.in_use = most

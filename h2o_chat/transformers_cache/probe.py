@@ -14,8 +14,8 @@ from transformers.cache_utils import DynamicCache
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.policies.shares import MOST_TOKENS
+from h2o_chat.transformers_cache.layer import held_of
 from h2o_chat.transformers_cache.layout import Kind, kinds_of
-from h2o_chat.transformers_cache.state_layer import held_of
 
 _NAME = "h2o-probe"
 

@@ -49,15 +49,12 @@ repeat itself is ended sooner (`chat/conversation/loops.py`)."""
 class Sampling:
     """How the next token is chosen and when an answer ends."""
 
-    temperature: float = 0.0
-    """0 takes the most likely token (greedy)."""
+    temperature: float = 0.0  # 0 takes the most likely token (greedy)
     top_p: float = 1.0
-    top_k: int = 0
-    """0 switches it off."""
+    top_k: int = 0  # 0 switches it off
     min_p: float = 0.0
     repetition_penalty: float = 1.0
-    max_tokens: int | None = 512
-    """None generates until the model ends the answer or the user stops it."""
+    max_tokens: int | None = 512  # None generates until the model ends the answer or the user stops it
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
 
@@ -82,10 +79,8 @@ BY_THE_MAKERS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 class Look:
     """Appearance of the screen. It has no flag: it is chosen on the screen, which remembers it."""
 
-    theme: str = "h2o-dark"
-    """h2o-dark, h2o-light, h2o-ansi, or any theme of Textual."""
-    quiet: bool = False
-    """The conversation alone, without what the memory holds of it."""
+    theme: str = "h2o-dark"  # h2o-dark, h2o-light, h2o-ansi, or any theme of Textual
+    quiet: bool = False  # the conversation alone, without what the memory holds of it
 
 
 @dataclass(frozen=True)
@@ -94,8 +89,7 @@ class Disk:
 
     saved_memories_bytes: int = 2 << 30
     """Most bytes of all saved memories together; the oldest are removed, and rebuilt on resuming."""
-    model_folders: tuple[str, ...] = ()
-    """Folders of GGUF files, which are listed and found by their names."""
+    model_folders: tuple[str, ...] = ()  # folders of GGUF files, which are listed and found by their names
 
     def __post_init__(self) -> None:
         _within("--saved-memories-bytes", self.saved_memories_bytes, 0, 2**63 - 1)
@@ -106,19 +100,14 @@ class Settings:
     """The model to load and the memory to give it; one field per shared flag of the command line."""
 
     model: str | None = None
-    budget: int = 512
-    """Slots per layer, row and KV head; ignored by the `full` policy."""
+    budget: int = 512  # slots per layer, row and KV head; ignored by the `full` policy
     policy: PolicyName = "h2o"
-    sinks: int | None = None
-    """First tokens never evicted; None takes the policy's own number."""
-    recent: int | None = None
-    """Newest tokens never evicted; None takes the policy's own share of the budget."""
-    chunk: int | None = None
-    """Prompt tokens read at once; None takes budget // 4, at least 8."""
+    sinks: int | None = None  # first tokens never evicted; None takes the policy's own number
+    recent: int | None = None  # newest tokens never evicted; None takes the policy's own share of the budget
+    chunk: int | None = None  # prompt tokens read at once; None takes budget // 4, at least 8
     prefill: Prefill = "chunked"
     """full: a whole prompt attends to itself before anything is evicted; memory grows with the prompt."""
-    kv_dtype: KvDtype = "auto"
-    """Precision of keys and values in the slots; auto: the model's own."""
+    kv_dtype: KvDtype = "auto"  # precision of keys and values in the slots; auto: the model's own
     recall: RecallName = "auto"
     """auto: evicted text that a question asks for is read again with it; all: also what was said in other
     conversations."""
@@ -130,13 +119,10 @@ class Settings:
     device: str = "auto"
     threads: int | None = None
     template: TemplateName = "auto"
-    think: ThinkName = "auto"
-    """Thoughts before an answer; auto: as the model's chat template has it."""
+    think: ThinkName = "auto"  # thoughts before an answer; auto: as the model's chat template has it
     system: str | None = None
-    seed: int | None = None
-    """None draws one at random; it is printed in both cases."""
-    events_every: int = 16
-    """Generated tokens between two `cache` events; 0 for none."""
+    seed: int | None = None  # None draws one at random; it is printed in both cases
+    events_every: int = 16  # generated tokens between two `cache` events; 0 for none
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -232,10 +218,8 @@ class ToolServer:
 
     name: str
     command: tuple[str, ...]
-    env: Mapping[str, str]
-    """Variables beside HOME, PATH and the like: it gets no others."""
-    timeout_s: float
-    """Longest time of one call."""
+    env: Mapping[str, str]  # variables beside HOME, PATH and the like: it gets no others
+    timeout_s: float  # longest time of one call
 
 
 def tool_servers(path: Path | None = None) -> list[ToolServer]:

@@ -18,20 +18,13 @@ class ExitCode(IntEnum):
     FAILED = 1
     """Generation failed, a file could not be written, not all was stored, or the doctor found what prevents
     chatting."""
-    USAGE = 2
-    """Wrong usage or configuration."""
-    MODEL = 3
-    """The model was not found, is gated, is not supported, or cannot be had offline."""
-    MEMORY = 4
-    """Out of memory, or a budget that cannot work."""
-    BUG = 70
-    """Our own bug."""
-    HUNG_UP = 129
-    """The terminal went away (SIGHUP); the partial output was kept."""
-    INTERRUPTED = 130
-    """Interrupted; the partial output was kept."""
-    TERMINATED = 143
-    """Told to end (SIGTERM); the partial output was kept."""
+    USAGE = 2  # wrong usage or configuration
+    MODEL = 3  # the model was not found, is gated, is not supported, or cannot be had offline
+    MEMORY = 4  # out of memory, or a budget that cannot work
+    BUG = 70  # our own bug
+    HUNG_UP = 129  # the terminal went away (SIGHUP); the partial output was kept
+    INTERRUPTED = 130  # interrupted; the partial output was kept
+    TERMINATED = 143  # told to end (SIGTERM); the partial output was kept
 
 
 LONGEST_CHARACTERS = 1200

@@ -51,8 +51,7 @@ class Setting:
     """The value of one setting if no flag is given."""
 
     name: str
-    value: Any
-    """None if it is not set: then the model or its makers' recommendation decides."""
+    value: Any  # None if it is not set: then the model or its makers' recommendation decides
     source: Source
 
 

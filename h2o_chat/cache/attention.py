@@ -35,8 +35,7 @@ class LayerStep:
     at: int  # index of the layer in the arena
     scaling: float
     softcap: float | None
-    sink: Tensor | None = None
-    """Logits of a token without a value, [H, G, 1, 1]."""
+    sink: Tensor | None = None  # logits of a token without a value, [H, G, 1, 1]
 
     @property
     def window(self) -> int | None:

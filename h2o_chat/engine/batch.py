@@ -39,19 +39,13 @@ class _Talk:
     request: Request
     row: Row
     answer: Answer
-    waited: Sequence[int]
-    """Tokens read before its pieces."""
-    reader: Runner
-    """The runner that reads the prompt."""
-    reading: Iterator[Tensor | None]
-    """Reads the prompt, call by call."""
-    ends_at: int
-    """`row.seen` once all of it was read."""
+    waited: Sequence[int]  # tokens read before its pieces
+    reader: Runner  # the runner that reads the prompt
+    reading: Iterator[Tensor | None]  # reads the prompt, call by call
+    ends_at: int  # `row.seen` once all of it was read
     began: float
-    logits: Tensor | None = None
-    """[V] after the prompt; None before."""
-    chosen: bool = False
-    """Its first token was chosen; it moves to a row with the next step."""
+    logits: Tensor | None = None  # [V] after the prompt; None before
+    chosen: bool = False  # its first token was chosen; it moves to a row with the next step
 
 
 class Batch:

@@ -67,18 +67,12 @@ class RowSnapshot:
     """Everything that decides how a conversation goes on."""
 
     cache: CacheSnapshot
-    pending: tuple[int, ...]
-    """Sampled, not fed yet."""
-    random: Tensor
-    """State of the random generator, [bytes] uint8."""
-    history: tuple[int, ...]
-    """Newest tokens, for the repetition penalty."""
-    texts: dict[int, int]
-    """Token ids by position, of held tokens."""
-    lost: tuple[int, float]
-    """`Observer.lost_mark` at the last `CacheState`."""
-    about: Any = None
-    """JSON of the caller; `read` does not check it."""
+    pending: tuple[int, ...]  # sampled, not fed yet
+    random: Tensor  # state of the random generator, [bytes] uint8
+    history: tuple[int, ...]  # newest tokens, for the repetition penalty
+    texts: dict[int, int]  # token ids by position, of held tokens
+    lost: tuple[int, float]  # `Observer.lost_mark` at the last `CacheState`
+    about: Any = None  # JSON of the caller; `read` does not check it
 
 
 def write(path: Path, snapshot: RowSnapshot, session: Session) -> None:

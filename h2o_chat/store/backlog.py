@@ -25,8 +25,7 @@ Kind = Literal["message", "token", "other"]
 class Change:
     kind: Kind
     step: Step
-    text: str
-    """Text of a message; empty for other changes."""
+    text: str  # text of a message; empty for other changes
 
     def __call__(self, connection: sqlite3.Connection) -> None:
         self.step(connection)

@@ -21,18 +21,15 @@ _SHOWN = (
 class Fact:
     number: int
     text: str
-    created: float
-    """Seconds since 1970."""
-    conversation: str | None
-    """The conversation whose message it was; None: it was typed."""
+    created: float  # seconds since 1970
+    conversation: str | None  # the conversation whose message it was; None: it was typed
 
 
 @dataclass(frozen=True)
 class SaidElsewhere:
     conversation: str
     title: str
-    created: float
-    """Seconds since 1970."""
+    created: float  # seconds since 1970
     text: str
 
 

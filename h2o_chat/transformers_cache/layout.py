@@ -30,18 +30,14 @@ _ATTENDS = {
 class Kind:
     """One layer, as transformers counts them."""
 
-    name: str
-    """Transformers' name of its type."""
-    window: int | None = None
-    """Positions that a query sees, itself included; of a chunk if it is chunked."""
-    states: int = 1
-    """Number of states of each type."""
+    name: str  # transformers' name of its type
+    window: int | None = None  # positions that a query sees, itself included; of a chunk if it is chunked
+    states: int = 1  # number of states of each type
     held: dict[str, tuple[tuple[int, ...], torch.dtype]] = field(default_factory=dict)
     """Shape without rows, and dtype, of each tensor of its states."""
     latent: bool = False
     """Its cache is given latents, of which keys and values are made afterwards (DeepSeek)."""
-    sharers: int = 0
-    """Later layers that attend to its slots."""
+    sharers: int = 0  # later layers that attend to its slots
     shape: tuple[int, int, int, int] = (0, 0, 0, 0)
     """KV heads, query heads of each, components of a key, of a value."""
 

@@ -37,8 +37,7 @@ class Deadline:
         self._last = last
         self._code = 0
         self.begun = self._now = self._over = False
-        self._asleep = threading.Lock()
-        """Held until `begin`: the threads wait for it."""
+        self._asleep = threading.Lock()  # held until `begin`: the threads wait for it
         self._asleep.acquire()
         for work in (self._end, self._end_anyway):
             threading.Thread(target=work, name="deadline", daemon=True).start()

@@ -133,18 +133,14 @@ class Arena:
         """Per layer: positions that a query sees, itself included; None: all before it."""
         self.chunked = [False] * len(self.layers)
         """Per layer: whether a query sees only its own chunk of `windows` positions."""
-        self.sharers = [0] * len(self.layers)
-        """Per layer: later layers that attend to its slots."""
-        self.layers_left = 0
-        """Layers that have still to attend to the placed token."""
+        self.sharers = [0] * len(self.layers)  # per layer: later layers that attend to its slots
+        self.layers_left = 0  # layers that have still to attend to the placed token
         self.rope_origin = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
         """[R] position whose rotation index is 0."""
         self.lost = torch.zeros(shape.rows, dtype=torch.float64, device=self.device)
         """[R] share of attention that evicted tokens had been receiving, summed over layers and heads."""
-        self.clamps = False
-        """Whether some key may be clamped."""
-        self.slot: Tensor | None = None
-        """[L, R, H, 1] slot of the current token, from `place` to `finish`."""
+        self.clamps = False  # whether some key may be clamped
+        self.slot: Tensor | None = None  # [L, R, H, 1] slot of the current token, from `place` to `finish`
         self._new_token_states: tuple[Pass, dict[str, Tensor]] | None = None
         """The last call of `new_token_states`: its pass and its result."""
         self.waiting: list[PassResult] = []

@@ -34,11 +34,9 @@ class Answer:
         wishes: Wishes = NO_WISHES,
     ) -> None:
         self.row, self.sampling = row, sampling
-        self.finish: Finish | None = None
-        """None while it grows."""
+        self.finish: Finish | None = None  # None while it grows
         self.new_tokens = 0
-        self.prompt_tokens = 0
-        """Tokens read before it; 0 until all of them are read."""
+        self.prompt_tokens = 0  # tokens read before it; 0 until all of them are read
         self.ttft_ms = 0.0
         before = [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]]
         self._detokenizer = Detokenizer(row.tokenizer, before, shown=row.shown)
@@ -47,8 +45,7 @@ class Answer:
         self.wished = Wished(wishes)
         self._text: list[str] = []
         self._looks = 0
-        self.look_due = False
-        """Whether to look before the token chosen last is fed."""
+        self.look_due = False  # whether to look before the token chosen last is fed
         self._lost_before = row.observer.lost_mark()
         self._choose_ms = self._step_ms = self._decode_ms = 0.0
 
@@ -143,8 +140,7 @@ class Wished:
     def __init__(self, wishes: Wishes) -> None:
         self.wishes = wishes
         self._said = Counter[int]()
-        self.chances: tuple[Chance, ...] = ()
-        """The token chosen last, then the likeliest ones."""
+        self.chances: tuple[Chance, ...] = ()  # the token chosen last, then the likeliest ones
 
     def allowed(self, logits: Tensor) -> Tensor:
         """Logits [V], -inf where the grammar does not allow a token.

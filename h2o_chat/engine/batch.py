@@ -76,10 +76,8 @@ class Batch:
             self.reader, *(Runner(loaded, cache_for(loaded, settings), native=native) for _ in more)
         ]  # fmt: skip
         self._waiting: deque[Request] = deque()
-        self._reading: list[_Talk] = []
-        """In the order in which they began, each until it has moved to a row."""
-        self._calls = 0
-        """Calls for prompts so far."""
+        self._reading: list[_Talk] = []  # in the order in which they began, each until it has moved to a row
+        self._calls = 0  # calls for prompts so far
         self._rows: list[_Talk | None] = [None] * rows
         self._cancelled: deque[Request] = deque()
 

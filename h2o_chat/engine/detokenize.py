@@ -39,8 +39,7 @@ class Detokenizer:
         self._hidden = frozenset(tokenizer.all_special_ids) - shown if shown and not special else frozenset()
         tails = (list(before[-size:]) for size in range(1, LONGEST_CHARACTER_TOKENS + 1))
         self._ids = next((tail for tail in tails if UNFINISHED not in self._decode(tail)), [])
-        self._shown = len(self._ids)
-        """Number of ids whose text was returned."""
+        self._shown = len(self._ids)  # number of ids whose text was returned
 
     def add(self, token: int) -> str:
         """The text that this token completes; empty while a character is unfinished."""
@@ -93,8 +92,7 @@ class StopText:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
         self._held = ""
-        self.found = ""
-        """The stop string that was found; empty: none yet."""
+        self.found = ""  # the stop string that was found; empty: none yet
 
     def add(self, text: str) -> str:
         """The text that is safe to show; sets `found` at a stop string, which is not shown."""

@@ -41,8 +41,7 @@ class DeviceChoice:
         self._places = torch.arange(vocabulary, device=device)
         self._token = torch.zeros(1, dtype=torch.int64, device=device)
         self._read = torch.zeros(1, dtype=torch.int64, pin_memory=device.type == "cuda")
-        self._works: dict[bool, Callable[[], None]] = {}
-        """By whether the likeliest token is taken."""
+        self._works: dict[bool, Callable[[], None]] = {}  # by whether the likeliest token is taken
 
     @torch.no_grad()
     def choose(

@@ -82,8 +82,7 @@ class _Turn:
         self.row, self.ids, self.cancel = row, ids, cancel
         self.first = row.seen
         self.answer = answer
-        self.looked = False
-        """A `CacheState` came while the prompt was read."""
+        self.looked = False  # a `CacheState` came while the prompt was read
 
     def read(self) -> Generator[Event, None, tuple[Prompt, Tensor] | None]:
         """Feeds the prompt, chunk by chunk, and yields its progress.

@@ -46,19 +46,13 @@ class Observer:
     def __init__(self, cache: H2OCache, tokenizer: Any, row: int = 0) -> None:
         self._cache, self._row = cache, row
         self._tokenizer = tokenizer
-        self.ids: dict[int, int] = {}
-        """Token ids by position, of tokens that some cache holds."""
-        self._texts: dict[int, str] = {}
-        """Text by token id: at most as many as the vocabulary has."""
-        self.hold: dict[int, float] | None = None
-        """Hold by position in the last event; None before the first."""
-        self.score: dict[int, float] = {}
-        """Score by position at the last event."""
-        self._told: dict[int, float] = {}
-        """Score by position, as it was last told."""
+        self.ids: dict[int, int] = {}  # token ids by position, of tokens that some cache holds
+        self._texts: dict[int, str] = {}  # text by token id: at most as many as the vocabulary has
+        self.hold: dict[int, float] | None = None  # hold by position in the last event; None before the first
+        self.score: dict[int, float] = {}  # score by position at the last event
+        self._told: dict[int, float] = {}  # score by position, as it was last told
         self.holders = Holders()
-        self.lost = (0, 0.0)
-        """`lost_mark` at the last event."""
+        self.lost = (0, 0.0)  # `lost_mark` at the last event
 
     def move_to(self, cache: H2OCache, row: int) -> None:
         """Look at another cache and row from here on."""

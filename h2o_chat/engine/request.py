@@ -25,8 +25,7 @@ class AnswersToAvoid:
     """Follows the tokens of an answer, and knows which may not come next."""
 
     def __init__(self, others: Sequence[EarlierAnswer]) -> None:
-        self._followed = list(others)
-        """Earlier answers that begin as this one does."""
+        self._followed = list(others)  # earlier answers that begin as this one does
         self._may_repeat_itself = not any(one.free for one in others)
         """True where only the first words of others are barred (ctrl+r): code and tables repeat words."""
         self._said: list[int] = []

@@ -47,8 +47,7 @@ class Row:
         self.pending: tuple[int, ...] = ()
         self.grammar = ""
         """All answers of `generate` follow it; in llguidance's form of Lark, empty: they are free."""
-        self.shown = frozenset[int]()
-        """Special tokens that have a text in answers."""
+        self.shown = frozenset[int]()  # special tokens that have a text in answers
         self.drops_thoughts = False
         self.before_thoughts: RowSnapshot | None = None
         """The state before the first thought since `expect_thoughts`."""

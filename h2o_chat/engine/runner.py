@@ -69,11 +69,9 @@ class Runner:
         self.loaded, self.cache, self.rows = loaded, cache, rows
         self.model, self.trained = loaded.model, cache.trained
         self.eos = end_tokens(loaded)
-        self.native = native
-        """None: transformers computes."""
+        self.native = native  # None: transformers computes
         self._ahead: Ahead | None = None
-        self.chosen = -1
-        """The token that was fed ahead, as soon as the host has read it."""
+        self.chosen = -1  # the token that was fed ahead, as soon as the host has read it
         self.torn: set[int] = set()
         """Rows that hold part of a step which has raised: they have to be put or emptied."""
         if isinstance(loaded, LoadedNative) and native is None:
@@ -83,8 +81,7 @@ class Runner:
         most = CALL_TOKENS_CPU if few else CALL_TOKENS
         self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, loaded.parameters)))
         self._kernels = TORCH
-        self.graph: GraphStep | None = None
-        """Decodes on a GPU; None: transformers does, or the native step."""
+        self.graph: GraphStep | None = None  # decodes on a GPU; None: transformers does, or the native step
         if isinstance(loaded, LoadedGraph):
             from h2o_chat.graph import step  # imports Triton
 

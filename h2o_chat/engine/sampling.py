@@ -35,8 +35,7 @@ class Sampler:
     """Chooses tokens from logits; seeded, so that a run can be repeated."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        self.on_cpu = device.type == "cpu"
-        """Reading a tensor does not synchronise there."""
+        self.on_cpu = device.type == "cpu"  # reading a tensor does not synchronise there
         self.random = torch.Generator().manual_seed(seed)
         self.history: deque[int] = deque(maxlen=HISTORY_TOKENS)
 

@@ -56,8 +56,7 @@ def parse(stream: BinaryIO, name: str) -> Iterator[Event]:
         UsageError: a line is wrong; names the line and the fault.
     """
     begun = skipped = False
-    messages = 0
-    """Most messages that this conversation can have so far."""
+    messages = 0  # most messages that this conversation can have so far
     for number, raw in enumerate(_lines(stream, name), 1):
         where = f"{name} line {number}"
         if not raw.strip():

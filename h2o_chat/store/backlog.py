@@ -39,10 +39,8 @@ class Backlog:
     """
 
     def __init__(self, database: Database, held: Callable[[], None]) -> None:
-        self.trouble: StoreError | None = None
-        """Why changes wait; None: all are on disk."""
-        self.trouble_since_s = 0.0
-        """When the trouble began, by `time.monotonic`."""
+        self.trouble: StoreError | None = None  # why changes wait; None: all are on disk
+        self.trouble_since_s = 0.0  # when the trouble began, by `time.monotonic`
         self._database, self._held = database, held
         self._changes: deque[Change] = deque()
         self._threads = RLock()

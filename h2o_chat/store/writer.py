@@ -33,14 +33,11 @@ class Writer:
         self, database: Database, conversation: str, lock: Lock, created: Step | None = None
     ) -> None:
         self.conversation = conversation
-        self.backlog = Backlog(database, self._require_lock)
-        """Changes that are not on disk yet."""
+        self.backlog = Backlog(database, self._require_lock)  # changes that are not on disk yet
         self._database = database
         self._lock = lock
-        self._open: int | None = None
-        """Number of the answer that is streaming."""
-        self._tokens = 0
-        """Tokens of that answer so far."""
+        self._open: int | None = None  # number of the answer that is streaming
+        self._tokens = 0  # tokens of that answer so far
         self._parents: dict[int, int | None] = {}
         """Parents of the messages added since the last answer ended: these can be withdrawn."""
         mine = "FROM messages WHERE conversation = ?"

@@ -92,14 +92,10 @@ class H2OCache(Cache):
             distance = distance_of(self.trained, policy, shares, rebases=positions is not None)
         asked = sinks, recent
         self.plan = Plan(policy, shares, asked, chunk, prefill, observe, BITS.get(kv), distance)
-        self.clocks: list[Clock] = []
-        """Per row; before the first token only of rows with protected tokens."""
-        self.fresh = self.plan.clock()
-        """Clock of the other rows before the first token."""
-        self.arenas_in_step: list[Arena] = []
-        """The arenas; the last pass of a prompt may wait in them."""
-        self.step: Step | None = None
-        """The prepared step."""
+        self.clocks: list[Clock] = []  # per row; before the first token only of rows with protected tokens
+        self.fresh = self.plan.clock()  # clock of the other rows before the first token
+        self.arenas_in_step: list[Arena] = []  # the arenas; the last pass of a prompt may wait in them
+        self.step: Step | None = None  # the prepared step
         self.states_before: list[dict[str, Tensor]] = []
         """Copies of the states of `state_layers` before the prepared step."""
         super().__init__(layer_class_to_replicate=self.new_layer)

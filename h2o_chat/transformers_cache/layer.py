@@ -24,12 +24,9 @@ class H2OLayer(CacheLayerMixin):
     def __init__(self, cache: CacheLike, number: int, kind: Kind = ORDINARY) -> None:
         super().__init__()
         self.cache, self.number, self.kind = cache, number, kind
-        self.arena: Arena | None = None
-        """The arena of its slots; None before the first token."""
-        self.at = 0
-        """Its index in the arena."""
-        self.fed = 0
-        """Columns fed, padding included: transformers' sequence length."""
+        self.arena: Arena | None = None  # the arena of its slots; None before the first token
+        self.at = 0  # its index in the arena
+        self.fed = 0  # columns fed, padding included: transformers' sequence length
 
     def move_to(self, arena: Arena, at: int) -> None:
         self.arena, self.at, self.is_initialized = arena, at, True
@@ -101,8 +98,7 @@ class Handoff:
 
     def __init__(self, layer: H2OLayer, keys: Tensor, values: Tensor) -> None:
         self.layer, self.keys, self.values = layer, keys, values
-        self.attended = False
-        """A layer has attended; those that share its slots come after it."""
+        self.attended = False  # a layer has attended; those that share its slots come after it
 
     def __getattr__(self, name: str) -> NoReturn:
         _wrong_attention()

@@ -184,11 +184,7 @@ def read_tables(path: Path) -> dict[str, Any]:
 
 
 def user_aliases(path: Path | None = None) -> dict[str, str]:
-    """The user's own short names: `[aliases]` in the configuration, each a repository or a folder.
-
-    Raises:
-        UsageError: the file cannot be read, or an alias is not a text.
-    """
+    """The user's own short names, `[aliases]`: repositories or folders; raises UsageError."""
     path = path or config_file()
     aliases = read_tables(path).get("aliases", {})
     wrong = (
@@ -223,11 +219,7 @@ class ToolServer:
 
 
 def tool_servers(path: Path | None = None) -> list[ToolServer]:
-    """The servers of the user's configuration.
-
-    Raises:
-        UsageError: the file, or a server in it, cannot be used.
-    """
+    """The servers of the user's configuration; raises UsageError if the file or a server cannot be used."""
     path = path or config_file()
     named = read_tables(path).get("mcp", {})
     if not isinstance(named, dict):

@@ -8,11 +8,7 @@ SLICE = 256 << 10
 
 
 def encoded(text: str) -> Iterator[bytes]:
-    """The UTF-8 bytes of a text, slice by slice.
-
-    Raises:
-        UnicodeEncodeError: the text has a lone surrogate.
-    """
+    """The UTF-8 bytes of a text, slice by slice; raises UnicodeEncodeError at a lone surrogate."""
     for begin in range(0, len(text), SLICE):
         yield text[begin : begin + SLICE].encode("utf-8")
 

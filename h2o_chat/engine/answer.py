@@ -17,13 +17,7 @@ from h2o_chat.events.events import Finish, Token, Turn
 
 
 class Answer:
-    """The answer of a row; its caller feeds the chosen tokens.
-
-    Args:
-        ids: read before it.
-        others: answers that it must not continue.
-        wishes: what else is asked of its tokens.
-    """
+    """The answer of a row after `ids`, other than `others`; its caller feeds the chosen tokens."""
 
     def __init__(
         self,

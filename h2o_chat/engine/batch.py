@@ -113,11 +113,7 @@ class Batch:
         return session_of(self.runner, seed)
 
     def add(self, request: Request) -> None:
-        """Queues a request; may be called in any thread.
-
-        Raises:
-            UsageError: there is nothing to read.
-        """
+        """Queues a request, from any thread; raises UsageError if there is nothing to read."""
         if not request.pieces or request.pieces[-1].answer or not request.pieces[-1].ids:
             raise UsageError("There is nothing to read: the prompt is empty.")
         self._waiting.append(request)

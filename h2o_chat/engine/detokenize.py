@@ -76,8 +76,7 @@ def texts(
     Empty where there are more than MOST_TEXTS.
 
     Args:
-        special: special tokens have their text too, and not none.
-        shown: see `Detokenizer`.
+        special, shown: see `Detokenizer`.
     """
     if not 0 < len(ids) <= MOST_TEXTS:
         return []

@@ -77,19 +77,11 @@ class Engine(Row):
                 tick(fed)
 
     def check(self, settings: Settings) -> None:
-        """Checks the budget of settings, without making an engine.
-
-        Raises:
-            BudgetError: the budget cannot work.
-        """
+        """Checks the budget of settings, without making an engine; raises BudgetError if it cannot work."""
         divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
 
     def remade(self, settings: Settings) -> "Engine":
-        """An engine with an empty cache for the same model.
-
-        Raises:
-            BudgetError: the budget cannot work.
-        """
+        """An engine with an empty cache for the same model; raises BudgetError if the budget cannot work."""
         return Engine(self.runner.loaded, replace(settings, seed=self.seed))
 
     def close(self) -> None:

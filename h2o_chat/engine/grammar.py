@@ -52,11 +52,7 @@ class Grammar:
             return masked.to(logits).add_(logits)
 
     def look(self) -> None:
-        """Finds out which tokens are allowed now.
-
-        Raises:
-            UsageError: as `masked`.
-        """
+        """Finds out which tokens are allowed now; raises as `masked`."""
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         if self._matcher.is_error():
             raise UsageError(f"The grammar cannot be followed: {_one_line(self._matcher.get_error())}")

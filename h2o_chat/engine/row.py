@@ -113,12 +113,8 @@ class Row:
     def feed(self, ids: Sequence[int], cancel: ShouldStop = never, prompt: bool = True) -> Tensor | None:
         """Feeds the pending tokens and `ids`, step by step; logits of the last token.
 
-        Args:
-            prompt: a person said them, not the model.
-
-        Returns:
-            None if there is nothing to feed, or it was cancelled. Then part of it was fed: go back to a
-            snapshot, as after an error.
+        None if there is nothing to feed, or it was cancelled. Then part of it was fed: go back to a snapshot,
+        as after an error.
         """
         of, last = len(self.pending) + len(ids), None
         for fed, logits in self.feeding(ids, cancel, prompt=prompt):
@@ -163,11 +159,7 @@ class Row:
         return self.cache.protect(tokens, self.number)
 
     def pin(self, positions: range) -> int:
-        """Protects the tokens at these positions, see `H2OCache.pin`; returns how many could be.
-
-        Raises:
-            BudgetError: that is more than may be protected; nothing has changed.
-        """
+        """Protects the tokens at these positions; returns how many could be, raises as `H2OCache.pin`."""
         return self.cache.pin(positions, self.number)
 
     def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
@@ -272,11 +264,7 @@ class Row:
 
 
 def read_for(runner: Runner, session: Session, path: Path) -> RowSnapshot:
-    """The state in a file, for a row of a runner.
-
-    Raises:
-        SavedCacheError: it is not there, damaged, or of another model or memory.
-    """
+    """The state in a file, for a row of a runner; raises as `saved_cache.read`."""
     return read(path, CacheReader(session, runner.device, runner.loaded.sizes, runner.trained))
 
 

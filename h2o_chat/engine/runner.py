@@ -289,12 +289,7 @@ class Runner:
 
 
 def cache_for(loaded: Loaded, settings: Settings, trained: Positions | None = None) -> H2OCache:
-    """An empty cache with these settings.
-
-    Raises:
-        BudgetError: the budget cannot work.
-        ModelError: the model's positions are not understood.
-    """
+    """An empty cache with these settings; raises as `H2OCache`."""
     return H2OCache(
         settings.budget,
         policy=settings.policy,
@@ -309,11 +304,7 @@ def cache_for(loaded: Loaded, settings: Settings, trained: Positions | None = No
 
 
 def trained_positions(loaded: Loaded) -> Positions:
-    """How the layers of a model turn their keys, whichever step computes it.
-
-    Raises:
-        ModelError: the model's positions are not understood.
-    """
+    """How a model's layers turn their keys, whichever step computes it; raises ModelError if unknown."""
     if isinstance(loaded, LoadedNative):
         return positions_of(loaded.packed.frame, loaded.chats)
     with blamed_on_the_model("The model cannot compute with the configuration in its folder"):

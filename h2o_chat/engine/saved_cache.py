@@ -193,11 +193,7 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
 
 
 def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader) -> RowSnapshot:
-    """The snapshot in the tensors of a file, checked.
-
-    Raises:
-        Wrong, LookupError, TypeError, ValueError: it is none.
-    """
+    """The checked snapshot in the tensors of a file; raises Wrong, LookupError, TypeError or ValueError."""
     fed, session = count(about["fed"]), by.session
     fresh = Clock(protect_below=count(about["protect_below"]), pins=frozenset(map(count, about["pins"])))
     if fresh.pins and min(fresh.pins) < fed:

@@ -260,20 +260,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_fields)
 
 
 def from_json(line: str) -> Event:
-    """The event of one line.
-
-    Raises:
-        ValueError: the line is not a JSON object, or not one of our events; says which.
-    """
+    """The event of one line; raises ValueError if it is none, and says why."""
     return event_of(object_of(line))
 
 
 def object_of(line: str) -> dict[str, Any]:
-    """The JSON object of one line.
-
-    Raises:
-        ValueError: it is no object, or has NaN or infinity; says where.
-    """
+    """The JSON object of one line; raises ValueError if it is none, or has NaN or infinity."""
     try:
         data = json.loads(line, parse_constant=_no_number)
     except RecursionError:

@@ -203,10 +203,7 @@ class Recorder:
         self._began = time.monotonic()
 
     def open(self) -> None:
-        """
-        Raises:
-            UsageError: the file cannot be written, or something stands in it.
-        """
+        """Raises UsageError if the file cannot be written, or something stands in it."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         try:
             # A pipe that nobody reads would be waited for.

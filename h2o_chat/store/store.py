@@ -60,11 +60,7 @@ class Store:
         self._database.close()
 
     def begin(self, model: str, settings: dict[str, Any]) -> Writer:
-        """Creates an empty conversation and holds it; it may not be on disk yet when this returns.
-
-        Raises:
-            StoreError: its lock cannot be made.
-        """
+        """Creates an empty conversation and holds it; it may not be on disk yet when this returns."""
         conversation = bulk.new_id(self._database)
         lock = self._data_folder.lock(conversation)
         created = bulk.creating(conversation, model, settings, "", time.time())

@@ -141,11 +141,7 @@ def begin(
 
 
 def begin_first(cache: CacheLike, rows: int) -> None:
-    """Prepares the first step, whose number of rows is known only now.
-
-    Raises:
-        UsageError: more rows were named than are fed.
-    """
+    """Prepares the first step, whose rows are known only now; raises UsageError if more rows were named."""
     if len(cache.clocks) > rows:
         raise UsageError(
             f"Something was protected in row {len(cache.clocks) - 1}, and the batch has {rows} rows.",

@@ -88,11 +88,7 @@ def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) ->
 
 
 def take_row(cache: CacheLike, row: int, *, copy: bool = True) -> Snapshot:
-    """The whole state of one row, see `snapshot`.
-
-    Raises:
-        UsageError: there is no such row.
-    """
+    """The whole state of one row, see `snapshot`; raises UsageError if there is no such row."""
     clocks_of(cache, row)  # raises if there is no such row
     taken = snapshot(cache, copy=False).row(row)
     return taken.copy() if copy else taken

@@ -38,8 +38,7 @@ RECALLS: tuple[str, ...] = get_args(RecallName)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
 THINKS: tuple[str, ...] = get_args(ThinkName)
 
-FILE_LIMIT_BYTES = 2**20
-"""A larger file is no configuration file."""
+FILE_LIMIT_BYTES = 2**20  # a larger file is no configuration file
 SCREEN_TOKENS = 8192
 """Longest answer of a chat by default: a greedy answer may repeat itself without an end. One that begins to
 repeat itself is ended sooner (`chat/conversation/loops.py`)."""

@@ -27,8 +27,7 @@ class ExitCode(IntEnum):
     TERMINATED = 143  # told to end (SIGTERM); the partial output was kept
 
 
-LONGEST_CHARACTERS = 1200
-"""Longest message, and longest hint; the middle of a longer one is left out."""
+LONGEST_CHARACTERS = 1200  # longest message, and longest hint; the middle of a longer one is left out
 
 UNSEEN = (
     *(*range(0x80, 0xA0), 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)),

@@ -18,8 +18,7 @@ from h2o_chat.base import config
 from h2o_chat.base.config import Disk, Look, Sampling, Settings, config_file
 from h2o_chat.base.errors import UsageError
 
-TABLES = ("aliases", "defaults", "mcp")
-"""Tables that a configuration file may have."""
+TABLES = ("aliases", "defaults", "mcp")  # tables that a configuration file may have
 
 Source = Literal["default", "config.toml", "environment"]
 

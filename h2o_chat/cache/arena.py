@@ -24,11 +24,9 @@ from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.state import STATES, State, state_bytes
 from h2o_chat.policies.policies import Slots
 
-PerRow = Sequence[int] | Tensor
-"""One number per row: on the host, or [R, 1, 1] int32 on the device."""
+PerRow = Sequence[int] | Tensor  # one number per row: on the host, or [R, 1, 1] int32 on the device
 
-ORDERED_SLOTS = 1 << 18
-"""Slots sorted at a time, so that scratch memory stays near 8 MiB."""
+ORDERED_SLOTS = 1 << 18  # slots sorted at a time, so that scratch memory stays near 8 MiB
 
 
 @dataclass(frozen=True)

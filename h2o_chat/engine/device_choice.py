@@ -16,8 +16,7 @@ from torch.nn import functional
 from h2o_chat.base.config import Sampling
 from h2o_chat.graph.captured import captured
 
-NUMBERS = 6
-"""Drawn number, temperature, penalty, top-k, top-p, min-p: they stand before changes and history."""
+NUMBERS = 6  # drawn number, temperature, penalty, top-k, top-p, min-p: they stand before changes and history
 MOST_CHANGES = 1024
 """Logits that are changed inside the graph. Where there are more, they are changed before it."""
 HISTORY_TOKENS = 1024

@@ -17,8 +17,7 @@ from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Error, Event, Finish, Prompt, ReadSoFar
 from h2o_chat.models.load import out_of_memory
 
-LOOK_SHARE = 0.05
-"""Share of the reading time that may be spent on looking at the cache meanwhile."""
+LOOK_SHARE = 0.05  # share of the reading time that may be spent on looking at the cache meanwhile
 
 
 def generate(

@@ -17,23 +17,12 @@ from h2o_chat.events.events import CacheState, Gone, Heavy
 from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.transformers_cache.cache import H2OCache
 
-HEAVIEST = 20
-"""Tokens listed in `heaviest`."""
-
-PROTECTED = 2
-"""Most protected tokens among them: nobody has to watch tokens that stay anyway."""
-
-GONE = 32
-"""Tokens listed in `gone`."""
-
-RANKS = 48
-"""Most entries of `ranks`."""
-
-COUNTED = 1 << 19
-"""From this distance of positions on sorting is faster than counting."""
-
-POOLED = 32
-"""A head map has at most this many rows and columns."""
+HEAVIEST = 20  # tokens listed in `heaviest`
+PROTECTED = 2  # most protected tokens among them: nobody has to watch tokens that stay anyway
+GONE = 32  # tokens listed in `gone`
+RANKS = 48  # most entries of `ranks`
+COUNTED = 1 << 19  # from this distance of positions on sorting is faster than counting
+POOLED = 32  # a head map has at most this many rows and columns
 
 
 class Observer:

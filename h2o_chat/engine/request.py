@@ -17,8 +17,7 @@ class EarlierAnswer:
     free: int  # number of its first tokens that may be repeated
 
 
-OWN_TOKENS = 5
-"""An answer that must not continue others may repeat this many consecutive tokens of itself."""
+OWN_TOKENS = 5  # an answer that must not continue others may repeat this many consecutive tokens of itself
 
 
 class AnswersToAvoid:

@@ -6,17 +6,14 @@ from h2o_chat.cache.plan import GROW
 from h2o_chat.engine.runner import Runner
 from h2o_chat.models.fits import HEADROOM_BYTES, slot_bytes
 
-ROWS = 16
-"""Default number of rows: a product of the native step takes so many tokens."""
-READERS = 4
-"""Most prompts that are read at once: each has a cache of one row."""
+ROWS = 16  # default number of rows: a product of the native step takes so many tokens
+READERS = 4  # most prompts that are read at once: each has a cache of one row
 BESIDE = READERS + 4
 """Rows that memory is kept for beside those that answer: prompts that are read, and copies of rows whose
 slots are ranked (`eviction.TOGETHER`).
 """
 
-SNAPSHOTS = 64
-"""Default number of conversations kept beside the rows, as far as they take SNAPSHOTS_BYTES."""
+SNAPSHOTS = 64  # default number of conversations kept beside the rows, as far as they take SNAPSHOTS_BYTES
 SNAPSHOTS_BYTES = 2 << 30
 """Default bytes of these; but each row may keep one, so that its conversation goes on."""
 NOT_READ_YET = 4

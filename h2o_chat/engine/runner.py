@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from h2o_chat.graph.step import GraphStep
 
 
-CALL_TOKENS = 512
-"""Most tokens of a prompt in one call, on a GPU."""
+CALL_TOKENS = 512  # most tokens of a prompt in one call, on a GPU
 CALL_TOKENS_CPU = 128
 """Most on a CPU, where more are hardly faster: progress must be shown four times a second. Not with nf4:
 640 tokens in one call take 1.16 s instead of 1.37 there (135M, two cores).
 """
-CALL_FLOP = 150e9
-"""About the most operations of a call: a second on a CPU, until progress is shown."""
+CALL_FLOP = 150e9  # about the most operations of a call: a second on a CPU, until progress is shown
 
 
 class Runner:

@@ -21,14 +21,9 @@ from h2o_chat.native.threads import one_torch_thread
 
 Shares = np.ndarray[Any, np.dtype[np.float32]]
 
-BLOCK = 256
-"""Shares per partial sum: about the root of the vocabulary."""
-
-DRAW_FIRST = 0.5
-"""From this top-p on a token is drawn before the cuts: below, they would mostly not keep it."""
-
-NEAR = 2.0**-19
-"""Two fp32 shares whose ratio is this near to min-p may be rounded to either side of it."""
+BLOCK = 256  # shares per partial sum: about the root of the vocabulary
+DRAW_FIRST = 0.5  # from this top-p on a token is drawn before the cuts: below, they would mostly not keep it
+NEAR = 2.0**-19  # two fp32 shares whose ratio is this near to min-p may be rounded to either side of it
 
 
 class Sampler:

@@ -71,5 +71,4 @@ def _from_6(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
     return about | {"format": 7, "clock": clock}, new
 
 
-MIGRATIONS: dict[int, Migration] = {5: _from_5, 6: _from_6}
-"""From the format that is read to the next one."""
+MIGRATIONS: dict[int, Migration] = {5: _from_5, 6: _from_6}  # from the format that is read to the next one

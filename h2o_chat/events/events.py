@@ -20,8 +20,7 @@ SCHEMA = 1
 
 Finish = Literal["eos", "length", "stop", "stopped", "error", "interrupted"]
 Role = Literal["system", "user", "assistant", "tool"]
-ASKS = ("user", "tool")
-"""Roles of messages that the model answers."""
+ASKS = ("user", "tool")  # roles of messages that the model answers
 
 
 @dataclass(frozen=True)

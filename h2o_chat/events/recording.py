@@ -26,8 +26,7 @@ MAX_BYTES = 1 << 30
 MAX_LINE_BYTES = 16 << 20
 
 _HINT = "A recording is made by --record FILE, or by h2o-chat run --json."
-_MOST = 2**53
-"""Larger numbers are not exact everywhere."""
+_MOST = 2**53  # larger numbers are not exact everywhere
 _BITMAP = re.compile("[0-9a-f]*")
 
 

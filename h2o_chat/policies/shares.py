@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.policies.policies import Policy
 
-MOST_TOKENS = 2**31 - 2**16
-"""Positions are int32."""
+MOST_TOKENS = 2**31 - 2**16  # positions are int32
 
 
 @dataclass(frozen=True)

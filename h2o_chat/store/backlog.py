@@ -13,10 +13,8 @@ from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
 from h2o_chat.store.database import Database, Step
 from h2o_chat.store.records import title_of
 
-PATIENCE_S = 0.5
-"""Longest wait for another process, once, before changes stay in memory."""
-RETRY_S = 1.0
-"""Seconds between two tries on a full disk: each costs as much as writing all that waits."""
+PATIENCE_S = 0.5  # longest wait for another process, once, before changes stay in memory
+RETRY_S = 1.0  # seconds between two tries on a full disk: each costs as much as writing all that waits
 
 Kind = Literal["message", "token", "other"]
 

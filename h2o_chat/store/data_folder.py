@@ -12,8 +12,7 @@ from h2o_chat.base.system import SAFELY, lock
 from h2o_chat.store.open_files import lost
 from h2o_chat.store.store_errors import explained
 
-PATIENCE_S = 0.25
-"""Seconds of retrying: `held` takes the lock for microseconds, and must not refuse a writer."""
+PATIENCE_S = 0.25  # seconds of retrying: `held` takes the lock for microseconds, and must not refuse a writer
 
 
 class Held(Exception):

@@ -24,23 +24,15 @@ from h2o_chat.store.store_errors import explained
 
 Rows = list[tuple[Any, ...]]
 
-Step = Callable[[sqlite3.Connection], object]
-"""A write that is never split over two transactions."""
+Step = Callable[[sqlite3.Connection], object]  # a write that is never split over two transactions
 
-WAIT_S = 5.0
-"""Longest wait for another process's transaction; ours take milliseconds."""
-LONG_WAIT_S = 180.0
-"""Longest wait of work that is not simply repeated: an import, a removal."""
-SHORT_S = 0.03
-"""A transaction takes no further step after this time, so that others can write."""
-PAUSE_S = 0.02
-"""Pause between two transactions of one job, so that others can write."""
-LOG_BYTES = 4 << 20
-"""Size from which on the log is written into the database, which takes some milliseconds."""
-MERGED_PAGES = 64
-"""Pages of the index of words merged at a time: some milliseconds."""
-POLL_S = 0.002
-"""Pause between two looks whether another process is still writing."""
+WAIT_S = 5.0  # longest wait for another process's transaction; ours take milliseconds
+LONG_WAIT_S = 180.0  # longest wait of work that is not simply repeated: an import, a removal
+SHORT_S = 0.03  # a transaction takes no further step after this time, so that others can write
+PAUSE_S = 0.02  # pause between two transactions of one job, so that others can write
+LOG_BYTES = 4 << 20  # size from which on the log is written into the database, which takes some milliseconds
+MERGED_PAGES = 64  # pages of the index of words merged at a time: some milliseconds
+POLL_S = 0.002  # pause between two looks whether another process is still writing
 
 
 class Database:

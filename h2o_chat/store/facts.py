@@ -10,8 +10,7 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.store.database import Database
 from h2o_chat.store.records import clean
 
-FACT_CHARACTERS = 1000
-"""The longest fact."""
+FACT_CHARACTERS = 1000  # the longest fact
 _SHOWN = (
     "FROM facts WHERE conversation IS NULL OR conversation IN (SELECT id FROM conversations WHERE NOT hidden)"
 )

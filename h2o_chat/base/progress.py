@@ -22,11 +22,7 @@ TELL_S = 0.125  # seconds between two reports of a reading: eight a second look 
 
 
 class Seldom:
-    """Allows a report at most every `TELL_S` seconds.
-
-    Args:
-        at_once: the first one is allowed at once, not after `TELL_S`.
-    """
+    """Allows a report at most every `TELL_S` seconds, the first one `at_once` or after `TELL_S`."""
 
     def __init__(self, *, at_once: bool = False) -> None:
         self._told = float("-inf") if at_once else time.perf_counter()

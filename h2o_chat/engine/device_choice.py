@@ -24,11 +24,7 @@ HISTORY_TOKENS = 1024
 
 
 class DeviceChoice:
-    """Chooses from logits [V], for any row: each call ends with a read.
-
-    Args:
-        vocabulary: V.
-    """
+    """Chooses from logits [V], V the size of the vocabulary, for any row: each call ends with a read."""
 
     def __init__(self, device: torch.device, vocabulary: int) -> None:
         numbers = torch.zeros(NUMBERS + 2 * MOST_CHANGES + HISTORY_TOKENS, dtype=torch.float64)

@@ -18,16 +18,7 @@ from h2o_chat.policies.shares import divide
 
 
 class Engine(Row):
-    """The only row of its runner, so that its budget and policy can be changed.
-
-    Args:
-        loaded: the model, with attn_implementation="h2o".
-        settings: budget, policy and the rest.
-
-    Raises:
-        BudgetError: the budget cannot work.
-        ModelError: the model's positions are not understood.
-    """
+    """The only row of its runner, so that its budget and policy can be changed; raises as `H2OCache`."""
 
     def __init__(self, loaded: Loaded, settings: Settings) -> None:
         if RANKS > 1:

@@ -26,11 +26,7 @@ POOLED = 32  # a head map has at most this many rows and columns
 
 
 class Observer:
-    """Remembers the last event, so that the next one tells the changes; bounded like the cache.
-
-    Args:
-        row: the one of the cache that is looked at.
-    """
+    """Looks at one row, and remembers the last event, so that the next tells the changes; bounded like it."""
 
     def __init__(self, cache: H2OCache, tokenizer: Any, row: int = 0) -> None:
         self._cache, self._row = cache, row
@@ -76,11 +72,7 @@ class Observer:
         return clocks[self._row].seen if self._row < len(clocks) else 0
 
     def state(self, watched: bool = True) -> CacheState:
-        """The event for now, with the changes since the last call.
-
-        Args:
-            watched: somebody looks at what only a memory panel shows.
-        """
+        """The event for now, with the changes since the last; `watched`: somebody sees a memory panel."""
         cache, seen = self._cache, self._seen
         at, scores, protected, lately = _on_host(cache, self._row)
         held = at >= 0

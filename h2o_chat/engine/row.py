@@ -26,14 +26,9 @@ from h2o_chat.transformers_cache.cache import H2OCache
 
 
 class Row:
-    """One conversation; every token is fed once.
+    """One conversation, row `number` of a runner, which holds its keys and values; every token is fed once.
 
     The last token of an answer was sampled but not fed: it waits in `pending`, in front of the next turn.
-
-    Args:
-        runner: holds its keys and values, and those of other rows.
-        settings: with its seed, and tokens between two `CacheState`.
-        number: of the row in the runner.
     """
 
     def __init__(self, runner: Runner, settings: Settings, number: int = 0) -> None:

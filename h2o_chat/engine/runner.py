@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 CALL_TOKENS = 512  # most tokens of a prompt in one call, on a GPU
 CALL_TOKENS_CPU = 128
 """Most on a CPU, where more are hardly faster: progress must be shown four times a second. Not with nf4:
-640 tokens in one call take 1.16 s instead of 1.37 there (135M, two cores).
-"""
+640 tokens in one call take 1.16 s instead of 1.37 there (135M, two cores)."""
 CALL_FLOP = 150e9  # about the most operations of a call: a second on a CPU, until progress is shown
 
 
@@ -52,7 +51,6 @@ class Runner:
     Args:
         loaded: the model, with attn_implementation="h2o".
         cache: an empty one, made with the model's positions.
-        rows: R.
         native: the native step of another runner of this model, to share; None makes one, where it is used.
 
     Raises:

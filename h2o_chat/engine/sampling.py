@@ -123,7 +123,6 @@ def cut_by_top_p(scores: Tensor, top_p: float) -> Tensor:
 
     Args:
         scores: [1, V] fp32 on a CPU, without NaN; -inf where a token is cut off.
-        top_p: above 0, below 1.
     """
     numbers = scores[0].numpy()
     ordered = np.sort(numbers)
@@ -142,8 +141,7 @@ def cut_by_min_p(scores: Tensor, min_p: float) -> Tensor:
     """`MinPLogitsWarper`: the same tokens, without sorting; the likeliest one always stays.
 
     Args:
-        scores: [1, V] fp32 on a CPU, without NaN; -inf where a token is cut off.
-        min_p: above 0, up to 1.
+        scores: see `cut_by_top_p`.
     """
     shares = scores.softmax(-1)
     return scores.masked_fill(shares < min_p * shares.amax(-1, keepdim=True), -torch.inf)

@@ -188,11 +188,7 @@ _NEVER_OVER = "Choose another file: a recording is never written over anything."
 
 
 class Recorder:
-    """Writes events to a file as they happen. A disk that fails ends the recording, not the conversation.
-
-    Args:
-        path: made, for its owner alone, when it is opened.
-    """
+    """Writes events to a file, its owner's alone. A failing disk ends the recording, not the conversation."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -44,11 +44,7 @@ class Facts:
         return [Fact(*row) for row in rows]
 
     def add(self, text: str, conversation: str | None = None) -> Fact:
-        """Remembers a text; one that is there already stays as it is.
-
-        Args:
-            conversation: the one whose message it is.
-        """
+        """Remembers a text, said in `conversation` or typed; one that is there already stays as it is."""
         text = _checked(text)
         if same := next((one for one in self.all() if one.text == text), None):
             return same

@@ -121,11 +121,7 @@ class Writer:
         self._change(f"UPDATE messages SET pinned = :on WHERE {_MINE}", {"number": message, "on": on})
 
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
-        """Ends the open answer.
-
-        Args:
-            text: of the whole answer, without the part that a stop text cut off.
-        """
+        """Ends the open answer; `text` is all of it, without the part that a stop text cut off."""
         if (number := self._open) is None:
             raise RuntimeError("no answer is open")
         now = time.time()

@@ -27,11 +27,7 @@ def evict_generated(cache: CacheLike, row: int, openings: Sequence[int] = ()) ->
 
 @torch.no_grad()
 def give_up(cache: CacheLike, row: int, positions: range, at_once: bool = True) -> None:
-    """Evicts the tokens of a row at these positions; see `_evict`.
-
-    Args:
-        at_once: else their score begins at 0 again, so that they are the first to go.
-    """
+    """Evicts a row's tokens at these positions; not `at_once`: sets their score to 0, so they go first."""
 
     def there(slots: Slots) -> Tensor:
         return (slots.positions >= positions.start) & (slots.positions < positions.stop)

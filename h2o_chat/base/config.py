@@ -86,8 +86,7 @@ class Look:
 class Disk:
     """Limits and places on the disk. They have no flag: they are the same for all conversations."""
 
-    saved_memories_bytes: int = 2 << 30
-    """Most bytes of all saved memories together; the oldest are removed, and rebuilt on resuming."""
+    saved_memories_bytes: int = 2 << 30  # of all saved memories; the oldest go, and are rebuilt on resuming
     model_folders: tuple[str, ...] = ()  # folders of GGUF files, which are listed and found by their names
 
     def __post_init__(self) -> None:
@@ -104,8 +103,7 @@ class Settings:
     sinks: int | None = None  # first tokens never evicted; None takes the policy's own number
     recent: int | None = None  # newest tokens never evicted; None takes the policy's own share of the budget
     chunk: int | None = None  # prompt tokens read at once; None takes budget // 4, at least 8
-    prefill: Prefill = "chunked"
-    """full: a whole prompt attends to itself before anything is evicted; memory grows with the prompt."""
+    prefill: Prefill = "chunked"  # full: a whole prompt attends to itself first; memory grows with it
     kv_dtype: KvDtype = "auto"  # precision of keys and values in the slots; auto: the model's own
     recall: RecallName = "auto"
     """auto: evicted text that a question asks for is read again with it; all: also what was said in other

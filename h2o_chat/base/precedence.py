@@ -41,8 +41,7 @@ _WANTED = {
 }
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
-NAMES = tuple(_OWNER)
-"""All settings that the environment and the file can set; those of `Look` and `Disk` have no flag."""
+NAMES = tuple(_OWNER)  # what the environment and the file can set; `Look` and `Disk` have no flag
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,7 @@ class Arena:
         self.device = shape.device
         self.windows: list[int | None] = [None] * len(self.layers)
         """Per layer: positions that a query sees, itself included; None: all before it."""
-        self.chunked = [False] * len(self.layers)
-        """Per layer: whether a query sees only its own chunk of `windows` positions."""
+        self.chunked = [False] * len(self.layers)  # per layer: a query sees only its own chunk of `windows`
         self.sharers = [0] * len(self.layers)  # per layer: later layers that attend to its slots
         self.layers_left = 0  # layers that have still to attend to the placed token
         self.rope_origin = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
@@ -141,8 +140,7 @@ class Arena:
         self.slot: Tensor | None = None  # [L, R, H, 1] slot of the current token, from `place` to `finish`
         self._new_token_states: tuple[Pass, dict[str, Tensor]] | None = None
         """The last call of `new_token_states`: its pass and its result."""
-        self.waiting: list[PassResult] = []
-        """The last pass of a prompt in the layers that are not absorbed yet (`absorb.queue_last_pass`)."""
+        self.waiting: list[PassResult] = []  # last pass of a prompt in the layers that are not absorbed yet
         if isinstance(slots, int):
             size = (len(self.layers), shape.rows, shape.heads, slots)
             slots = {state.name: self.empty(state, size) for state in STATES}

@@ -19,8 +19,7 @@ Angles = tuple[Tensor, Tensor]  # cosines and signed sines, for `Rope.turn`
 
 BLOCK = 256  # queries of one pass that attend together
 
-Attended = tuple[Tensor, PassResult]
-"""Output of the queries of one pass, [R, H, G, N, D], and its keys, values and gains."""
+Attended = tuple[Tensor, PassResult]  # output of a pass, [R, H, G, N, D]; its keys, values and gains
 Attend = Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]  # the type of `LayerStep.attended`
 
 

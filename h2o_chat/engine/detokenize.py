@@ -8,10 +8,8 @@ from typing import Any
 from h2o_chat.models.tokenizer_calls import text_of
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-MOST_TEXTS = 1 << 16
-"""Tokens of which each gets its text: more are a book, and a line of a recording has a limit."""
-LONGEST_CHARACTER_TOKENS = 8
-"""UTF-8 needs four bytes; text that is still broken after this many tokens stays broken."""
+MOST_TEXTS = 1 << 16  # longest prompt whose tokens get a text each: a line of a recording has a limit
+LONGEST_CHARACTER_TOKENS = 8  # UTF-8 needs four bytes; what is broken after so many tokens stays broken
 
 
 class Detokenizer:

@@ -17,10 +17,8 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.graph.captured import captured
 
 NUMBERS = 6  # drawn number, temperature, penalty, top-k, top-p, min-p: they stand before changes and history
-MOST_CHANGES = 1024
-"""Logits that are changed inside the graph. Where there are more, they are changed before it."""
-HISTORY_TOKENS = 1024
-"""The repetition penalty looks back this far: a growing history would cost more with every token."""
+MOST_CHANGES = 1024  # logits that are changed inside the graph; more are changed before it
+HISTORY_TOKENS = 1024  # the repetition penalty looks back this far, so that its cost does not grow
 
 
 class DeviceChoice:

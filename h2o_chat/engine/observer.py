@@ -273,8 +273,7 @@ def _pool(values: NDArray[Any]) -> list[list[float]]:
     return [[round(x, 4) for x in row] for row in values.tolist()]
 
 
-MOST_DIGITS = 4 << 20
-"""Hexadecimal digits in one event: a line of a recording has a limit, and a screen little time."""
+MOST_DIGITS = 4 << 20  # hexadecimal digits in one event: a line of a recording has a limit
 
 
 class Holders:

@@ -93,8 +93,7 @@ class Request:
     """Positions of thoughts, given up with the last piece; see `Row.give_up_thoughts`."""
     drops_thoughts: bool = True  # at once
     shown: Sequence[int] = ()  # see `Row.expect_thoughts`
-    begin: Any = None
-    """A `Row.snapshot` of the part of a conversation that was read before; the batch drops it once copied."""
+    begin: Any = None  # a `Row.snapshot` of what was read before; the batch drops it once copied
     keep: bool = False  # its end comes with a snapshot for the next turn
 
 

@@ -40,14 +40,11 @@ class Row:
         self.observer = Observer(runner.cache, self.tokenizer, number)
         self._watched = True
         self.pending: tuple[int, ...] = ()
-        self.grammar = ""
-        """All answers of `generate` follow it; in llguidance's form of Lark, empty: they are free."""
+        self.grammar = ""  # of all answers of `generate`, in llguidance's form of Lark; empty: they are free
         self.shown = frozenset[int]()  # special tokens that have a text in answers
         self.drops_thoughts = False
-        self.before_thoughts: RowSnapshot | None = None
-        """The state before the first thought since `expect_thoughts`."""
-        self.fed_since: list[tuple[int, list[int], bool]] = []
-        """(first position, tokens, whether a prompt) of all that was fed since."""
+        self.before_thoughts: RowSnapshot | None = None  # before the first thought since `expect_thoughts`
+        self.fed_since: list[tuple[int, list[int], bool]] = []  # (first position, tokens, whether a prompt)
         self.session = session_of(runner, self.seed)
 
     @property

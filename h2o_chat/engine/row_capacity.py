@@ -13,10 +13,8 @@ BESIDE = READERS + 4
 slots are ranked (`eviction.TOGETHER`)."""
 
 SNAPSHOTS = 64  # default number of conversations kept beside the rows, as far as they take SNAPSHOTS_BYTES
-SNAPSHOTS_BYTES = 2 << 30
-"""Default bytes of these; but each row may keep one, so that its conversation goes on."""
-NOT_READ_YET = 4
-"""Requests whose snapshot was dropped but is still in memory: they wait, or are prepared or read."""
+SNAPSHOTS_BYTES = 2 << 30  # default bytes of these; but each row may keep one, to go on from
+NOT_READ_YET = 4  # requests whose snapshot was dropped but is still in memory: they wait or are read
 OBJECTS_BYTES = 16 << 10
 """The constant part of a snapshot: the sampler's state, 5 kB, and Python's objects; with 64 slots of the
 bundled model a fifteenth of it."""

@@ -31,8 +31,7 @@ from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import BOUNDLESS, Shares
 from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot
 
-FORMAT = 7
-"""Format of the file. `MIGRATIONS` convert older ones; where there is none the cache is rebuilt."""
+FORMAT = 7  # of the file; `MIGRATIONS` convert older ones, and any other is rebuilt
 
 FIRST_STATES = {*("keys", "values", "positions", "score", "lately"), *("prompt", "protected", "clamped")}
 """States that every file has. A later state may be missing: it begins with its empty value."""
@@ -55,8 +54,7 @@ IDENTITY = (
 )
 """Fields of `Session` that must be equal."""
 
-BEFORE = {"engine": "transformers"}
-"""Values where a file says nothing: it was written before there was a choice."""
+BEFORE = {"engine": "transformers"}  # values of files from before there was a choice
 
 COUNTS = {"seen": "seen", "in_use": "in_use", "base": "rope_origin", "near_from": "clamped_below"}
 """Counts of a `Clock`, by their names in a file."""

@@ -52,8 +52,7 @@ class Session:
     stride: int = 1  # slots evicted together while decoding
     slot_bytes: int = 0  # bytes of one slot in all layers and KV heads: key, value and scores; 0: not known
     fixed_bytes: int = 0  # bytes of the states of layers that keep no keys: of a fixed size
-    thought: list[str] = field(default_factory=list)
-    """Marks before and after a thought, and before an answer without one."""
+    thought: list[str] = field(default_factory=list)  # marks: before a thought, after it, without one
     engine_why: str = ""  # instruction set of the native step, or the reason why another engine runs
 
 
@@ -167,13 +166,11 @@ class CacheState:
     """[layers][KV heads]: mean hold of the tokens that each cache keeps outside the recent part (do heads
     agree?)."""
     whole: bool = False  # earlier events are void: `changed` and `holders` list every token held
-    protected: list[tuple[int, int]] = field(default_factory=list)
-    """(first, last) position of each run of tokens that are protected."""
+    protected: list[tuple[int, int]] = field(default_factory=list)  # (first, last) position of each run
     holders: list[tuple[int, str]] = field(default_factory=list)
     """(position, caches that hold it) of tokens for which that changed: hexadecimal digits, a bit a cache,
     layer by layer, the first one highest. If there are very many, the most held come first."""
-    gone: list[Gone] = field(default_factory=list)
-    """Tokens that were evicted from all caches: the few that were held most."""
+    gone: list[Gone] = field(default_factory=list)  # those evicted from all caches that were held most
     gone_tokens: int = 0  # how many tokens were evicted from all caches
     ranks: list[tuple[int, float]] = field(default_factory=list)
     """(rank, score) of some tokens held, ranked by score, ever more widely spaced."""
@@ -195,8 +192,7 @@ class Turn:
     seen: int  # tokens fed since the conversation began
     kept: int  # slots in use, the maximum over layers and KV heads
     evicted: int  # `seen` - `kept`
-    lost: float
-    """Share of the attention per token of the turn that evicted tokens had been receiving (0 to 1)."""
+    lost: float  # share of the attention per token that evicted tokens had received (0 to 1)
     hold: list[tuple[int, float]] = field(default_factory=list)
     """(message index, mean hold of its tokens) of the messages with tokens left in the cache."""
     stop: str = ""  # the stop string that ended the answer, which `text` does not have; empty: none did
@@ -210,8 +206,7 @@ class Note:
     code: str  # stable; `message` and `hint` are for people
     message: str
     hint: str = ""
-    about: int | None = None
-    """Index of the message that was just `pinned` or `unpinned`, or whose words were `recalled`."""
+    about: int | None = None  # index of the message that was pinned or unpinned, or whose words were recalled
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ class Shares:
         return max(1, min(int(self.budget * policy.stride), most))
 
 
-BOUNDLESS = Shares(MOST_TOKENS, sinks=0, recent=MOST_TOKENS)
-"""The shares of the policy `full`, which evicts nothing."""
+BOUNDLESS = Shares(MOST_TOKENS, sinks=0, recent=MOST_TOKENS)  # of `full`, which evicts nothing
 
 
 def divide(policy: Policy, budget: int, sinks: int | None = None, recent: int | None = None) -> Shares:

@@ -129,8 +129,7 @@ class Summary:
     created: float  # seconds since 1970, like all times here
     updated: float  # time of the last message
     messages: int  # number of messages in all branches
-    tokens: int | None
-    """Tokens in all branches. None: not known, since some messages were imported and never read."""
+    tokens: int | None  # in all branches; None: not known, as some imported messages were never read
 
 
 @dataclass(frozen=True)

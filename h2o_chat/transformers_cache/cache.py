@@ -96,8 +96,7 @@ class H2OCache(Cache):
         self.fresh = self.plan.clock()  # clock of the other rows before the first token
         self.arenas_in_step: list[Arena] = []  # the arenas; the last pass of a prompt may wait in them
         self.step: Step | None = None  # the prepared step
-        self.states_before: list[dict[str, Tensor]] = []
-        """Copies of the states of `state_layers` before the prepared step."""
+        self.states_before: list[dict[str, Tensor]] = []  # of `state_layers`, before the prepared step
         super().__init__(layer_class_to_replicate=self.new_layer)
         self.layers += layers_of(self, self.trained.layers if self.trained else ())
         self.state_layers = [layer for layer in self.layers if isinstance(layer, StateLayer)]

@@ -35,11 +35,9 @@ class Kind:
     states: int = 1  # number of states of each type
     held: dict[str, tuple[tuple[int, ...], torch.dtype]] = field(default_factory=dict)
     """Shape without rows, and dtype, of each tensor of its states."""
-    latent: bool = False
-    """Its cache is given latents, of which keys and values are made afterwards (DeepSeek)."""
+    latent: bool = False  # its cache gets latents, of which keys and values are made later (DeepSeek)
     sharers: int = 0  # later layers that attend to its slots
-    shape: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """KV heads, query heads of each, components of a key, of a value."""
+    shape: tuple[int, int, int, int] = (0, 0, 0, 0)  # KV heads, query heads of each, sizes of key and value
 
     @property
     def attends(self) -> bool:

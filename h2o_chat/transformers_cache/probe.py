@@ -104,8 +104,7 @@ def probe(model: Any, chats: bool = False) -> Positions:
     return Positions(window, tuple(found), learned=False, chats=chats, layers=kinds)
 
 
-_probed = threading.local()
-"""Its `calls`: (module, query, key, value) of each layer that attended in this thread."""
+_probed = threading.local()  # its `calls`: (module, query, key, value) of each layer that attended
 
 
 def _attention(

@@ -67,7 +67,6 @@ def settings() -> list[Setting]:
 
 
 def look() -> Look:
-    """How the screen is to look."""
     return Look(**{name: value for name, value in below_flags().items() if name in ("theme", "quiet")})
 
 
@@ -206,8 +205,6 @@ def _seen(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
-    if type(value) is int and abs(value) >= 2**63:
-        return "a number of more than 64 bits"
     return str(value)
 
 

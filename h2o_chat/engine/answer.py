@@ -83,7 +83,6 @@ class Answer:
         self._decode_ms += step_ms + self._choose_ms
 
     def ended(self, finish: Finish) -> Turn:
-        """The event that closes the turn."""
         self.row.runner.sync_cache()
         steps, kept = self.new_tokens - 1, self.row.kept
         with suppress(ModelError):  # it has failed before, in the answer

@@ -109,7 +109,6 @@ class Batch:
         return tuple(None if talk is None else talk.request for talk in self._rows)
 
     def session(self, seed: int) -> Session:
-        """The `session` event."""
         return session_of(self.runner, seed)
 
     def add(self, request: Request) -> None:
@@ -135,7 +134,6 @@ class Batch:
     # -- what a step does ------------------------------------------------------------------------------
 
     def _stop(self, told: list[BatchReport]) -> None:
-        """End cancelled requests."""
         wanted = set()
         while self._cancelled:  # others may add to it meanwhile
             wanted.add(self._cancelled.popleft())

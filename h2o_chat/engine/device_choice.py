@@ -136,10 +136,8 @@ class DeviceChoice:
         return scores.index_put_((history,), torch.where(said < 0, said * penalty, said / penalty))
 
 
-@lru_cache(maxsize=2)
-def device_choice(device: torch.device, vocabulary: int) -> DeviceChoice:
-    """The one of this device and vocabulary: all rows share its graphs."""
-    return DeviceChoice(device, vocabulary)
+device_choice = lru_cache(maxsize=2)(DeviceChoice)
+"""The one of a device and vocabulary: all rows share its graphs."""
 
 
 def changed(logits: Tensor, changes: Mapping[int, float]) -> Tensor:

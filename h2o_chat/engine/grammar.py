@@ -66,7 +66,6 @@ class Grammar:
                 words[first // 32] = 1 << first % 32
 
     def note_chosen(self, token: int) -> None:
-        """Notes the token that was chosen."""
         if not self._matcher.is_stopped():
             self._matcher.consume_tokens(self._spelt(token))
 

@@ -40,7 +40,6 @@ class Observer:
         self.lost = (0, 0.0)  # `lost_mark` at the last event
 
     def move_to(self, cache: H2OCache, row: int) -> None:
-        """Look at another cache and row from here on."""
         self._cache, self._row = cache, row
 
     def note_fed(self, first: int, ids: Sequence[int]) -> None:

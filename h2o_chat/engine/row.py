@@ -79,14 +79,7 @@ class Row:
     def forward(self, ids: Sequence[int], prompt: bool = False, cancelled: ShouldStop = never) -> Tensor:
         """Feeds tokens in one call, while other rows wait; logits [V] of the last one.
 
-        Args:
-            prompt: a person said them, not the model.
-            cancelled: asked before each layer of a prompt.
-
-        Raises:
-            Cancelled: it was cancelled; part of it may have been fed.
-            UsageError: more tokens than the model's window holds.
-            WindowFullError: the `full` policy reached the end of the window.
+        See `Runner.feed`, also for what it raises. Where it was cancelled, part of it may have been fed.
         """
         first = self.seen
         pieces = [ids if number == self.number else () for number in range(self.runner.rows)]
@@ -178,7 +171,6 @@ class Row:
     # -- what is seen of it ----------------------------------------------------------------------------
 
     def look(self) -> CacheState:
-        """The `CacheState` now."""
         self.runner.sync_cache()
         with one_torch_thread() if self.runner.native else nullcontext():
             return self.observer.state(self._watched)
@@ -202,8 +194,7 @@ class Row:
     def move_to(self, runner: Runner, number: int) -> None:
         """Goes on as row `number` of another runner of this model, with an equal cache; leaves a copy behind.
 
-        Raises:
-            UsageError: that cache has another policy, budget, precision or model, or no such row.
+        Raises as `Runner.put`.
         """
         runner.put(number, self.runner.row_snapshot(self.number, copy=False))
         self.runner, self.number = runner, number

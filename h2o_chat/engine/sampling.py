@@ -62,7 +62,10 @@ class Sampler:
     def _choose_on_cpu(self, scores: Tensor, sampling: Sampling) -> int:
         if not abs(scores.numpy().max()) < np.inf:  # NaN is the largest, and not below anything
             return _checked(-1)
-        scores = self._scaled(scores, sampling)
+        penalty = sampling.repetition_penalty
+        if sampling.temperature != 0 or penalty != 1:  # a greedy choice is made after the penalty alone
+            seen = np.fromiter(self.history if penalty != 1 else (), np.int64)
+            scores = scaled(scores, seen, penalty, sampling.temperature or 1)
         if sampling.temperature == 0:
             return int(scores.numpy().argmax())
         if sampling.top_p < DRAW_FIRST:
@@ -94,13 +97,6 @@ class Sampler:
     def _random_number(self) -> Tensor:
         """From 0 to 1, without 1. [] fp64"""
         return torch.rand((), dtype=torch.float64, generator=self.random)
-
-    def _scaled(self, scores: Tensor, sampling: Sampling) -> Tensor:
-        """Scores [1, V] after penalty and temperature; for a greedy choice, after the penalty alone."""
-        if sampling.temperature == 0 and sampling.repetition_penalty == 1:
-            return scores
-        seen = np.fromiter(self.history if sampling.repetition_penalty != 1 else (), np.int64)
-        return scaled(scores, seen, sampling.repetition_penalty, sampling.temperature or 1)
 
 
 def scaled(scores: Tensor, seen: np.ndarray[Any, Any], penalty: float, temperature: float) -> Tensor:

@@ -270,11 +270,7 @@ def object_of(line: str) -> dict[str, Any]:
 
 
 def event_of(data: dict[str, Any]) -> Event:
-    """The event of one JSON object; unknown keys are ignored.
-
-    Raises:
-        ValueError: the event is unknown, or a field is missing or of the wrong type; says which.
-    """
+    """The event of one JSON object; unknown keys are ignored. Raises ValueError, which says what is wrong."""
     name = data.get("event")
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:

@@ -101,8 +101,7 @@ class Database:
         Args:
             held: called in each transaction; raises if the steps may no longer be run.
 
-        Raises:
-            StoreError: see `writing`; the steps that are left were not run.
+        Raises as `writing`; the steps that are left were not run.
         """
         while steps:
             done = 0

@@ -282,12 +282,9 @@ def conversation_ids(folder: Path, start: str = "") -> list[str]:
 
 def models_used(folder: Path) -> list[str]:
     """Models that somebody named for a conversation, the newest first; creates nothing and never raises."""
-    named = "SELECT json_extract(settings, '$.model') FROM conversations WHERE NOT hidden"
-    return list(
-        dict.fromkeys(
-            str(one) for one in _glance(folder, f"{named} {records.NEWEST_FIRST}") if one is not None
-        )
-    )
+    named = "json_extract(settings, '$.model')"
+    sql = f"SELECT {named} FROM conversations WHERE NOT hidden AND {named} IS NOT NULL {records.NEWEST_FIRST}"
+    return list(dict.fromkeys(map(str, _glance(folder, sql))))
 
 
 def _glance(folder: Path, sql: str) -> list[Any]:

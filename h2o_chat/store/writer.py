@@ -41,15 +41,13 @@ class Writer:
         self._parents: dict[int, int | None] = {}
         """Parents of the messages added since the last answer ended: these can be withdrawn."""
         mine = "FROM messages WHERE conversation = ?"
-        [[newest, left]] = database.rows(
-            f"SELECT (SELECT max(number) {mine}), EXISTS (SELECT 1 {mine} AND open)",
-            conversation,
-            conversation,
+        [[newest, left, leaf]] = database.rows(
+            f"SELECT (SELECT max(number) {mine}), EXISTS (SELECT 1 {mine} AND open),"
+            " (SELECT leaf FROM conversations WHERE id = ?)",
+            *(conversation, conversation, conversation),
         )
-        leaf = database.rows("SELECT leaf FROM conversations WHERE id = ?", conversation)
         self._newest: int = newest or 0
-        self.leaf: int | None = leaf[0][0] if leaf else None
-        """Number of the message that the next one follows; None: there is no message."""
+        self.leaf: int | None = leaf  # the message that the next one follows; None: there is none
         if created:
             self.backlog.add("other", created)
         if left:

@@ -155,9 +155,7 @@ def begin(
         groups: G.
         mask: [R, N] bool, False for padding; None: all are real.
 
-    Raises:
-        UsageError: another number of tokens was prepared, or more rows were named than are fed.
-        BudgetError: there is no memory for the slots.
+    Raises UsageError if another number of tokens was prepared; and as `begin_first` and `make_slots`.
     """
     rows, heads, tokens, size = keys.shape
     if layer.number == 0:

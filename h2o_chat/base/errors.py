@@ -41,15 +41,11 @@ _WRITTEN_OUT = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for
 class H2OChatError(Exception):
     """Base of all errors this program raises on purpose.
 
-    Attributes:
-        message: What was wrong, with the value seen.
-        hint: What to do about it; may be empty.
-        code: A short stable name for scripts, as printed in the `error` event.
-        exit_code: What the process ends with if nobody handles it.
+    The message says what was wrong, with the value seen, the hint what to do about it; it may be empty.
     """
 
-    code = "failed"
-    exit_code = ExitCode.FAILED
+    code = "failed"  # a short stable name for scripts, as printed in the `error` event
+    exit_code = ExitCode.FAILED  # what the process ends with if nobody handles it
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.message, self.hint = _shown(message), _shown(hint)

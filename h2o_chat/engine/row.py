@@ -201,11 +201,7 @@ class Row:
         self.observer.move_to(runner.cache, number)
 
     def save(self, path: Path) -> None:
-        """Writes the state to a file, in one move.
-
-        Raises:
-            OSError: no room, on the disk or in memory, or no right to write there.
-        """
+        """Writes the state to a file, in one move; OSError: no room on the disk or in memory, or no right."""
         try:
             write(path, self.snapshot(copy=False), self.session)
         except (RuntimeError, MemoryError) as error:

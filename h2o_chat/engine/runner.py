@@ -308,11 +308,7 @@ def trained_positions(loaded: Loaded) -> Positions:
 
 
 def end_tokens(loaded: Loaded) -> frozenset[int]:
-    """Ids that end an answer, wherever the model says so.
-
-    Raises:
-        ModelError: what its generation_config.json or config.json names is no id.
-    """
+    """Ids that end an answer, wherever the model says so; raises ModelError if one of them is no id."""
     ids = loaded.ends if isinstance(loaded.ends, list) else [loaded.ends]
     wrong = [one for one in ids if one is not None and type(one) is not int]
     if wrong:

@@ -276,12 +276,9 @@ def title_of(text: str) -> str:
 
 def streamed(connection: sqlite3.Connection, message: int) -> Streamed:
     """Tokens and text of an open answer, as far as they were written."""
-    rows = connection.execute("SELECT token, text FROM stream WHERE message = ? ORDER BY number", (message,))
-    tokens, texts = [], []
-    for token, text in rows:
-        tokens.append(int(token))
-        texts.append(str(text))
-    return tokens, "".join(texts)
+    sql = "SELECT token, text FROM stream WHERE message = ? ORDER BY number"
+    rows = connection.execute(sql, (message,)).fetchall()
+    return [int(token) for token, _ in rows], "".join(str(text) for _, text in rows)
 
 
 def insert_message(

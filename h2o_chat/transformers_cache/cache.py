@@ -112,11 +112,7 @@ class H2OCache(Cache):
         return H2OLayer(self, len(self.attention_layers))
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        """The state of a convolution, as transformers asks for it.
-
-        Raises:
-            UsageError: the cache was made without the model, and does not know its layers.
-        """
+        """For transformers: the state of a convolution. UsageError: the cache was made without the model."""
         if layer_idx >= len(self.layers):
             raise UsageError(
                 f"Layer {layer_idx} keeps a state, and this H2OCache was made without the model.",

@@ -120,11 +120,7 @@ _latent = threading.local()  # its `layer`: whose latents were read, and whose a
 
 
 def expect_latent(layer: H2OLayer) -> None:
-    """Notes whose attention comes next: it is given keys and values, without a `Handoff`.
-
-    Raises:
-        ModelError: the attention before went elsewhere.
-    """
+    """Notes whose attention comes next, without a `Handoff`; ModelError: the one before went elsewhere."""
     if getattr(_latent, "layer", None) is not None and layer.number:
         _wrong_attention()
     _latent.layer = layer

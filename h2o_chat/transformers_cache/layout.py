@@ -61,11 +61,7 @@ ORDINARY = Kind("full_attention")
 
 
 def require_plain(config: Any) -> None:
-    """Checks that an H2OCache may compute a model that it does not know.
-
-    Raises:
-        UsageError: some layers keep a state, attend in chunks or share the slots of others.
-    """
+    """Raises UsageError if an H2OCache that does not know the model cannot compute some of its layers."""
     others = {kind.name for kind in kinds_of(config)} - {"full_attention", "sliding_attention"}
     if others:
         raise UsageError(
@@ -75,11 +71,7 @@ def require_plain(config: Any) -> None:
 
 
 def kinds_of(config: Any) -> tuple[Kind, ...]:
-    """The layers that a configuration names.
-
-    Raises:
-        ModelError: some layer is neither bounded by slots nor of a fixed size.
-    """
+    """The layers that a configuration names; ModelError: one is neither bounded nor of a fixed size."""
     types, keywords = get_layer_types_and_kwargs(config.get_text_config(decoder=True))
     for name in types:
         if name not in _ATTENDS:

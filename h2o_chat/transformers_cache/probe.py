@@ -116,11 +116,7 @@ def _attention(
 
 
 def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
-    """The layers, and keys [1, H, 1, D] of each that has some, of one token fed at a position index.
-
-    Raises:
-        ModelError: other layers attend than the configuration names, or none through transformers' interface.
-    """
+    """The layers, and keys [1, H, 1, D], of one token fed at a position index; ModelError: others attend."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 

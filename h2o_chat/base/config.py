@@ -139,7 +139,7 @@ class Settings:
 
 
 def data_folder(flag: Path | None) -> Path:
-    """The folder of conversations: `--data`, else H2O_CHAT_DATA, else the platform's; UsageError: `~nobody`."""
+    """The folder of conversations: `--data`, H2O_CHAT_DATA or the platform's; UsageError: in `~nobody`."""
     named = flag or os.environ.get("H2O_CHAT_DATA")
     if not named:
         return platformdirs.user_data_path("h2o-chat")

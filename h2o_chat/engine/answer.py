@@ -11,6 +11,7 @@ from torch import Tensor
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
 from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
+from h2o_chat.engine.observer import lost_per_token
 from h2o_chat.engine.request import NO_WISHES, AnswersToAvoid, Chance, EarlierAnswer, Wishes
 from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Finish, Token, Turn
@@ -98,7 +99,9 @@ class Answer:
             kept=kept,
             evicted=self.row.seen - kept,
             # After an error the cache may have none to tell.
-            lost=0.0 if finish == "error" else self.row.observer.lost_since(self._lost_before),
+            lost=0.0
+            if finish == "error"
+            else lost_per_token(self._lost_before, self.row.observer.lost_mark()),
             stop=self._stop.found,
         )
 

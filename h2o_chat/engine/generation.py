@@ -89,7 +89,8 @@ class _Turn:
         Returns:
             The event and the logits after it, or None if cancelled.
         """
-        row, clock, seldom, told, look_at, last = self.row, time.perf_counter(), Seldom(), False, 0.0, None
+        row, clock, seldom = self.row, time.perf_counter(), Seldom()
+        told, look_at, last = False, 0.0, None
         ids = [*row.pending, *self.ids]
         for fed, logits in row.feeding(self.ids, self.cancel):
             last = logits if fed == len(ids) else None

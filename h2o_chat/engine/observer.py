@@ -55,10 +55,6 @@ class Observer:
             self._texts[token] = text_of(self._tokenizer, [token])
         return self._texts[token]
 
-    def lost_since(self, mark: tuple[int, float]) -> float:
-        """`lost` per token since an earlier `lost_mark`, 0 to 1."""
-        return _per_token(mark, self.lost_mark())
-
     def lost_mark(self) -> tuple[int, float]:
         """(tokens seen, attention lost so far, averaged over layers and heads)."""
         arenas = self._cache.absorbed_arenas()
@@ -96,7 +92,7 @@ class Observer:
             kept=kept,
             bytes=cache.bytes_held // rows,
             bytes_full=sum(arena.plain_slot_bytes for arena in cache.absorbed_arenas()) // rows * seen,
-            lost=_per_token(before, self.lost),
+            lost=lost_per_token(before, self.lost),
             kinds=_kinds(at, protected, recent_from),
             heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen) if watched else [],
             changed=self._changed(positions, hold, score),
@@ -164,8 +160,8 @@ class Observer:
         return sorted(changed + gone)
 
 
-def _per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
-    """Attention lost per token between two marks."""
+def lost_per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
+    """Attention lost per token between two of `Observer.lost_mark`, 0 to 1."""
     return (now[1] - before[1]) / max(1, now[0] - before[0])
 
 

@@ -38,8 +38,7 @@ RECALLS: tuple[str, ...] = get_args(RecallName)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
 THINKS: tuple[str, ...] = get_args(ThinkName)
 
-FILE_LIMIT_BYTES = 2**20
-"""A larger file is no configuration file."""
+FILE_LIMIT_BYTES = 2**20  # a larger file is no configuration file
 SCREEN_TOKENS = 8192
 """Longest answer of a chat by default: a greedy answer may repeat itself without an end. One that begins to
 repeat itself is ended sooner (`chat/conversation/loops.py`)."""
@@ -49,15 +48,12 @@ repeat itself is ended sooner (`chat/conversation/loops.py`)."""
 class Sampling:
     """How the next token is chosen and when an answer ends."""
 
-    temperature: float = 0.0
-    """0 takes the most likely token (greedy)."""
+    temperature: float = 0.0  # 0 takes the most likely token (greedy)
     top_p: float = 1.0
-    top_k: int = 0
-    """0 switches it off."""
+    top_k: int = 0  # 0 switches it off
     min_p: float = 0.0
     repetition_penalty: float = 1.0
-    max_tokens: int | None = 512
-    """None generates until the model ends the answer or the user stops it."""
+    max_tokens: int | None = 512  # None generates until the model ends the answer or the user stops it
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
 
@@ -82,20 +78,16 @@ BY_THE_MAKERS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 class Look:
     """Appearance of the screen. It has no flag: it is chosen on the screen, which remembers it."""
 
-    theme: str = "h2o-dark"
-    """h2o-dark, h2o-light, h2o-ansi, or any theme of Textual."""
-    quiet: bool = False
-    """The conversation alone, without what the memory holds of it."""
+    theme: str = "h2o-dark"  # h2o-dark, h2o-light, h2o-ansi, or any theme of Textual
+    quiet: bool = False  # the conversation alone, without what the memory holds of it
 
 
 @dataclass(frozen=True)
 class Disk:
     """Limits and places on the disk. They have no flag: they are the same for all conversations."""
 
-    saved_memories_bytes: int = 2 << 30
-    """Most bytes of all saved memories together; the oldest are removed, and rebuilt on resuming."""
-    model_folders: tuple[str, ...] = ()
-    """Folders of GGUF files, which are listed and found by their names."""
+    saved_memories_bytes: int = 2 << 30  # of all saved memories; the oldest go, and are rebuilt on resuming
+    model_folders: tuple[str, ...] = ()  # folders of GGUF files, which are listed and found by their names
 
     def __post_init__(self) -> None:
         _within("--saved-memories-bytes", self.saved_memories_bytes, 0, 2**63 - 1)
@@ -106,19 +98,13 @@ class Settings:
     """The model to load and the memory to give it; one field per shared flag of the command line."""
 
     model: str | None = None
-    budget: int = 512
-    """Slots per layer, row and KV head; ignored by the `full` policy."""
+    budget: int = 512  # slots per layer, row and KV head; ignored by the `full` policy
     policy: PolicyName = "h2o"
-    sinks: int | None = None
-    """First tokens never evicted; None takes the policy's own number."""
-    recent: int | None = None
-    """Newest tokens never evicted; None takes the policy's own share of the budget."""
-    chunk: int | None = None
-    """Prompt tokens read at once; None takes budget // 4, at least 8."""
-    prefill: Prefill = "chunked"
-    """full: a whole prompt attends to itself before anything is evicted; memory grows with the prompt."""
-    kv_dtype: KvDtype = "auto"
-    """Precision of keys and values in the slots; auto: the model's own."""
+    sinks: int | None = None  # first tokens never evicted; None takes the policy's own number
+    recent: int | None = None  # newest tokens never evicted; None takes the policy's own share of the budget
+    chunk: int | None = None  # prompt tokens read at once; None takes budget // 4, at least 8
+    prefill: Prefill = "chunked"  # full: a whole prompt attends to itself first; memory grows with it
+    kv_dtype: KvDtype = "auto"  # precision of keys and values in the slots; auto: the model's own
     recall: RecallName = "auto"
     """auto: evicted text that a question asks for is read again with it; all: also what was said in other
     conversations."""
@@ -130,13 +116,10 @@ class Settings:
     device: str = "auto"
     threads: int | None = None
     template: TemplateName = "auto"
-    think: ThinkName = "auto"
-    """Thoughts before an answer; auto: as the model's chat template has it."""
+    think: ThinkName = "auto"  # thoughts before an answer; auto: as the model's chat template has it
     system: str | None = None
-    seed: int | None = None
-    """None draws one at random; it is printed in both cases."""
-    events_every: int = 16
-    """Generated tokens between two `cache` events; 0 for none."""
+    seed: int | None = None  # None draws one at random; it is printed in both cases
+    events_every: int = 16  # generated tokens between two `cache` events; 0 for none
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -156,11 +139,7 @@ class Settings:
 
 
 def data_folder(flag: Path | None) -> Path:
-    """The folder of conversations: `--data`, else H2O_CHAT_DATA, else the platform's folder.
-
-    Raises:
-        UsageError: it begins with the home of an unknown user (`~nobody`).
-    """
+    """The folder of conversations: `--data`, H2O_CHAT_DATA or the platform's; UsageError: in `~nobody`."""
     named = flag or os.environ.get("H2O_CHAT_DATA")
     if not named:
         return platformdirs.user_data_path("h2o-chat")
@@ -197,19 +176,10 @@ def read_tables(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {refusal(error)}.", hint) from error
 
 
-def user_aliases() -> dict[str, str]:
-    """The user's own short names: `[aliases]` in the configuration, each a repository or a folder.
-
-    Raises:
-        UsageError: the file cannot be read, or an alias is not a text.
-    """
-    path = config_file()
-    return aliases_in(read_tables(path), path)
-
-
-def aliases_in(tables: Mapping[str, Any], path: Path) -> dict[str, str]:
-    """The short names in the tables of a configuration file; raises as `user_aliases`."""
-    aliases = tables.get("aliases", {})
+def user_aliases(path: Path | None = None) -> dict[str, str]:
+    """The user's own short names, `[aliases]`: repositories or folders; raises UsageError."""
+    path = path or config_file()
+    aliases = read_tables(path).get("aliases", {})
     wrong = (
         aliases if not isinstance(aliases, dict) else [k for k, v in aliases.items() if type(v) is not str]
     )
@@ -237,25 +207,14 @@ class ToolServer:
 
     name: str
     command: tuple[str, ...]
-    env: Mapping[str, str]
-    """Variables beside HOME, PATH and the like: it gets no others."""
-    timeout_s: float
-    """Longest time of one call."""
+    env: Mapping[str, str]  # variables beside HOME, PATH and the like: it gets no others
+    timeout_s: float  # longest time of one call
 
 
-def tool_servers() -> list[ToolServer]:
-    """The servers of the user's configuration.
-
-    Raises:
-        UsageError: the file, or a server in it, cannot be used.
-    """
-    path = config_file()
-    return servers_in(read_tables(path), path)
-
-
-def servers_in(tables: Mapping[str, Any], path: Path) -> list[ToolServer]:
-    """The servers in the tables of a configuration file; raises as `tool_servers`."""
-    named = tables.get("mcp", {})
+def tool_servers(path: Path | None = None) -> list[ToolServer]:
+    """The servers of the user's configuration; raises UsageError if the file or a server cannot be used."""
+    path = path or config_file()
+    named = read_tables(path).get("mcp", {})
     if not isinstance(named, dict):
         raise UsageError(f"{path}: mcp is no table of servers.", _HINT)
     return [_server(name, table, f"{path}: [mcp.{name}]") for name, table in named.items()]

@@ -11,12 +11,9 @@ from contextlib import suppress
 
 from h2o_chat.base.system import KILL
 
-STEP_S = 2.0
-"""Seconds for a running step to finish and for the process to end in order."""
-KILLED_S = 0.75
-"""Seconds left after the child processes, which it may wait for, were killed."""
-LAST_S = 0.2
-"""Seconds left for the final callback."""
+STEP_S = 2.0  # seconds for a running step to finish and for the process to end in order
+KILLED_S = 0.75  # seconds left after the child processes, which it may wait for, were killed
+LAST_S = 0.2  # seconds left for the final callback
 LOOK_S = 0.01
 
 
@@ -37,8 +34,7 @@ class Deadline:
         self._last = last
         self._code = 0
         self.begun = self._now = self._over = False
-        self._asleep = threading.Lock()
-        """Held until `begin`: the threads wait for it."""
+        self._asleep = threading.Lock()  # held until `begin`: the threads wait for it
         self._asleep.acquire()
         for work in (self._end, self._end_anyway):
             threading.Thread(target=work, name="deadline", daemon=True).start()

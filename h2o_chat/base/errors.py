@@ -18,24 +18,16 @@ class ExitCode(IntEnum):
     FAILED = 1
     """Generation failed, a file could not be written, not all was stored, or the doctor found what prevents
     chatting."""
-    USAGE = 2
-    """Wrong usage or configuration."""
-    MODEL = 3
-    """The model was not found, is gated, is not supported, or cannot be had offline."""
-    MEMORY = 4
-    """Out of memory, or a budget that cannot work."""
-    BUG = 70
-    """Our own bug."""
-    HUNG_UP = 129
-    """The terminal went away (SIGHUP); the partial output was kept."""
-    INTERRUPTED = 130
-    """Interrupted; the partial output was kept."""
-    TERMINATED = 143
-    """Told to end (SIGTERM); the partial output was kept."""
+    USAGE = 2  # wrong usage or configuration
+    MODEL = 3  # the model was not found, is gated, is not supported, or cannot be had offline
+    MEMORY = 4  # out of memory, or a budget that cannot work
+    BUG = 70  # our own bug
+    HUNG_UP = 129  # the terminal went away (SIGHUP); the partial output was kept
+    INTERRUPTED = 130  # interrupted; the partial output was kept
+    TERMINATED = 143  # told to end (SIGTERM); the partial output was kept
 
 
-LONGEST_CHARACTERS = 1200
-"""Longest message, and longest hint; the middle of a longer one is left out."""
+LONGEST_CHARACTERS = 1200  # longest message, and longest hint; the middle of a longer one is left out
 
 UNSEEN = (
     *(*range(0x80, 0xA0), 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
@@ -49,15 +41,11 @@ _WRITTEN_OUT = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for
 class H2OChatError(Exception):
     """Base of all errors this program raises on purpose.
 
-    Attributes:
-        message: What was wrong, with the value seen.
-        hint: What to do about it; may be empty.
-        code: A short stable name for scripts, as printed in the `error` event.
-        exit_code: What the process ends with if nobody handles it.
+    The message says what was wrong, with the value seen, the hint what to do about it; it may be empty.
     """
 
-    code = "failed"
-    exit_code = ExitCode.FAILED
+    code = "failed"  # a short stable name for scripts, as printed in the `error` event
+    exit_code = ExitCode.FAILED  # what the process ends with if nobody handles it
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.message, self.hint = _shown(message), _shown(hint)

@@ -70,8 +70,7 @@ def number(value: float) -> str:
     return f"{value:.1e}"
 
 
-MARKS = {"H": "█", "R": "▓", "S": "░", "·": "·"}
-"""A block for each kind of held token; see `NAMES`."""
+MARKS = {"H": "█", "R": "▓", "S": "░", "·": "·"}  # a block for each kind of held token; see `NAMES`
 NAMES = {"H": "important", "R": "newest", "S": "pinned", "·": "forgotten"}
 
 

@@ -18,8 +18,7 @@ from h2o_chat.base import config
 from h2o_chat.base.config import Disk, Look, Sampling, Settings, config_file
 from h2o_chat.base.errors import UsageError
 
-TABLES = ("aliases", "defaults", "mcp")
-"""Tables that a configuration file may have."""
+TABLES = ("aliases", "defaults", "mcp")  # tables that a configuration file may have
 
 Source = Literal["default", "config.toml", "environment"]
 
@@ -42,8 +41,7 @@ _WANTED = {
 }
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
-NAMES = tuple(_OWNER)
-"""All settings that the environment and the file can set; those of `Look` and `Disk` have no flag."""
+NAMES = tuple(_OWNER)  # what the environment and the file can set; `Look` and `Disk` have no flag
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,7 @@ class Setting:
     """The value of one setting if no flag is given."""
 
     name: str
-    value: Any
-    """None if it is not set: then the model or its makers' recommendation decides."""
+    value: Any  # None if it is not set: then the model or its makers' recommendation decides
     source: Source
 
 
@@ -70,7 +67,6 @@ def settings() -> list[Setting]:
 
 
 def look() -> Look:
-    """How the screen is to look."""
     return Look(**{name: value for name, value in below_flags().items() if name in ("theme", "quiet")})
 
 
@@ -102,8 +98,8 @@ def from_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]")
     for key in defaults:
         known(key, f"{path}: [defaults]")
-    config.aliases_in(tables, path)
-    config.servers_in(tables, path)
+    config.user_aliases(path)
+    config.tool_servers(path)
     return {key: check(key, value, f"{path}: [defaults] {key}") for key, value in defaults.items()}
 
 
@@ -209,8 +205,6 @@ def _seen(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
-    if type(value) is int and abs(value) >= 2**63:
-        return "a number of more than 64 bits"
     return str(value)
 
 

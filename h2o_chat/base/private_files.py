@@ -52,10 +52,7 @@ def own_folder(folder: Path) -> bool:
 
 
 def no_link(path: Path) -> None:
-    """
-    Raises:
-        StoreError: it is a symbolic link.
-    """
+    """Raises StoreError if it is a symbolic link."""
     if path.is_symlink():
         raise StoreError(
             f"{path} is a symbolic link: nothing is read or written through it.",
@@ -64,11 +61,7 @@ def no_link(path: Path) -> None:
 
 
 def stands_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file is still the one at a path: it was not removed, moved or replaced.
-
-    Raises:
-        OSError: the path cannot be looked up.
-    """
+    """Whether an open file is still the one at a path; raises OSError if that cannot be looked up."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except (FileNotFoundError, NotADirectoryError):

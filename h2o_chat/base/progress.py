@@ -13,26 +13,16 @@ from contextlib import contextmanager
 Progress = Callable[[str, float | None], None]
 """(stage, after a colon a detail of it; share done from 0 to 1, or None while it is not known)"""
 
-Tick = Callable[[float], None]
-"""(share of the work that is done, 0 to 1)"""
+Tick = Callable[[float], None]  # (share of the work that is done, 0 to 1)
+ShouldStop = Callable[[], bool]  # long work asks now and then; True: it ends as soon as it can
 
-ShouldStop = Callable[[], bool]
-"""Long work asks now and then; True: it ends as soon as it can."""
-
-REPEATED_S = 10.0
-"""Seconds between two lines of a long stage whose share is not known."""
-PLAIN_EVERY_S = 30
-"""Seconds between two lines where there is no bar; shorter work prints nothing."""
-TELL_S = 0.125
-"""Seconds between two reports of a reading: eight a second look smooth and cost nothing."""
+REPEATED_S = 10.0  # seconds between two lines of a long stage whose share is not known
+PLAIN_EVERY_S = 30  # seconds between two lines where there is no bar; shorter work prints nothing
+TELL_S = 0.125  # seconds between two reports of a reading: eight a second look smooth and cost nothing
 
 
 class Seldom:
-    """Allows a report at most every `TELL_S` seconds.
-
-    Args:
-        at_once: the first one is allowed at once, not after `TELL_S`.
-    """
+    """Allows a report at most every `TELL_S` seconds, the first one `at_once` or after `TELL_S`."""
 
     def __init__(self, *, at_once: bool = False) -> None:
         self._told = float("-inf") if at_once else time.perf_counter()

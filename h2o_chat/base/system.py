@@ -25,18 +25,15 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 SAFELY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
 """Flags of `os.open`, where the system has them: follow no link, close in children, no text mode."""
 
-NO_WAITING = getattr(os, "O_NONBLOCK", 0)
-"""Flag of `os.open`: opening a pipe that nobody writes to does not block."""
+NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # of `os.open`: it does not wait for somebody to write into a pipe
 
-MOVES_OPEN_FILES = sys.platform != "win32"
-"""Whether a file that is open or mapped can be renamed, replaced and removed."""
+MOVES_OPEN_FILES = sys.platform != "win32"  # a file that is open or mapped can be renamed and removed
 
 PASSES_SOCKETS = sys.platform != "win32"
 """Whether a child can inherit an open socket (`pass_fds`). If not, the engine runs in the screen's
 process."""
 
-HAS_OWNERS = hasattr(os, "geteuid")
-"""Whether a file's mode says who may write it. On Windows it does not."""
+HAS_OWNERS = hasattr(os, "geteuid")  # a file's mode says who may write it; not on Windows
 
 RANKS = int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
 """Number of processes that torchrun has started for one model; 1 without it."""
@@ -56,8 +53,7 @@ def handling(handler: Callable[[int, Any], None]) -> Iterator[None]:
             signal.signal(number, was)
 
 
-_FAR_BYTE = 2**31 - 2
-"""Windows forbids others to read locked bytes: a byte far behind the end of any file is locked instead."""
+_FAR_BYTE = 2**31 - 2  # behind the end of any file: Windows forbids others to read locked bytes
 
 
 def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> None:
@@ -97,11 +93,3 @@ def read_at(descriptor: int, count: int, offset: int) -> bytes:
         return os.pread(descriptor, count, offset)
     os.lseek(descriptor, offset, os.SEEK_SET)
     return os.read(descriptor, count)
-
-
-def write_at(descriptor: int, data: bytes, offset: int) -> None:
-    if hasattr(os, "pwrite"):
-        os.pwrite(descriptor, data, offset)
-        return
-    os.lseek(descriptor, offset, os.SEEK_SET)
-    os.write(descriptor, data)

@@ -24,8 +24,7 @@ from h2o_chat.policies.policies import Slots
 TOGETHER_BYTES = 8 << 20
 """Layers are grouped up to this size of keys and values (slots and chunk): fewer torch calls. Larger groups
 gain little and take memory."""
-WAITING_BYTES = 16 << 20
-"""Most bytes that wait for the end of a step on a CPU; more is absorbed during the step."""
+WAITING_BYTES = 16 << 20  # most bytes that wait for the end of a step on a CPU; more is absorbed at once
 WAITING_BYTES_GPU = 8 << 30
 """The limit on a GPU, but at most a quarter of its free memory: a long prompt read in one pass is absorbed
 after the first token of the answer."""

@@ -24,11 +24,9 @@ from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.state import STATES, State, state_bytes
 from h2o_chat.policies.policies import Slots
 
-PerRow = Sequence[int] | Tensor
-"""One number per row: on the host, or [R, 1, 1] int32 on the device."""
+PerRow = Sequence[int] | Tensor  # one number per row: on the host, or [R, 1, 1] int32 on the device
 
-ORDERED_SLOTS = 1 << 18
-"""Slots sorted at a time, so that scratch memory stays near 8 MiB."""
+ORDERED_SLOTS = 1 << 18  # slots sorted at a time, so that scratch memory stays near 8 MiB
 
 
 @dataclass(frozen=True)
@@ -131,24 +129,18 @@ class Arena:
         self.device = shape.device
         self.windows: list[int | None] = [None] * len(self.layers)
         """Per layer: positions that a query sees, itself included; None: all before it."""
-        self.chunked = [False] * len(self.layers)
-        """Per layer: whether a query sees only its own chunk of `windows` positions."""
-        self.sharers = [0] * len(self.layers)
-        """Per layer: later layers that attend to its slots."""
-        self.layers_left = 0
-        """Layers that have still to attend to the placed token."""
+        self.chunked = [False] * len(self.layers)  # per layer: a query sees only its own chunk of `windows`
+        self.sharers = [0] * len(self.layers)  # per layer: later layers that attend to its slots
+        self.layers_left = 0  # layers that have still to attend to the placed token
         self.rope_origin = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
         """[R] position whose rotation index is 0."""
         self.lost = torch.zeros(shape.rows, dtype=torch.float64, device=self.device)
         """[R] share of attention that evicted tokens had been receiving, summed over layers and heads."""
-        self.clamps = False
-        """Whether some key may be clamped."""
-        self.slot: Tensor | None = None
-        """[L, R, H, 1] slot of the current token, from `place` to `finish`."""
+        self.clamps = False  # whether some key may be clamped
+        self.slot: Tensor | None = None  # [L, R, H, 1] slot of the current token, from `place` to `finish`
         self._new_token_states: tuple[Pass, dict[str, Tensor]] | None = None
         """The last call of `new_token_states`: its pass and its result."""
-        self.waiting: list[PassResult] = []
-        """The last pass of a prompt in the layers that are not absorbed yet (`absorb.queue_last_pass`)."""
+        self.waiting: list[PassResult] = []  # last pass of a prompt in the layers that are not absorbed yet
         if isinstance(slots, int):
             size = (len(self.layers), shape.rows, shape.heads, slots)
             slots = {state.name: self.empty(state, size) for state in STATES}

@@ -15,16 +15,12 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.eviction import evict_full_rows
 from h2o_chat.cache.forward_call import Cancelled, Step
 
-Angles = tuple[Tensor, Tensor]
-"""Cosines and signed sines, for `Rope.turn`."""
+Angles = tuple[Tensor, Tensor]  # cosines and signed sines, for `Rope.turn`
 
-BLOCK = 256
-"""Queries of one pass that attend together."""
+BLOCK = 256  # queries of one pass that attend together
 
-Attended = tuple[Tensor, PassResult]
-"""Output of the queries of one pass, [R, H, G, N, D], and its keys, values and gains."""
-Attend = Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]
-"""The type of `LayerStep.attended`."""
+Attended = tuple[Tensor, PassResult]  # output of a pass, [R, H, G, N, D]; its keys, values and gains
+Attend = Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]  # the type of `LayerStep.attended`
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,7 @@ class LayerStep:
     at: int  # index of the layer in the arena
     scaling: float
     softcap: float | None
-    sink: Tensor | None = None
-    """Logits of a token without a value, [H, G, 1, 1]."""
+    sink: Tensor | None = None  # logits of a token without a value, [H, G, 1, 1]
 
     @property
     def window(self) -> int | None:

@@ -18,8 +18,7 @@ from h2o_chat.policies.policies import Slots, output_change_of_heads
 
 TOGETHER_BYTES = 1 << 30
 """Layers are ranked together up to this size of keys in fp32; ranking takes a few times as much memory."""
-TOGETHER = 4
-"""Most rows ranked together, unless all are due: scratch memory does not grow with R."""
+TOGETHER = 4  # most rows ranked together, unless all are due: scratch memory does not grow with R
 
 
 @dataclass(frozen=True)

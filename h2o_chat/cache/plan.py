@@ -9,8 +9,7 @@ from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.scores import LATELY, Received
 from h2o_chat.policies.shares import Shares
 
-GROW = 256
-"""Slots that are added at a time if nothing is evicted."""
+GROW = 256  # slots that are added at a time if nothing is evicted
 
 
 @dataclass(frozen=True)

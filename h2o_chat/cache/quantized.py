@@ -10,11 +10,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-BITS: Mapping[str, int] = {"int8": 8, "int4": 4}
-"""Bits per component by `--kv-dtype`."""
+BITS: Mapping[str, int] = {"int8": 8, "int4": 4}  # bits per component by `--kv-dtype`
 
-SCALE_BYTES = 4
-"""Bytes of the lowest value and the step, in fp16."""
+SCALE_BYTES = 4  # bytes of the lowest value and the step, in fp16
 
 
 def row_bytes(size: int, bits: int) -> int:

@@ -21,12 +21,9 @@ class Rope:
     """The rotation of one layer: `inv_freq` [P] radians per position, for 2P components from `start` on."""
 
     inv_freq: Tensor
-    interleaved: bool
-    """Pairs are (0, 1), (2, 3) ... instead of (0, P), (1, P + 1) ..."""
-    size: int
-    """Components of a head, D; the others are not turned."""
-    start: int = 0
-    """First turned component (latent attention turns the last 2P)."""
+    interleaved: bool  # pairs are (0, 1), (2, 3) ... instead of (0, P), (1, P + 1) ...
+    size: int  # components of a head, D; the others are not turned
+    start: int = 0  # first turned component (latent attention turns the last 2P)
 
     def rotate(self, x: Tensor, by: Tensor) -> Tensor:
         """x turned by `by` further positions (negative: back). x [..., D], `by` [...] or broadcastable."""

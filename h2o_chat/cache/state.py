@@ -36,8 +36,7 @@ STATES = (
     State("clamped", "", "bool"),
 )
 
-ORDER_BYTES = 4
-"""Bytes of a slot's entry in `Arena.order`."""
+ORDER_BYTES = 4  # bytes of a slot's entry in `Arena.order`
 
 
 def state_bytes(groups: int) -> int:

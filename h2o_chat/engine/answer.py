@@ -1,6 +1,8 @@
 """An answer as it grows: tokens are chosen and become text, until something ends it."""
 
+import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -9,20 +11,14 @@ from torch import Tensor
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
 from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
-from h2o_chat.engine.request import NO_WISHES, AnswersToAvoid, EarlierAnswer, Wishes
+from h2o_chat.engine.observer import lost_per_token
+from h2o_chat.engine.request import NO_WISHES, AnswersToAvoid, Chance, EarlierAnswer, Wishes
 from h2o_chat.engine.row import Row
-from h2o_chat.engine.wished import Wished
 from h2o_chat.events.events import Finish, Token, Turn
 
 
 class Answer:
-    """The answer of a row; its caller feeds the chosen tokens.
-
-    Args:
-        ids: read before it.
-        others: answers that it must not continue.
-        wishes: what else is asked of its tokens.
-    """
+    """The answer of a row after `ids`, other than `others`; its caller feeds the chosen tokens."""
 
     def __init__(
         self,
@@ -33,11 +29,9 @@ class Answer:
         wishes: Wishes = NO_WISHES,
     ) -> None:
         self.row, self.sampling = row, sampling
-        self.finish: Finish | None = None
-        """None while it grows."""
+        self.finish: Finish | None = None  # None while it grows
         self.new_tokens = 0
-        self.prompt_tokens = 0
-        """Tokens read before it; 0 until all of them are read."""
+        self.prompt_tokens = 0  # tokens read before it; 0 until all of them are read
         self.ttft_ms = 0.0
         before = [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]]
         self._detokenizer = Detokenizer(row.tokenizer, before, shown=row.shown)
@@ -46,8 +40,7 @@ class Answer:
         self.wished = Wished(wishes)
         self._text: list[str] = []
         self._looks = 0
-        self.look_due = False
-        """Whether to look before the token chosen last is fed."""
+        self.look_due = False  # whether to look before the token chosen last is fed
         self._lost_before = row.observer.lost_mark()
         self._choose_ms = self._step_ms = self._decode_ms = 0.0
 
@@ -67,7 +60,7 @@ class Answer:
         ahead = (
             ahead
             and not self.look_due
-            and self.wished.keeps_no_logits
+            and self.wished.wishes.chances is None  # else they are read when that step has overwritten them
             and self.new_tokens + 1 != self.sampling.max_tokens
         )
         token = self.row.choose(self.wished.allowed(logits), self.sampling, changes, ahead)
@@ -91,7 +84,6 @@ class Answer:
         self._decode_ms += step_ms + self._choose_ms
 
     def ended(self, finish: Finish) -> Turn:
-        """The event that closes the turn."""
         self.row.runner.sync_cache()
         steps, kept = self.new_tokens - 1, self.row.kept
         with suppress(ModelError):  # it has failed before, in the answer
@@ -107,7 +99,9 @@ class Answer:
             kept=kept,
             evicted=self.row.seen - kept,
             # After an error the cache may have none to tell.
-            lost=0.0 if finish == "error" else self.row.observer.lost_since(self._lost_before),
+            lost=0.0
+            if finish == "error"
+            else lost_per_token(self._lost_before, self.row.observer.lost_mark()),
             stop=self._stop.found,
         )
 
@@ -134,6 +128,43 @@ class Answer:
         if token in self.row.eos and not self.sampling.ignore_eos:
             return "eos"
         return "length" if self.new_tokens == self.sampling.max_tokens else None
+
+
+class Wished:
+    """Changes the logits of one answer as a client wishes, and tells the chances of what was chosen."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        self.wishes = wishes
+        self._said = Counter[int]()
+        self.chances: tuple[Chance, ...] = ()  # the token chosen last, then the likeliest ones
+
+    def allowed(self, logits: Tensor) -> Tensor:
+        """Logits [V], -inf where the grammar does not allow a token.
+
+        Raises:
+            UsageError: the grammar has become too complex.
+        """
+        return logits if self.wishes.grammar is None else self.wishes.grammar.masked(logits)
+
+    def changes(self, barred: Sequence[int]) -> dict[int, float]:
+        """Returns a number for each token whose logit it is added to; -inf for those that are barred."""
+        wishes, added = self.wishes, dict(self.wishes.bias)
+        if wishes.presence or wishes.frequency:
+            for token, times in self._said.items():
+                added[token] = added.get(token, 0.0) - wishes.presence - times * wishes.frequency
+        return added | dict.fromkeys(barred, -math.inf)
+
+    def note_chosen(self, token: int, logits: Tensor) -> None:
+        """Notes the token that was chosen from logits [V]."""
+        self._said[token] += 1
+        if self.wishes.grammar is not None:
+            self.wishes.grammar.note_chosen(token)
+        if self.wishes.chances is None:
+            return
+        logs = logits.float().log_softmax(-1)
+        top = logs.topk(self.wishes.chances)
+        likeliest = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        self.chances = (Chance(token, float(logs[token])), *(Chance(*one) for one in likeliest))
 
 
 def ms_since(clock: float) -> float:

@@ -39,19 +39,13 @@ class _Talk:
     request: Request
     row: Row
     answer: Answer
-    waited: Sequence[int]
-    """Tokens read before its pieces."""
-    reader: Runner
-    """The runner that reads the prompt."""
-    reading: Iterator[Tensor | None]
-    """Reads the prompt, call by call."""
-    ends_at: int
-    """`row.seen` once all of it was read."""
+    waited: Sequence[int]  # tokens read before its pieces
+    reader: Runner  # the runner that reads the prompt
+    reading: Iterator[Tensor | None]  # reads the prompt, call by call
+    ends_at: int  # `row.seen` once all of it was read
     began: float
-    logits: Tensor | None = None
-    """[V] after the prompt; None before."""
-    chosen: bool = False
-    """Its first token was chosen; it moves to a row with the next step."""
+    logits: Tensor | None = None  # [V] after the prompt; None before
+    chosen: bool = False  # its first token was chosen; it moves to a row with the next step
 
 
 class Batch:
@@ -82,10 +76,8 @@ class Batch:
             self.reader, *(Runner(loaded, cache_for(loaded, settings), native=native) for _ in more)
         ]  # fmt: skip
         self._waiting: deque[Request] = deque()
-        self._reading: list[_Talk] = []
-        """In the order in which they began, each until it has moved to a row."""
-        self._calls = 0
-        """Calls for prompts so far."""
+        self._reading: list[_Talk] = []  # in the order in which they began, each until it has moved to a row
+        self._calls = 0  # calls for prompts so far
         self._rows: list[_Talk | None] = [None] * rows
         self._cancelled: deque[Request] = deque()
 
@@ -117,15 +109,10 @@ class Batch:
         return tuple(None if talk is None else talk.request for talk in self._rows)
 
     def session(self, seed: int) -> Session:
-        """The `session` event."""
         return session_of(self.runner, seed)
 
     def add(self, request: Request) -> None:
-        """Queues a request; may be called in any thread.
-
-        Raises:
-            UsageError: there is nothing to read.
-        """
+        """Queues a request, from any thread; raises UsageError if there is nothing to read."""
         if not request.pieces or request.pieces[-1].answer or not request.pieces[-1].ids:
             raise UsageError("There is nothing to read: the prompt is empty.")
         self._waiting.append(request)
@@ -147,7 +134,6 @@ class Batch:
     # -- what a step does ------------------------------------------------------------------------------
 
     def _stop(self, told: list[BatchReport]) -> None:
-        """End cancelled requests."""
         wanted = set()
         while self._cancelled:  # others may add to it meanwhile
             wanted.add(self._cancelled.popleft())

@@ -8,10 +8,8 @@ from typing import Any
 from h2o_chat.models.tokenizer_calls import text_of
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-MOST_TEXTS = 1 << 16
-"""Tokens of which each gets its text: more are a book, and a line of a recording has a limit."""
-LONGEST_CHARACTER_TOKENS = 8
-"""UTF-8 needs four bytes; text that is still broken after this many tokens stays broken."""
+MOST_TEXTS = 1 << 16  # longest prompt whose tokens get a text each: a line of a recording has a limit
+LONGEST_CHARACTER_TOKENS = 8  # UTF-8 needs four bytes; what is broken after so many tokens stays broken
 
 
 class Detokenizer:
@@ -39,8 +37,7 @@ class Detokenizer:
         self._hidden = frozenset(tokenizer.all_special_ids) - shown if shown and not special else frozenset()
         tails = (list(before[-size:]) for size in range(1, LONGEST_CHARACTER_TOKENS + 1))
         self._ids = next((tail for tail in tails if UNFINISHED not in self._decode(tail)), [])
-        self._shown = len(self._ids)
-        """Number of ids whose text was returned."""
+        self._shown = len(self._ids)  # number of ids whose text was returned
 
     def add(self, token: int) -> str:
         """The text that this token completes; empty while a character is unfinished."""
@@ -77,8 +74,7 @@ def texts(
     Empty where there are more than MOST_TEXTS.
 
     Args:
-        special: special tokens have their text too, and not none.
-        shown: see `Detokenizer`.
+        special, shown: see `Detokenizer`.
     """
     if not 0 < len(ids) <= MOST_TEXTS:
         return []
@@ -93,8 +89,7 @@ class StopText:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
         self._held = ""
-        self.found = ""
-        """The stop string that was found; empty: none yet."""
+        self.found = ""  # the stop string that was found; empty: none yet
 
     def add(self, text: str) -> str:
         """The text that is safe to show; sets `found` at a stop string, which is not shown."""

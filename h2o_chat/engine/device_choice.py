@@ -16,20 +16,13 @@ from torch.nn import functional
 from h2o_chat.base.config import Sampling
 from h2o_chat.graph.captured import captured
 
-NUMBERS = 6
-"""Drawn number, temperature, penalty, top-k, top-p, min-p: they stand before changes and history."""
-MOST_CHANGES = 1024
-"""Logits that are changed inside the graph. Where there are more, they are changed before it."""
-HISTORY_TOKENS = 1024
-"""The repetition penalty looks back this far: a growing history would cost more with every token."""
+NUMBERS = 6  # drawn number, temperature, penalty, top-k, top-p, min-p: they stand before changes and history
+MOST_CHANGES = 1024  # logits that are changed inside the graph; more are changed before it
+HISTORY_TOKENS = 1024  # the repetition penalty looks back this far, so that its cost does not grow
 
 
 class DeviceChoice:
-    """Chooses from logits [V], for any row: each call ends with a read.
-
-    Args:
-        vocabulary: V.
-    """
+    """Chooses from logits [V], V the size of the vocabulary, for any row: each call ends with a read."""
 
     def __init__(self, device: torch.device, vocabulary: int) -> None:
         numbers = torch.zeros(NUMBERS + 2 * MOST_CHANGES + HISTORY_TOKENS, dtype=torch.float64)
@@ -41,8 +34,7 @@ class DeviceChoice:
         self._places = torch.arange(vocabulary, device=device)
         self._token = torch.zeros(1, dtype=torch.int64, device=device)
         self._read = torch.zeros(1, dtype=torch.int64, pin_memory=device.type == "cuda")
-        self._works: dict[bool, Callable[[], None]] = {}
-        """By whether the likeliest token is taken."""
+        self._works: dict[bool, Callable[[], None]] = {}  # by whether the likeliest token is taken
 
     @torch.no_grad()
     def choose(
@@ -144,10 +136,8 @@ class DeviceChoice:
         return scores.index_put_((history,), torch.where(said < 0, said * penalty, said / penalty))
 
 
-@lru_cache(maxsize=2)
-def device_choice(device: torch.device, vocabulary: int) -> DeviceChoice:
-    """The one of this device and vocabulary: all rows share its graphs."""
-    return DeviceChoice(device, vocabulary)
+device_choice = lru_cache(maxsize=2)(DeviceChoice)
+"""The one of a device and vocabulary: all rows share its graphs."""
 
 
 def changed(logits: Tensor, changes: Mapping[int, float]) -> Tensor:

@@ -18,16 +18,7 @@ from h2o_chat.policies.shares import divide
 
 
 class Engine(Row):
-    """The only row of its runner, so that its budget and policy can be changed.
-
-    Args:
-        loaded: the model, with attn_implementation="h2o".
-        settings: budget, policy and the rest.
-
-    Raises:
-        BudgetError: the budget cannot work.
-        ModelError: the model's positions are not understood.
-    """
+    """The only row of its runner, so that its budget and policy can be changed; raises as `H2OCache`."""
 
     def __init__(self, loaded: Loaded, settings: Settings) -> None:
         if RANKS > 1:
@@ -77,19 +68,11 @@ class Engine(Row):
                 tick(fed)
 
     def check(self, settings: Settings) -> None:
-        """Checks the budget of settings, without making an engine.
-
-        Raises:
-            BudgetError: the budget cannot work.
-        """
+        """Checks the budget of settings, without making an engine; raises BudgetError if it cannot work."""
         divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
 
     def remade(self, settings: Settings) -> "Engine":
-        """An engine with an empty cache for the same model.
-
-        Raises:
-            BudgetError: the budget cannot work.
-        """
+        """An engine with an empty cache for the same model; raises BudgetError if the budget cannot work."""
         return Engine(self.runner.loaded, replace(settings, seed=self.seed))
 
     def close(self) -> None:

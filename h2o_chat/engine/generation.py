@@ -17,8 +17,7 @@ from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Error, Event, Finish, Prompt, ReadSoFar
 from h2o_chat.models.load import out_of_memory
 
-LOOK_SHARE = 0.05
-"""Share of the reading time that may be spent on looking at the cache meanwhile."""
+LOOK_SHARE = 0.05  # share of the reading time that may be spent on looking at the cache meanwhile
 
 
 def generate(
@@ -54,7 +53,13 @@ def generate(
                 yield row.look()  # a reader of events was told of tokens that are undone
             yield turn.answer.ended("stopped")
             return
-        yield from turn.answering(*read)
+        prompt, logits = read
+        yield prompt
+        row.note_before_thoughts()
+        finish = yield from turn.tokens(logits)
+        if row.settings.events_every:
+            yield row.look()
+        yield turn.answer.ended(finish)
     except GeneratorExit:
         if before is not None and not turn.answer.prompt_tokens:
             row.restore(before, hand_over=True)  # the reader left while it was read
@@ -76,8 +81,7 @@ class _Turn:
         self.row, self.ids, self.cancel = row, ids, cancel
         self.first = row.seen
         self.answer = answer
-        self.looked = False
-        """A `CacheState` came while the prompt was read."""
+        self.looked = False  # a `CacheState` came while the prompt was read
 
     def read(self) -> Generator[Event, None, tuple[Prompt, Tensor] | None]:
         """Feeds the prompt, chunk by chunk, and yields its progress.
@@ -85,40 +89,26 @@ class _Turn:
         Returns:
             The event and the logits after it, or None if cancelled.
         """
-        clock = time.perf_counter()
-        ids = [*self.row.pending, *self.ids]
-        logits = yield from self._feed(len(ids), clock)
-        if logits is None:
-            return None
-        self.answer.ttft_ms, self.answer.prompt_tokens = ms_since(clock), len(ids)
-        return prompt_read(self.row, self.first, ids, self.answer.ttft_ms), logits
-
-    def _feed(self, of: int, clock: float) -> Generator[Event, None, Tensor | None]:
-        """Feeds the prompt; returns the logits after its last token, or None if it was cancelled."""
-        row, seldom, told, look_at, last = self.row, Seldom(), False, 0.0, None
+        row, clock, seldom = self.row, time.perf_counter(), Seldom()
+        told, look_at, last = False, 0.0, None
+        ids = [*row.pending, *self.ids]
         for fed, logits in row.feeding(self.ids, self.cancel):
-            last = logits if fed == of else None
-            if not (told if fed == of else seldom.due()):
+            last = logits if fed == len(ids) else None
+            if not (told if fed == len(ids) else seldom.due()):
                 continue
             told = True
-            yield ReadSoFar(fed, of, ms_since(clock))
+            yield ReadSoFar(fed, len(ids), ms_since(clock))
             now = time.perf_counter()
             if row.settings.events_every and now >= look_at:
                 yield row.look()
                 self.looked = True
                 look_at = now + (time.perf_counter() - now) / LOOK_SHARE
-        return last
+        if last is None:
+            return None
+        self.answer.ttft_ms, self.answer.prompt_tokens = ms_since(clock), len(ids)
+        return prompt_read(row, self.first, ids, self.answer.ttft_ms), last
 
-    def answering(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
-        """All events of a turn whose prompt was read."""
-        yield prompt
-        self.row.note_before_thoughts()
-        finish = yield from self._tokens(logits)
-        if self.row.settings.events_every:
-            yield self.row.look()
-        yield self.answer.ended(finish)
-
-    def _tokens(self, logits: Tensor) -> Generator[Event, None, Finish]:
+    def tokens(self, logits: Tensor) -> Generator[Event, None, Finish]:
         """Makes token after token; returns what has ended the answer."""
         row, answer = self.row, self.answer
         if self.cancel():

@@ -15,11 +15,7 @@ def json_rule(schema: Any) -> str:
 
 
 def text_rule(text: str, added: Mapping[str, int] | None = None) -> str:
-    """A rule of Lark for this very text.
-
-    Args:
-        added: tokens that stand for their text wherever it occurs.
-    """
+    """A rule of Lark for this very text, in which `added` tokens stand for their texts."""
     added = added or {}
     parts = (
         re.split(f"({'|'.join(map(re.escape, sorted(added, key=len, reverse=True)))})", text)

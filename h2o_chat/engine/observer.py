@@ -17,51 +17,29 @@ from h2o_chat.events.events import CacheState, Gone, Heavy
 from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.transformers_cache.cache import H2OCache
 
-HEAVIEST = 20
-"""Tokens listed in `heaviest`."""
-
-PROTECTED = 2
-"""Most protected tokens among them: nobody has to watch tokens that stay anyway."""
-
-GONE = 32
-"""Tokens listed in `gone`."""
-
-RANKS = 48
-"""Most entries of `ranks`."""
-
-COUNTED = 1 << 19
-"""From this distance of positions on sorting is faster than counting."""
-
-POOLED = 32
-"""A head map has at most this many rows and columns."""
+HEAVIEST = 20  # tokens listed in `heaviest`
+PROTECTED = 2  # most protected tokens among them: nobody has to watch tokens that stay anyway
+GONE = 32  # tokens listed in `gone`
+RANKS = 48  # most entries of `ranks`
+COUNTED = 1 << 19  # from this distance of positions on sorting is faster than counting
+POOLED = 32  # a head map has at most this many rows and columns
 
 
 class Observer:
-    """Remembers the last event, so that the next one tells the changes; bounded like the cache.
-
-    Args:
-        row: the one of the cache that is looked at.
-    """
+    """Looks at one row, and remembers the last event, so that the next tells the changes; bounded like it."""
 
     def __init__(self, cache: H2OCache, tokenizer: Any, row: int = 0) -> None:
         self._cache, self._row = cache, row
         self._tokenizer = tokenizer
-        self.ids: dict[int, int] = {}
-        """Token ids by position, of tokens that some cache holds."""
-        self._texts: dict[int, str] = {}
-        """Text by token id: at most as many as the vocabulary has."""
-        self.hold: dict[int, float] | None = None
-        """Hold by position in the last event; None before the first."""
-        self.score: dict[int, float] = {}
-        """Score by position at the last event."""
-        self._told = (np.empty(0, np.int64), np.empty(0))
-        """Positions [P] in order, and their scores, in the last event."""
+        self.ids: dict[int, int] = {}  # token ids by position, of tokens that some cache holds
+        self._texts: dict[int, str] = {}  # text by token id: at most as many as the vocabulary has
+        self.hold: dict[int, float] | None = None  # hold by position in the last event; None before the first
+        self.score: dict[int, float] = {}  # score by position at the last event
+        self._told: dict[int, float] = {}  # score by position, as it was last told
         self.holders = Holders()
-        self.lost = (0, 0.0)
-        """`lost_mark` at the last event."""
+        self.lost = (0, 0.0)  # `lost_mark` at the last event
 
     def move_to(self, cache: H2OCache, row: int) -> None:
-        """Look at another cache and row from here on."""
         self._cache, self._row = cache, row
 
     def note_fed(self, first: int, ids: Sequence[int]) -> None:
@@ -77,10 +55,6 @@ class Observer:
             self._texts[token] = text_of(self._tokenizer, [token])
         return self._texts[token]
 
-    def lost_since(self, mark: tuple[int, float]) -> float:
-        """`lost` per token since an earlier `lost_mark`, 0 to 1."""
-        return _per_token(mark, self.lost_mark())
-
     def lost_mark(self) -> tuple[int, float]:
         """(tokens seen, attention lost so far, averaged over layers and heads)."""
         arenas = self._cache.absorbed_arenas()
@@ -93,11 +67,7 @@ class Observer:
         return clocks[self._row].seen if self._row < len(clocks) else 0
 
     def state(self, watched: bool = True) -> CacheState:
-        """The event for now, with the changes since the last call.
-
-        Args:
-            watched: somebody looks at what only a memory panel shows.
-        """
+        """The event for now, with the changes since the last; `watched`: somebody sees a memory panel."""
         cache, seen = self._cache, self._seen
         at, scores, protected, lately = _on_host(cache, self._row)
         held = at >= 0
@@ -122,7 +92,7 @@ class Observer:
             kept=kept,
             bytes=cache.bytes_held // rows,
             bytes_full=sum(arena.plain_slot_bytes for arena in cache.absorbed_arenas()) // rows * seen,
-            lost=_per_token(before, self.lost),
+            lost=lost_per_token(before, self.lost),
             kinds=_kinds(at, protected, recent_from),
             heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen) if watched else [],
             changed=self._changed(positions, hold, score),
@@ -176,29 +146,22 @@ class Observer:
         self, positions: NDArray[Any], hold: NDArray[Any], score: NDArray[Any]
     ) -> list[tuple[int, float, float]]:
         now = dict(zip(positions.tolist(), hold.tolist(), strict=True))
-        told, marks = self.hold or {}, self._marks(positions)
+        before = self.hold or {}
         self.score = dict(zip(now, score.tolist(), strict=True))
-        held_so = np.fromiter((told.get(position, -1.0) for position in now), float, len(now))
+        held_so = np.fromiter((before.get(position, -1.0) for position in now), float, len(now))
+        marks = np.fromiter((self._told.get(position, 0.0) for position in now), float, len(now))
         # Smaller changes of a score would be told all the time.
         tell = (held_so != hold) | (np.abs(score - marks) > np.maximum(np.abs(score), np.abs(marks)) / 2)
         changed = [(at, now[at], self.score[at]) for at in positions[tell].tolist()]
-        gone = [(position, 0.0, 0.0) for position in told if position not in now]
+        gone = [(position, 0.0, 0.0) for position in before if position not in now]
         self.hold = now
-        self._told = positions, np.where(tell, score, marks)
+        self._told = dict(zip(now, np.where(tell, score, marks).tolist(), strict=True))
         self.ids = {position: self.ids[position] for position in now if position in self.ids}
         return sorted(changed + gone)
 
-    def _marks(self, positions: NDArray[Any]) -> NDArray[Any]:
-        """The scores of these tokens in the last event; 0 where it had none."""
-        told, marks = self._told
-        if not len(told):
-            return np.zeros(len(positions))
-        at = np.minimum(np.searchsorted(told, positions), len(told) - 1)
-        return np.where(told[at] == positions, marks[at], 0.0)
 
-
-def _per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
-    """Attention lost per token between two marks."""
+def lost_per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
+    """Attention lost per token between two of `Observer.lost_mark`, 0 to 1."""
     return (now[1] - before[1]) / max(1, now[0] - before[0])
 
 
@@ -305,8 +268,7 @@ def _pool(values: NDArray[Any]) -> list[list[float]]:
     return [[round(x, 4) for x in row] for row in values.tolist()]
 
 
-MOST_DIGITS = 4 << 20
-"""Hexadecimal digits in one event: a line of a recording has a limit, and a screen little time."""
+MOST_DIGITS = 4 << 20  # hexadecimal digits in one event: a line of a recording has a limit
 
 
 class Holders:

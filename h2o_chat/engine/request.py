@@ -14,20 +14,17 @@ class EarlierAnswer:
     """An earlier answer."""
 
     ids: tuple[int, ...]
-    free: int
-    """Number of its first tokens that may be repeated."""
+    free: int  # number of its first tokens that may be repeated
 
 
-OWN_TOKENS = 5
-"""An answer that must not continue others may repeat this many consecutive tokens of itself."""
+OWN_TOKENS = 5  # an answer that must not continue others may repeat this many consecutive tokens of itself
 
 
 class AnswersToAvoid:
     """Follows the tokens of an answer, and knows which may not come next."""
 
     def __init__(self, others: Sequence[EarlierAnswer]) -> None:
-        self._followed = list(others)
-        """Earlier answers that begin as this one does."""
+        self._followed = list(others)  # earlier answers that begin as this one does
         self._may_repeat_itself = not any(one.free for one in others)
         """True where only the first words of others are barred (ctrl+r): code and tables repeat words."""
         self._said: list[int] = []
@@ -54,8 +51,7 @@ class RequestPiece:
     """Tokens of a conversation, in reading order."""
 
     ids: Sequence[int]
-    answer: bool = False
-    """The model said them, in an earlier turn."""
+    answer: bool = False  # the model said them, in an earlier turn
 
 
 class Chance(NamedTuple):
@@ -69,16 +65,11 @@ class Chance(NamedTuple):
 class Wishes:
     """Wishes of a client about the tokens of an answer, with the names and signs of OpenAI's API."""
 
-    bias: Mapping[int, float] = field(default_factory=dict)
-    """Added to the logits of these tokens."""
-    presence: float = 0.0
-    """Subtracted from the logit of each token that the answer has."""
-    frequency: float = 0.0
-    """Subtracted as often as the answer has the token."""
-    chances: int | None = None
-    """Number of likeliest tokens to be told with each token; None: nothing is told."""
-    grammar: Any = None
-    """A `Grammar`, or None."""
+    bias: Mapping[int, float] = field(default_factory=dict)  # added to the logits of these tokens
+    presence: float = 0.0  # subtracted from the logit of each token that the answer has
+    frequency: float = 0.0  # subtracted as often as the answer has the token
+    chances: int | None = None  # number of likeliest tokens to be told with each token; None: nothing is told
+    grammar: Any = None  # a `Grammar`, or None
 
 
 NO_WISHES = Wishes()
@@ -88,32 +79,22 @@ NO_WISHES = Wishes()
 class Request:
     """A conversation to be answered; two equal requests are still two."""
 
-    pieces: Sequence[RequestPiece]
-    """The last one is a prompt."""
+    pieces: Sequence[RequestPiece]  # the last one is a prompt
     sampling: Sampling
     seed: int
-    system_tokens: int = 0
-    """Number of first tokens that are protected."""
-    pins: range = range(0)
-    """Positions that are protected, too."""
-    others: Sequence[EarlierAnswer] = ()
-    """Answers that the answer must not continue."""
-    wishes: Wishes = NO_WISHES
-    """Further wishes about the answer's tokens."""
+    system_tokens: int = 0  # number of first tokens that are protected
+    pins: range = range(0)  # positions that are protected, too
+    others: Sequence[EarlierAnswer] = ()  # answers that the answer must not continue
+    wishes: Wishes = NO_WISHES  # further wishes about the answer's tokens
     evicts_generated: bool = False
     """The model's earlier tokens are evicted once all but the last piece is read."""
-    openings: Sequence[int] = ()
-    """Positions of prompt tokens that are evicted with them."""
+    openings: Sequence[int] = ()  # positions of prompt tokens that are evicted with them
     thoughts: Sequence[range] = ()
     """Positions of thoughts, given up with the last piece; see `Row.give_up_thoughts`."""
-    drops_thoughts: bool = True
-    """At once."""
-    shown: Sequence[int] = ()
-    """See `Row.expect_thoughts`."""
-    begin: Any = None
-    """A `Row.snapshot` of the part of a conversation that was read before; the batch drops it once copied."""
-    keep: bool = False
-    """Its end comes with a snapshot for the next turn."""
+    drops_thoughts: bool = True  # at once
+    shown: Sequence[int] = ()  # see `Row.expect_thoughts`
+    begin: Any = None  # a `Row.snapshot` of what was read before; the batch drops it once copied
+    keep: bool = False  # its end comes with a snapshot for the next turn
 
 
 @dataclass(frozen=True)
@@ -122,11 +103,7 @@ class BatchReport:
 
     request: Request
     event: Event
-    error: Exception | None = None
-    """The reason of a turn that ended with `error`."""
-    row: int | None = None
-    """For a `Turn`, its row; None where nothing was answered."""
-    chances: Sequence[Chance] = ()
-    """For a `Token` of a request that wishes them."""
-    state: Any = None
-    """For a `Turn` of a request with `keep`, its `Row.snapshot`; None after an error."""
+    error: Exception | None = None  # the reason of a turn that ended with `error`
+    row: int | None = None  # for a `Turn`, its row; None where nothing was answered
+    chances: Sequence[Chance] = ()  # for a `Token` of a request that wishes them
+    state: Any = None  # for a `Turn` of a request with `keep`, its `Row.snapshot`; None after an error

@@ -26,14 +26,9 @@ from h2o_chat.transformers_cache.cache import H2OCache
 
 
 class Row:
-    """One conversation; every token is fed once.
+    """One conversation, row `number` of a runner, which holds its keys and values; every token is fed once.
 
     The last token of an answer was sampled but not fed: it waits in `pending`, in front of the next turn.
-
-    Args:
-        runner: holds its keys and values, and those of other rows.
-        settings: with its seed, and tokens between two `CacheState`.
-        number: of the row in the runner.
     """
 
     def __init__(self, runner: Runner, settings: Settings, number: int = 0) -> None:
@@ -45,15 +40,11 @@ class Row:
         self.observer = Observer(runner.cache, self.tokenizer, number)
         self._watched = True
         self.pending: tuple[int, ...] = ()
-        self.grammar = ""
-        """All answers of `generate` follow it; in llguidance's form of Lark, empty: they are free."""
-        self.shown = frozenset[int]()
-        """Special tokens that have a text in answers."""
+        self.grammar = ""  # of all answers of `generate`, in llguidance's form of Lark; empty: they are free
+        self.shown = frozenset[int]()  # special tokens that have a text in answers
         self.drops_thoughts = False
-        self.before_thoughts: RowSnapshot | None = None
-        """The state before the first thought since `expect_thoughts`."""
-        self.fed_since: list[tuple[int, list[int], bool]] = []
-        """(first position, tokens, whether a prompt) of all that was fed since."""
+        self.before_thoughts: RowSnapshot | None = None  # before the first thought since `expect_thoughts`
+        self.fed_since: list[tuple[int, list[int], bool]] = []  # (first position, tokens, whether a prompt)
         self.session = session_of(runner, self.seed)
 
     @property
@@ -88,14 +79,7 @@ class Row:
     def forward(self, ids: Sequence[int], prompt: bool = False, cancelled: ShouldStop = never) -> Tensor:
         """Feeds tokens in one call, while other rows wait; logits [V] of the last one.
 
-        Args:
-            prompt: a person said them, not the model.
-            cancelled: asked before each layer of a prompt.
-
-        Raises:
-            Cancelled: it was cancelled; part of it may have been fed.
-            UsageError: more tokens than the model's window holds.
-            WindowFullError: the `full` policy reached the end of the window.
+        See `Runner.feed`, also for what it raises. Where it was cancelled, part of it may have been fed.
         """
         first = self.seen
         pieces = [ids if number == self.number else () for number in range(self.runner.rows)]
@@ -114,12 +98,8 @@ class Row:
     def feed(self, ids: Sequence[int], cancel: ShouldStop = never, prompt: bool = True) -> Tensor | None:
         """Feeds the pending tokens and `ids`, step by step; logits of the last token.
 
-        Args:
-            prompt: a person said them, not the model.
-
-        Returns:
-            None if there is nothing to feed, or it was cancelled. Then part of it was fed: go back to a
-            snapshot, as after an error.
+        None if there is nothing to feed, or it was cancelled. Then part of it was fed: go back to a snapshot,
+        as after an error.
         """
         of, last = len(self.pending) + len(ids), None
         for fed, logits in self.feeding(ids, cancel, prompt=prompt):
@@ -164,11 +144,7 @@ class Row:
         return self.cache.protect(tokens, self.number)
 
     def pin(self, positions: range) -> int:
-        """Protects the tokens at these positions, see `H2OCache.pin`; returns how many could be.
-
-        Raises:
-            BudgetError: that is more than may be protected; nothing has changed.
-        """
+        """Protects the tokens at these positions; returns how many could be, raises as `H2OCache.pin`."""
         return self.cache.pin(positions, self.number)
 
     def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
@@ -195,7 +171,6 @@ class Row:
     # -- what is seen of it ----------------------------------------------------------------------------
 
     def look(self) -> CacheState:
-        """The `CacheState` now."""
         self.runner.sync_cache()
         with one_torch_thread() if self.runner.native else nullcontext():
             return self.observer.state(self._watched)
@@ -219,19 +194,14 @@ class Row:
     def move_to(self, runner: Runner, number: int) -> None:
         """Goes on as row `number` of another runner of this model, with an equal cache; leaves a copy behind.
 
-        Raises:
-            UsageError: that cache has another policy, budget, precision or model, or no such row.
+        Raises as `Runner.put`.
         """
         runner.put(number, self.runner.row_snapshot(self.number, copy=False))
         self.runner, self.number = runner, number
         self.observer.move_to(runner.cache, number)
 
     def save(self, path: Path) -> None:
-        """Writes the state to a file, in one move.
-
-        Raises:
-            OSError: no room, on the disk or in memory, or no right to write there.
-        """
+        """Writes the state to a file, in one move; OSError: no room on the disk or in memory, or no right."""
         try:
             write(path, self.snapshot(copy=False), self.session)
         except (RuntimeError, MemoryError) as error:
@@ -273,11 +243,7 @@ class Row:
 
 
 def read_for(runner: Runner, session: Session, path: Path) -> RowSnapshot:
-    """The state in a file, for a row of a runner.
-
-    Raises:
-        SavedCacheError: it is not there, damaged, or of another model or memory.
-    """
+    """The state in a file, for a row of a runner; raises as `saved_cache.read`."""
     return read(path, CacheReader(session, runner.device, runner.loaded.sizes, runner.trained))
 
 

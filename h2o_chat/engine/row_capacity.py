@@ -6,29 +6,21 @@ from h2o_chat.cache.plan import GROW
 from h2o_chat.engine.runner import Runner
 from h2o_chat.models.fits import HEADROOM_BYTES, slot_bytes
 
-ROWS = 16
-"""Default number of rows: a product of the native step takes so many tokens."""
-READERS = 4
-"""Most prompts that are read at once: each has a cache of one row."""
+ROWS = 16  # default number of rows: a product of the native step takes so many tokens
+READERS = 4  # most prompts that are read at once: each has a cache of one row
 BESIDE = READERS + 4
 """Rows that memory is kept for beside those that answer: prompts that are read, and copies of rows whose
-slots are ranked (`eviction.TOGETHER`).
-"""
+slots are ranked (`eviction.TOGETHER`)."""
 
-SNAPSHOTS = 64
-"""Default number of conversations kept beside the rows, as far as they take SNAPSHOTS_BYTES."""
-SNAPSHOTS_BYTES = 2 << 30
-"""Default bytes of these; but each row may keep one, so that its conversation goes on."""
-NOT_READ_YET = 4
-"""Requests whose snapshot was dropped but is still in memory: they wait, or are prepared or read."""
+SNAPSHOTS = 64  # default number of conversations kept beside the rows, as far as they take SNAPSHOTS_BYTES
+SNAPSHOTS_BYTES = 2 << 30  # default bytes of these; but each row may keep one, to go on from
+NOT_READ_YET = 4  # requests whose snapshot was dropped but is still in memory: they wait or are read
 OBJECTS_BYTES = 16 << 10
 """The constant part of a snapshot: the sampler's state, 5 kB, and Python's objects; with 64 slots of the
-bundled model a fifteenth of it.
-"""
+bundled model a fifteenth of it."""
 WORKING_BYTES = 8 << 20
 """Bytes of a server's steps beside rows and snapshots: buffers of the library, Python's objects, and holes
-in the heap. Measured with the bundled model: 7 to 10 MB, with 64 slots and with 128.
-"""
+in the heap. Measured with the bundled model: 7 to 10 MB, with 64 slots and with 128."""
 
 
 def row_bytes(runner: Runner) -> int:

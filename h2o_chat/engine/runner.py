@@ -32,20 +32,17 @@ from h2o_chat.native.slot_kernels import slot_kernels, supports
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import input_device, probe
-from h2o_chat.transformers_cache.snapshot import Snapshot, together
+from h2o_chat.transformers_cache.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from h2o_chat.graph.step import GraphStep
 
 
-CALL_TOKENS = 512
-"""Most tokens of a prompt in one call, on a GPU."""
+CALL_TOKENS = 512  # most tokens of a prompt in one call, on a GPU
 CALL_TOKENS_CPU = 128
 """Most on a CPU, where more are hardly faster: progress must be shown four times a second. Not with nf4:
-640 tokens in one call take 1.16 s instead of 1.37 there (135M, two cores).
-"""
-CALL_FLOP = 150e9
-"""About the most operations of a call: a second on a CPU, until progress is shown."""
+640 tokens in one call take 1.16 s instead of 1.37 there (135M, two cores)."""
+CALL_FLOP = 150e9  # about the most operations of a call: a second on a CPU, until progress is shown
 
 
 class Runner:
@@ -54,7 +51,6 @@ class Runner:
     Args:
         loaded: the model, with attn_implementation="h2o".
         cache: an empty one, made with the model's positions.
-        rows: R.
         native: the native step of another runner of this model, to share; None makes one, where it is used.
 
     Raises:
@@ -69,11 +65,9 @@ class Runner:
         self.loaded, self.cache, self.rows = loaded, cache, rows
         self.model, self.trained = loaded.model, cache.trained
         self.eos = end_tokens(loaded)
-        self.native = native
-        """None: transformers computes."""
+        self.native = native  # None: transformers computes
         self._ahead: Ahead | None = None
-        self.chosen = -1
-        """The token that was fed ahead, as soon as the host has read it."""
+        self.chosen = -1  # the token that was fed ahead, as soon as the host has read it
         self.torn: set[int] = set()
         """Rows that hold part of a step which has raised: they have to be put or emptied."""
         if isinstance(loaded, LoadedNative) and native is None:
@@ -83,8 +77,7 @@ class Runner:
         most = CALL_TOKENS_CPU if few else CALL_TOKENS
         self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, loaded.parameters)))
         self._kernels = TORCH
-        self.graph: GraphStep | None = None
-        """Decodes on a GPU; None: transformers does, or the native step."""
+        self.graph: GraphStep | None = None  # decodes on a GPU; None: transformers does, or the native step
         if isinstance(loaded, LoadedGraph):
             from h2o_chat.graph import step  # imports Triton
 
@@ -136,8 +129,12 @@ class Runner:
             self.cache.restore(snapshot, hand_over=hand_over)
         elif self.cache.absorbed_arenas() or not snapshot.parts:
             self.cache.put_row(row, snapshot)
-        else:  # nothing was fed yet, so no row has slots
-            self.replace_rows([snapshot if r == row else self.row_snapshot(r) for r in range(self.rows)])
+        else:  # nothing was fed yet: all rows become copies of this one, and the others are emptied
+            others = {other: self.row_snapshot(other) for other in range(self.rows) if other != row}
+            self.cache.restore(snapshot)
+            self.cache.select_rows(torch.zeros(self.rows, dtype=torch.long))
+            for other, empty in others.items():
+                self.cache.put_row(other, empty)
 
     def empty(self, row: int) -> None:
         """Forgets all of a row; the others stay."""
@@ -151,19 +148,6 @@ class Runner:
         self._ahead = None
         self.torn |= drop_half_absorbed(self.cache)
         self.torn.discard(row)
-
-    def replace_rows(self, rows: Sequence[Snapshot]) -> None:
-        """Replaces all rows by copies of these."""
-        self._ahead = None
-        self.cache.reset()
-        self.torn.clear()
-        self.rows = len(rows)
-        some = next((one for one in rows if one.parts), None)
-        if some is not None:
-            self.cache.restore(together([one if one.parts else some for one in rows]), hand_over=True)
-        for row, one in enumerate(rows):
-            if not one.parts:
-                self.cache.put_row(row, one)
 
     # -- a step ----------------------------------------------------------------------------------------
 
@@ -301,12 +285,7 @@ class Runner:
 
 
 def cache_for(loaded: Loaded, settings: Settings, trained: Positions | None = None) -> H2OCache:
-    """An empty cache with these settings.
-
-    Raises:
-        BudgetError: the budget cannot work.
-        ModelError: the model's positions are not understood.
-    """
+    """An empty cache with these settings; raises as `H2OCache`."""
     return H2OCache(
         settings.budget,
         policy=settings.policy,
@@ -321,11 +300,7 @@ def cache_for(loaded: Loaded, settings: Settings, trained: Positions | None = No
 
 
 def trained_positions(loaded: Loaded) -> Positions:
-    """How the layers of a model turn their keys, whichever step computes it.
-
-    Raises:
-        ModelError: the model's positions are not understood.
-    """
+    """How a model's layers turn their keys, whichever step computes it; raises ModelError if unknown."""
     if isinstance(loaded, LoadedNative):
         return positions_of(loaded.packed.frame, loaded.chats)
     with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
@@ -333,11 +308,7 @@ def trained_positions(loaded: Loaded) -> Positions:
 
 
 def end_tokens(loaded: Loaded) -> frozenset[int]:
-    """Ids that end an answer, wherever the model says so.
-
-    Raises:
-        ModelError: what its generation_config.json or config.json names is no id.
-    """
+    """Ids that end an answer, wherever the model says so; raises ModelError if one of them is no id."""
     ids = loaded.ends if isinstance(loaded.ends, list) else [loaded.ends]
     wrong = [one for one in ids if one is not None and type(one) is not int]
     if wrong:

@@ -21,22 +21,16 @@ from h2o_chat.native.threads import one_torch_thread
 
 Shares = np.ndarray[Any, np.dtype[np.float32]]
 
-BLOCK = 256
-"""Shares per partial sum: about the root of the vocabulary."""
-
-DRAW_FIRST = 0.5
-"""From this top-p on a token is drawn before the cuts: below, they would mostly not keep it."""
-
-NEAR = 2.0**-19
-"""Two fp32 shares whose ratio is this near to min-p may be rounded to either side of it."""
+BLOCK = 256  # shares per partial sum: about the root of the vocabulary
+DRAW_FIRST = 0.5  # from this top-p on a token is drawn before the cuts: below, they would mostly not keep it
+NEAR = 2.0**-19  # two fp32 shares whose ratio is this near to min-p may be rounded to either side of it
 
 
 class Sampler:
     """Chooses tokens from logits; seeded, so that a run can be repeated."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        self.on_cpu = device.type == "cpu"
-        """Reading a tensor does not synchronise there."""
+        self.on_cpu = device.type == "cpu"  # reading a tensor does not synchronise there
         self.random = torch.Generator().manual_seed(seed)
         self.history: deque[int] = deque(maxlen=HISTORY_TOKENS)
 
@@ -68,7 +62,10 @@ class Sampler:
     def _choose_on_cpu(self, scores: Tensor, sampling: Sampling) -> int:
         if not abs(scores.numpy().max()) < np.inf:  # NaN is the largest, and not below anything
             return _checked(-1)
-        scores = self._scaled(scores, sampling)
+        penalty = sampling.repetition_penalty
+        if sampling.temperature != 0 or penalty != 1:  # a greedy choice is made after the penalty alone
+            seen = np.fromiter(self.history if penalty != 1 else (), np.int64)
+            scores = scaled(scores, seen, penalty, sampling.temperature or 1)
         if sampling.temperature == 0:
             return int(scores.numpy().argmax())
         if sampling.top_p < DRAW_FIRST:
@@ -101,13 +98,6 @@ class Sampler:
         """From 0 to 1, without 1. [] fp64"""
         return torch.rand((), dtype=torch.float64, generator=self.random)
 
-    def _scaled(self, scores: Tensor, sampling: Sampling) -> Tensor:
-        """Scores [1, V] after penalty and temperature; for a greedy choice, after the penalty alone."""
-        if sampling.temperature == 0 and sampling.repetition_penalty == 1:
-            return scores
-        seen = np.fromiter(self.history if sampling.repetition_penalty != 1 else (), np.int64)
-        return scaled(scores, seen, sampling.repetition_penalty, sampling.temperature or 1)
-
 
 def scaled(scores: Tensor, seen: np.ndarray[Any, Any], penalty: float, temperature: float) -> Tensor:
     """Scores [1, V] fp32 on a CPU after `RepetitionPenaltyLogitsProcessor` and `TemperatureLogitsWarper`.
@@ -129,7 +119,6 @@ def cut_by_top_p(scores: Tensor, top_p: float) -> Tensor:
 
     Args:
         scores: [1, V] fp32 on a CPU, without NaN; -inf where a token is cut off.
-        top_p: above 0, below 1.
     """
     numbers = scores[0].numpy()
     ordered = np.sort(numbers)
@@ -148,8 +137,7 @@ def cut_by_min_p(scores: Tensor, min_p: float) -> Tensor:
     """`MinPLogitsWarper`: the same tokens, without sorting; the likeliest one always stays.
 
     Args:
-        scores: [1, V] fp32 on a CPU, without NaN; -inf where a token is cut off.
-        min_p: above 0, up to 1.
+        scores: see `cut_by_top_p`.
     """
     shares = scores.softmax(-1)
     return scores.masked_fill(shares < min_p * shares.amax(-1, keepdim=True), -torch.inf)

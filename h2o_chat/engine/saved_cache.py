@@ -9,6 +9,7 @@ import json
 import math
 import os
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,13 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.quantized import BITS, dequantise
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.state import STATES
-from h2o_chat.engine.saved_formats import MIGRATIONS, Wrong, count, seen
 from h2o_chat.events.events import Session
 from h2o_chat.models.sizes import Sizes
 from h2o_chat.policies.references import named
-from h2o_chat.policies.shares import BOUNDLESS, Shares
+from h2o_chat.policies.shares import BOUNDLESS, MOST_TOKENS, Shares
 from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot
 
-FORMAT = 7
-"""Format of the file. `MIGRATIONS` convert older ones; where there is none the cache is rebuilt."""
+FORMAT = 7  # of the file; `MIGRATIONS` convert older ones, and any other is rebuilt
 
 FIRST_STATES = {*("keys", "values", "positions", "score", "lately"), *("prompt", "protected", "clamped")}
 """States that every file has. A later state may be missing: it begins with its empty value."""
@@ -55,11 +54,25 @@ IDENTITY = (
 )
 """Fields of `Session` that must be equal."""
 
-BEFORE = {"engine": "transformers"}
-"""Values where a file says nothing: it was written before there was a choice."""
+BEFORE = {"engine": "transformers"}  # values of files from before there was a choice
 
 COUNTS = {"seen": "seen", "in_use": "in_use", "base": "rope_origin", "near_from": "clamped_below"}
 """Counts of a `Clock`, by their names in a file."""
+
+
+class Wrong(Exception):
+    """Something is wrong with a file."""
+
+
+def count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < MOST_TOKENS:
+        raise Wrong(f"{seen(value)} is no count")
+    return value
+
+
+def seen(value: Any) -> str:
+    """A value of a header, which may be anything, for an error."""
+    return ascii(value)[:60]
 
 
 @dataclass(frozen=True)
@@ -67,18 +80,12 @@ class RowSnapshot:
     """Everything that decides how a conversation goes on."""
 
     cache: CacheSnapshot
-    pending: tuple[int, ...]
-    """Sampled, not fed yet."""
-    random: Tensor
-    """State of the random generator, [bytes] uint8."""
-    history: tuple[int, ...]
-    """Newest tokens, for the repetition penalty."""
-    texts: dict[int, int]
-    """Token ids by position, of held tokens."""
-    lost: tuple[int, float]
-    """`Observer.lost_mark` at the last `CacheState`."""
-    about: Any = None
-    """JSON of the caller; `read` does not check it."""
+    pending: tuple[int, ...]  # sampled, not fed yet
+    random: Tensor  # state of the random generator, [bytes] uint8
+    history: tuple[int, ...]  # newest tokens, for the repetition penalty
+    texts: dict[int, int]  # token ids by position, of held tokens
+    lost: tuple[int, float]  # `Observer.lost_mark` at the last `CacheState`
+    about: Any = None  # JSON of the caller; `read` does not check it
 
 
 def write(path: Path, snapshot: RowSnapshot, session: Session) -> None:
@@ -199,13 +206,9 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
 
 
 def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader) -> RowSnapshot:
-    """The snapshot in the tensors of a file, checked.
-
-    Raises:
-        Wrong, LookupError, TypeError, ValueError: it is none.
-    """
+    """The checked snapshot in the tensors of a file; raises Wrong, LookupError, TypeError or ValueError."""
     fed, session = count(about["fed"]), by.session
-    fresh = Clock(protect_below=count(about["protect_below"]), pins=_pins(about["pins"]))
+    fresh = Clock(protect_below=count(about["protect_below"]), pins=frozenset(map(count, about["pins"])))
     if fresh.pins and min(fresh.pins) < fed:
         raise Wrong(f"it pins token {min(fresh.pins)} as one to come, and {fed} were fed")
     clocks = [_clock(about["clock"], fed, fresh, by.trained)] if fed else []
@@ -247,13 +250,6 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
         lost=(count(lost_at), lost),
         about=about.get("about"),
     )
-
-
-def _pins(value: Any) -> frozenset[int]:
-    """The positions of pinned tokens."""
-    if not isinstance(value, list):
-        raise Wrong(f"{seen(value)} are no pins")
-    return frozenset(count(position) for position in value)
 
 
 def _random(state: Tensor) -> Tensor:
@@ -341,3 +337,50 @@ def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch
         raise Wrong(f"{name} is {tuple(tensor.shape)} {tensor.dtype}, not {shape} {kind}")
     if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
         raise Wrong(f"{name} holds what is no number")
+
+
+# -- older formats ---------------------------------------------------------------------------------------
+
+Contents = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
+    """Format 5 had tensors [R, H, S, ...] per layer, and the sum of the scores apart from those by head."""
+    same = ("keys", "values", "positions", "protected")
+    renamed = {"recent": "receiving", "prompt": "given", "clamped": "far"} | {name: name for name in same}
+    layers = sum(name.endswith(".positions") for name in tensors)
+    new = {name: tensor for name, tensor in tensors.items() if "." not in name}
+    for layer in range(layers):
+        for name, old in renamed.items():
+            new[f"{layer}.{name}"] = tensors[f"{layer}.{old}"][None]
+        score, by_head = tensors[f"{layer}.score"], tensors[f"{layer}.by_head"]
+        if not by_head.shape[-1]:  # only their sum counted
+            width = named(about["session"]["policy"]).scores.width(groups)
+            by_head = score.new_zeros(*score.shape, width)
+            by_head[..., 0] = score
+        new[f"{layer}.score"] = by_head[None]
+        new[f"{layer}.lost"] = tensors[f"{layer}.lost"]
+    fed = count(about["fed"])
+    clock = None
+    if layers:
+        if not all(tensors[f"{layer}.positions"].numel() for layer in range(layers)):
+            raise Wrong("it has no slots")
+        held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
+        base = int(tensors["0.base"][0])
+        counts = fed, held, base, count(about["near_from"])
+        clock = dict(zip(("seen", "held", "base", "near_from"), counts, strict=True))
+    about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
+    return about, new
+
+
+def _from_6(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
+    """Format 6 had other names for two things."""
+    new = {name.replace(".recent", ".lately"): tensor for name, tensor in tensors.items()}
+    clock = about["clock"] and about["clock"] | {"in_use": about["clock"]["held"]}
+    return about | {"format": 7, "clock": clock}, new
+
+
+MIGRATIONS: dict[int, Callable[..., Contents]] = {
+    5: _from_5,
+    6: _from_6,
+}  # from the format that is read to the next one

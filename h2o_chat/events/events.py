@@ -20,8 +20,7 @@ SCHEMA = 1
 
 Finish = Literal["eos", "length", "stop", "stopped", "error", "interrupted"]
 Role = Literal["system", "user", "assistant", "tool"]
-ASKS = ("user", "tool")
-"""Roles of messages that the model answers."""
+ASKS = ("user", "tool")  # roles of messages that the model answers
 
 
 @dataclass(frozen=True)
@@ -30,49 +29,31 @@ class Session:
 
     event: ClassVar[str] = "session"
     model: str
-    revision: str | None
-    """Commit of the model's repository, or the fingerprint of its folder."""
+    revision: str | None  # commit of the model's repository, or the fingerprint of its folder
     template: str
     policy: str
-    budget: int | None
-    """Slots per layer, row and KV head; None for the `full` policy."""
-    sinks: int
-    """First tokens protected."""
-    recent: int
-    """Newest tokens protected."""
-    chunk: int
-    """Prompt tokens that attend before the next eviction."""
-    prefill: str
-    """`chunked`, or `full`: a whole prompt attends to itself before anything is evicted."""
-    quantization: str
-    """Format of the weights."""
-    dtype: str
-    """Precision of the computation."""
-    kv_dtype: str
-    """Precision of keys and values in the slots."""
+    budget: int | None  # slots per layer, row and KV head; None for the `full` policy
+    sinks: int  # first tokens protected
+    recent: int  # newest tokens protected
+    chunk: int  # prompt tokens that attend before the next eviction
+    prefill: str  # `chunked`, or `full`: a whole prompt attends to itself before anything is evicted
+    quantization: str  # format of the weights
+    dtype: str  # precision of the computation
+    kv_dtype: str  # precision of keys and values in the slots
     device: str
-    engine: str
-    """Implementation of the step: `native`, `graph` or `transformers`."""
+    engine: str  # implementation of the step: `native`, `graph` or `transformers`
     threads: int
-    seed: int
-    """Seed of the sampling."""
-    layers: int
-    """Layers with attention."""
+    seed: int  # seed of the sampling
+    layers: int  # layers with attention
     kv_heads: int
-    window: int
-    """Longest context of the model's training, in tokens."""
+    window: int  # longest context of the model's training, in tokens
     versions: dict[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
-    stride: int = 1
-    """Slots evicted together while decoding."""
-    slot_bytes: int = 0
-    """Bytes of one slot in all layers and KV heads: key, value and scores; 0: not known."""
-    fixed_bytes: int = 0
-    """Bytes of the states of layers that keep no keys: of a fixed size."""
-    thought: list[str] = field(default_factory=list)
-    """Marks before and after a thought, and before an answer without one."""
-    engine_why: str = ""
-    """Instruction set of the native step, or the reason why another engine runs."""
+    stride: int = 1  # slots evicted together while decoding
+    slot_bytes: int = 0  # bytes of one slot in all layers and KV heads: key, value and scores; 0: not known
+    fixed_bytes: int = 0  # bytes of the states of layers that keep no keys: of a fixed size
+    thought: list[str] = field(default_factory=list)  # marks: before a thought, after it, without one
+    engine_why: str = ""  # instruction set of the native step, or the reason why another engine runs
 
 
 @dataclass(frozen=True)
@@ -83,21 +64,15 @@ class Said:
     """
 
     event: ClassVar[str] = "said"
-    index: int
-    """Its place in the conversation; an answer that follows has the next one."""
+    index: int  # its place in the conversation; an answer that follows has the next one
     role: Role
     text: str
-    finish: Finish | None = None
-    """How an earlier answer ended."""
-    hold: float | None = None
-    """Mean hold of the tokens of an earlier message; None if they were not read."""
-    first: int = -1
-    """Position of the first token of an earlier message; -1 if it was not read."""
+    finish: Finish | None = None  # how an earlier answer ended
+    hold: float | None = None  # mean hold of the tokens of an earlier message; None if they were not read
+    first: int = -1  # position of the first token of an earlier message; -1 if it was not read
     last: int = -1
-    texts: list[str] = field(default_factory=list)
-    """Text of each of its tokens, as in `prompt`."""
-    pinned: bool = False
-    """An earlier message whose tokens are protected from eviction."""
+    texts: list[str] = field(default_factory=list)  # text of each of its tokens, as in `prompt`
+    pinned: bool = False  # an earlier message whose tokens are protected from eviction
     recalled: list[tuple[int, str]] = field(default_factory=list)
     """(index of a message, words of it) that the model reads once more with this one; index -1: not known."""
 
@@ -110,12 +85,9 @@ class ReadSoFar:
     """
 
     event: ClassVar[str] = "reading"
-    tokens: int
-    """Tokens read so far."""
-    of: int
-    """Tokens of the whole prompt."""
-    ms: float
-    """Time since it began."""
+    tokens: int  # tokens read so far
+    of: int  # tokens of the whole prompt
+    ms: float  # time since it began
 
     @property
     def share(self) -> float:
@@ -129,15 +101,11 @@ class Prompt:
 
     event: ClassVar[str] = "prompt"
     tokens: int
-    first: int
-    """Position of its first token."""
+    first: int  # position of its first token
     last: int
-    chunks: int
-    """Forward calls that it took."""
-    ms: float
-    """Time of reading it."""
-    system: int = 0
-    """How many of its first tokens are the system prompt."""
+    chunks: int  # forward calls that it took
+    ms: float  # time of reading it
+    system: int = 0  # how many of its first tokens are the system prompt
     texts: list[str] = field(default_factory=list)
     """Text of each token from the first on; a character split over tokens is with the last of them. Empty
     where nothing shows it, or there are very many."""
@@ -148,12 +116,10 @@ class Token:
     """One generated token; `text` may be empty while a character is incomplete."""
 
     event: ClassVar[str] = "token"
-    id: int
-    """In the model's vocabulary."""
+    id: int  # in the model's vocabulary
     text: str
     position: int
-    ms: float
-    """Time of this step."""
+    ms: float  # time of this step
 
 
 @dataclass(frozen=True)
@@ -162,14 +128,10 @@ class Heavy:
 
     position: int
     text: str
-    hold: float
-    """Share of all (layer, KV head) caches that contain it."""
-    score: float
-    """The policy's score, averaged over the caches that hold the token."""
-    mean: float
-    """`score` divided by the number of queries that saw the token."""
-    kind: str
-    """`S` protected or `H` heavy."""
+    hold: float  # share of all (layer, KV head) caches that contain it
+    score: float  # the policy's score, averaged over the caches that hold the token
+    mean: float  # `score` divided by the number of queries that saw the token
+    kind: str  # `S` protected or `H` heavy
 
 
 @dataclass(frozen=True)
@@ -178,8 +140,7 @@ class Gone:
 
     position: int
     text: str
-    hold: float
-    """Its hold in the last event; 0 if it was in none."""
+    hold: float  # its hold in the last event; 0 if it was in none
     score: float
 
 
@@ -191,18 +152,12 @@ class CacheState:
     """
 
     event: ClassVar[str] = "cache"
-    seen: int
-    """Tokens fed since the conversation began."""
-    kept: int
-    """Slots in use, the maximum over layers and KV heads."""
-    bytes: int
-    """Size of all keys and values, empty slots included."""
-    bytes_full: int
-    """Size of a cache that never evicts."""
-    lost: float
-    """Share of the attention per token that evicted tokens had been receiving (0 to 1)."""
-    kinds: dict[str, int]
-    """Slots by kind in the fullest cache: `S` protected, `H` heavy, `R` recent."""
+    seen: int  # tokens fed since the conversation began
+    kept: int  # slots in use, the maximum over layers and KV heads
+    bytes: int  # size of all keys and values, empty slots included
+    bytes_full: int  # size of a cache that never evicts
+    lost: float  # share of the attention per token that evicted tokens had been receiving (0 to 1)
+    kinds: dict[str, int]  # slots by kind in the fullest cache: `S` protected, `H` heavy, `R` recent
     heaviest: list[Heavy]
     changed: list[tuple[int, float, float]]
     """(position, hold, score) of the tokens whose hold has changed since the last event, or whose score has
@@ -210,17 +165,13 @@ class CacheState:
     heads: list[list[float]]
     """[layers][KV heads]: mean hold of the tokens that each cache keeps outside the recent part (do heads
     agree?)."""
-    whole: bool = False
-    """Earlier events are void: `changed` and `holders` list every token held."""
-    protected: list[tuple[int, int]] = field(default_factory=list)
-    """(first, last) position of each run of tokens that are protected."""
+    whole: bool = False  # earlier events are void: `changed` and `holders` list every token held
+    protected: list[tuple[int, int]] = field(default_factory=list)  # (first, last) position of each run
     holders: list[tuple[int, str]] = field(default_factory=list)
     """(position, caches that hold it) of tokens for which that changed: hexadecimal digits, a bit a cache,
     layer by layer, the first one highest. If there are very many, the most held come first."""
-    gone: list[Gone] = field(default_factory=list)
-    """Tokens that were evicted from all caches: the few that were held most."""
-    gone_tokens: int = 0
-    """How many tokens were evicted from all caches."""
+    gone: list[Gone] = field(default_factory=list)  # those evicted from all caches that were held most
+    gone_tokens: int = 0  # how many tokens were evicted from all caches
     ranks: list[tuple[int, float]] = field(default_factory=list)
     """(rank, score) of some tokens held, ranked by score, ever more widely spaced."""
     attended: list[int] = field(default_factory=list)
@@ -232,29 +183,19 @@ class Turn:
     """A turn ended."""
 
     event: ClassVar[str] = "turn"
-    text: str
-    """The whole answer."""
+    text: str  # the whole answer
     finish: Finish
-    prompt_tokens: int
-    """Tokens read before the answer; 0 if reading was stopped."""
-    new_tokens: int
-    """Tokens generated, including the one that ends the answer."""
-    ttft_ms: float
-    """Time to the first token: reading the prompt and sampling."""
-    tok_s: float
-    """Tokens per second after the first."""
-    seen: int
-    """Tokens fed since the conversation began."""
-    kept: int
-    """Slots in use, the maximum over layers and KV heads."""
-    evicted: int
-    """`seen` - `kept`."""
-    lost: float
-    """Share of the attention per token of the turn that evicted tokens had been receiving (0 to 1)."""
+    prompt_tokens: int  # tokens read before the answer; 0 if reading was stopped
+    new_tokens: int  # tokens generated, including the one that ends the answer
+    ttft_ms: float  # time to the first token: reading the prompt and sampling
+    tok_s: float  # tokens per second after the first
+    seen: int  # tokens fed since the conversation began
+    kept: int  # slots in use, the maximum over layers and KV heads
+    evicted: int  # `seen` - `kept`
+    lost: float  # share of the attention per token that evicted tokens had received (0 to 1)
     hold: list[tuple[int, float]] = field(default_factory=list)
     """(message index, mean hold of its tokens) of the messages with tokens left in the cache."""
-    stop: str = ""
-    """The stop string that ended the answer, which `text` does not have; empty: none did."""
+    stop: str = ""  # the stop string that ended the answer, which `text` does not have; empty: none did
 
 
 @dataclass(frozen=True)
@@ -262,12 +203,10 @@ class Note:
     """A message for the user, though the command goes on: the disk is full, a memory was rebuilt."""
 
     event: ClassVar[str] = "note"
-    code: str
-    """Stable; `message` and `hint` are for people."""
+    code: str  # stable; `message` and `hint` are for people
     message: str
     hint: str = ""
-    about: int | None = None
-    """Index of the message that was just `pinned` or `unpinned`, or whose words were `recalled`."""
+    about: int | None = None  # index of the message that was pinned or unpinned, or whose words were recalled
 
 
 @dataclass(frozen=True)
@@ -286,12 +225,9 @@ class End:
 
     event: ClassVar[str] = "end"
     turns: int
-    tokens: int
-    """Tokens generated in all turns."""
-    seconds: float
-    """Since the command began."""
-    conversation: str | None = None
-    """Its id in the store, if it is stored."""
+    tokens: int  # tokens generated in all turns
+    seconds: float  # since the command began
+    conversation: str | None = None  # its id in the store, if it is stored
 
 
 ReadProgress = Callable[[ReadSoFar], None]
@@ -318,20 +254,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_fields)
 
 
 def from_json(line: str) -> Event:
-    """The event of one line.
-
-    Raises:
-        ValueError: the line is not a JSON object, or not one of our events; says which.
-    """
+    """The event of one line; raises ValueError if it is none, and says why."""
     return event_of(object_of(line))
 
 
 def object_of(line: str) -> dict[str, Any]:
-    """The JSON object of one line.
-
-    Raises:
-        ValueError: it is no object, or has NaN or infinity; says where.
-    """
+    """The JSON object of one line; raises ValueError if it is none, or has NaN or infinity."""
     try:
         data = json.loads(line, parse_constant=_no_number)
     except RecursionError:
@@ -342,11 +270,7 @@ def object_of(line: str) -> dict[str, Any]:
 
 
 def event_of(data: dict[str, Any]) -> Event:
-    """The event of one JSON object; unknown keys are ignored.
-
-    Raises:
-        ValueError: the event is unknown, or a field is missing or of the wrong type; says which.
-    """
+    """The event of one JSON object; unknown keys are ignored. Raises ValueError, which says what is wrong."""
     name = data.get("event")
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:

@@ -10,12 +10,14 @@ import re
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.private_files import stands_at
+from h2o_chat.base.system import NO_WAITING
 from h2o_chat.events import events
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
 from h2o_chat.events.typed import seen
@@ -24,8 +26,7 @@ MAX_BYTES = 1 << 30
 MAX_LINE_BYTES = 16 << 20
 
 _HINT = "A recording is made by --record FILE, or by h2o-chat run --json."
-_MOST = 2**53
-"""Larger numbers are not exact everywhere."""
+_MOST = 2**53  # larger numbers are not exact everywhere
 _BITMAP = re.compile("[0-9a-f]*")
 
 
@@ -54,8 +55,7 @@ def parse(stream: BinaryIO, name: str) -> Iterator[Event]:
         UsageError: a line is wrong; names the line and the fault.
     """
     begun = skipped = False
-    messages = 0
-    """Most messages that this conversation can have so far."""
+    messages = 0  # most messages that this conversation can have so far
     for number, raw in enumerate(_lines(stream, name), 1):
         where = f"{name} line {number}"
         if not raw.strip():
@@ -188,11 +188,7 @@ _NEVER_OVER = "Choose another file: a recording is never written over anything."
 
 
 class Recorder:
-    """Writes events to a file as they happen. A disk that fails ends the recording, not the conversation.
-
-    Args:
-        path: made, for its owner alone, when it is opened.
-    """
+    """Writes events to a file, its owner's alone. A failing disk ends the recording, not the conversation."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -202,14 +198,11 @@ class Recorder:
         self._began = time.monotonic()
 
     def open(self) -> None:
-        """
-        Raises:
-            UsageError: the file cannot be written, or something stands in it.
-        """
+        """Raises UsageError if the file cannot be written, or something stands in it."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         try:
             # A pipe that nobody reads would be waited for.
-            number = os.open(self._path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
+            number = os.open(self._path, flags | NO_WAITING, 0o600)
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {error.strerror}.", _NEVER_OVER) from error
         file = os.fstat(number)
@@ -249,8 +242,6 @@ class Recorder:
 
     def _let_go(self) -> None:
         file, self._file = self._file, None
-        try:
+        with suppress(OSError):  # what it still holds cannot be written; that was said already
             if file is not None:
                 file.close()
-        except OSError:  # what it still holds cannot be written; that was said already
-            pass

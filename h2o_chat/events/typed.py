@@ -8,7 +8,6 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 _PLAIN = {str: "a text", int: "a whole number of at most 64 bits", bool: "true or false", NoneType: "null"}
-"""Types of a JSON value, in words."""
 
 
 def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:

@@ -136,10 +136,7 @@ class Policy:
     name: str = "custom"
 
     def __post_init__(self) -> None:
-        """
-        Raises:
-            UsageError: a state of its own grows, and it is not said that the policy looks at it.
-        """
+        """Raises UsageError if a state of its own grows, and it does not look at it."""
         if unread := self.grows.keys() - {*self.looks_at}:
             raise UsageError(
                 f"A policy that grows {', '.join(sorted(unread))} has to look at it.", "Name it in looks_at."

@@ -124,11 +124,7 @@ REFERENCES = {name: replace(policy, name=name) for name, policy in REFERENCES.it
 
 
 def named(name: str) -> Policy:
-    """The policy of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The policy of that name; raises UsageError if there is none."""
     known = POLICIES | REFERENCES
     if name not in known:
         raise UsageError(f"Policy {name!r} is not known.", f"One of: {', '.join(POLICY_NAMES)}.")

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-PerRow = Sequence[int]
-"""One number of each row."""
+PerRow = Sequence[int]  # one number of each row
 
-LATELY_DECAY = 31 / 32
-"""Factor of `lately` at every query: attention received is a mean over about the last 32 queries."""
+LATELY_DECAY = 31 / 32  # factor of `lately` at every query: a mean over about the last 32 queries
 
 
 class Received:

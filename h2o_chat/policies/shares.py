@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.policies.policies import Policy
 
-MOST_TOKENS = 2**31 - 2**16
-"""Positions are int32."""
+MOST_TOKENS = 2**31 - 2**16  # positions are int32
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,7 @@ class Shares:
         return max(1, min(int(self.budget * policy.stride), most))
 
 
-BOUNDLESS = Shares(MOST_TOKENS, sinks=0, recent=MOST_TOKENS)
-"""The shares of the policy `full`, which evicts nothing."""
-
-MANY = 10_000
-"""Slots; which larger budget is the smallest that works is found to a slot or two, and not by trying all."""
+BOUNDLESS = Shares(MOST_TOKENS, sinks=0, recent=MOST_TOKENS)  # of `full`, which evicts nothing
 
 
 def divide(policy: Policy, budget: int, sinks: int | None = None, recent: int | None = None) -> Shares:
@@ -65,8 +60,7 @@ def divide(policy: Policy, budget: int, sinks: int | None = None, recent: int | 
 
     asked = shares(budget)
     if not works(budget):
-        few = next((size for size in range(1, MANY) if works(size)), None)
-        smallest = few or bisect_left(range(1 << 62), True, key=works)
+        smallest = bisect_left(range(1 << 62), True, key=works)
         raise BudgetError(
             f"A budget of {budget} slots cannot hold {asked.sinks} sinks, {asked.recent} recent"
             f" and at least {int(policy.heavy)} heavy tokens under the policy {policy.name!r}.",

@@ -13,10 +13,8 @@ from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
 from h2o_chat.store.database import Database, Step
 from h2o_chat.store.records import title_of
 
-PATIENCE_S = 0.5
-"""Longest wait for another process, once, before changes stay in memory."""
-RETRY_S = 1.0
-"""Seconds between two tries on a full disk: each costs as much as writing all that waits."""
+PATIENCE_S = 0.5  # longest wait for another process, once, before changes stay in memory
+RETRY_S = 1.0  # seconds between two tries on a full disk: each costs as much as writing all that waits
 
 Kind = Literal["message", "token", "other"]
 
@@ -25,8 +23,7 @@ Kind = Literal["message", "token", "other"]
 class Change:
     kind: Kind
     step: Step
-    text: str
-    """Text of a message; empty for other changes."""
+    text: str  # text of a message; empty for other changes
 
     def __call__(self, connection: sqlite3.Connection) -> None:
         self.step(connection)
@@ -40,10 +37,8 @@ class Backlog:
     """
 
     def __init__(self, database: Database, held: Callable[[], None]) -> None:
-        self.trouble: StoreError | None = None
-        """Why changes wait; None: all are on disk."""
-        self.trouble_since_s = 0.0
-        """When the trouble began, by `time.monotonic`."""
+        self.trouble: StoreError | None = None  # why changes wait; None: all are on disk
+        self.trouble_since_s = 0.0  # when the trouble began, by `time.monotonic`
         self._database, self._held = database, held
         self._changes: deque[Change] = deque()
         self._threads = RLock()

@@ -19,8 +19,7 @@ from h2o_chat.store.data_folder import DataFolder, Held
 from h2o_chat.store.database import LONG_WAIT_S, Database, Step
 from h2o_chat.store.records import Conversation, Ids, clean, insert_message
 
-DELETED_AT_ONCE = 20
-"""Messages deleted in one step: some milliseconds."""
+DELETED_AT_ONCE = 20  # messages deleted in one step: some milliseconds
 
 
 def new_id(database: Database) -> str:

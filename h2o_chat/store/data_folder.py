@@ -1,6 +1,5 @@
 """Locks of conversations, and their saved caches, in a data folder."""
 
-import contextlib
 import os
 import shutil
 import time
@@ -9,12 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from h2o_chat.base.private_files import no_link, open_own, own_folder, stands_at
-from h2o_chat.base.system import SAFELY, lock, read_at, write_at
+from h2o_chat.base.system import SAFELY, lock
 from h2o_chat.store.open_files import lost
 from h2o_chat.store.store_errors import explained
 
-PATIENCE_S = 0.25
-"""Seconds of retrying: `held` takes the lock for microseconds, and must not refuse a writer."""
+PATIENCE_S = 0.25  # seconds of retrying: `held` takes the lock for microseconds, and must not refuse a writer
 
 
 class Held(Exception):
@@ -43,14 +41,14 @@ class Lock:
         if path is None:
             return
         self._descriptor = _take(path)
-        with contextlib.suppress(OSError):  # a full disk: it is locked, without our process number in it
+        with suppress(OSError):  # a full disk: it is locked, without our process number in it
             os.ftruncate(self._descriptor, 0)
-            write_at(self._descriptor, b"%d\n" % os.getpid(), 0)
+            os.write(self._descriptor, b"%d\n" % os.getpid())
 
     def release(self) -> None:
         """Releases the lock; may be called again."""
         if self._path is not None and self._descriptor >= 0:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 if stands_at(self._descriptor, self._path):
                     self._path.unlink()  # while it is held, so that nobody else's is removed
             os.close(self._descriptor)
@@ -91,7 +89,7 @@ def _take(path: Path) -> int:
                 return descriptor
         except BlockingIOError:
             if time.monotonic() > give_up:
-                pid = read_at(descriptor, 32, 0).strip()
+                pid = os.read(descriptor, 32).strip()
                 os.close(descriptor)
                 raise Held(int(pid) if pid.isdigit() else None) from None
             time.sleep(0.01)

@@ -24,23 +24,15 @@ from h2o_chat.store.store_errors import explained
 
 Rows = list[tuple[Any, ...]]
 
-Step = Callable[[sqlite3.Connection], object]
-"""A write that is never split over two transactions."""
+Step = Callable[[sqlite3.Connection], object]  # a write that is never split over two transactions
 
-WAIT_S = 5.0
-"""Longest wait for another process's transaction; ours take milliseconds."""
-LONG_WAIT_S = 180.0
-"""Longest wait of work that is not simply repeated: an import, a removal."""
-SHORT_S = 0.03
-"""A transaction takes no further step after this time, so that others can write."""
-PAUSE_S = 0.02
-"""Pause between two transactions of one job, so that others can write."""
-LOG_BYTES = 4 << 20
-"""Size from which on the log is written into the database, which takes some milliseconds."""
-MERGED_PAGES = 64
-"""Pages of the index of words merged at a time: some milliseconds."""
-POLL_S = 0.002
-"""Pause between two looks whether another process is still writing."""
+WAIT_S = 5.0  # longest wait for another process's transaction; ours take milliseconds
+LONG_WAIT_S = 180.0  # longest wait of work that is not simply repeated: an import, a removal
+SHORT_S = 0.03  # a transaction takes no further step after this time, so that others can write
+PAUSE_S = 0.02  # pause between two transactions of one job, so that others can write
+LOG_BYTES = 4 << 20  # size from which on the log is written into the database, which takes some milliseconds
+MERGED_PAGES = 64  # pages of the index of words merged at a time: some milliseconds
+POLL_S = 0.002  # pause between two looks whether another process is still writing
 
 
 class Database:
@@ -109,8 +101,7 @@ class Database:
         Args:
             held: called in each transaction; raises if the steps may no longer be run.
 
-        Raises:
-            StoreError: see `writing`; the steps that are left were not run.
+        Raises as `writing`; the steps that are left were not run.
         """
         while steps:
             done = 0
@@ -194,25 +185,16 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str, wait_s: float = WAIT_S) -> Iterator[sqlite3.Connection]:
-        with explained(self.path), self._begun(begin, wait_s):
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:  # on a full disk SQLite has rolled back already
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    @contextlib.contextmanager
-    def _begun(self, begin: str, wait_s: float) -> Iterator[None]:
-        """Begins a transaction that excludes other threads; they may go on while it waits."""
+        """A transaction that excludes other threads; they may go on while it waits to begin."""
         give_up = time.monotonic() + wait_s
-        while True:
-            with self._lock:
-                if self._begin(begin, last=time.monotonic() >= give_up):
-                    yield
-                    return
-            time.sleep(POLL_S)
+        with explained(self.path):
+            while True:
+                with self._lock:
+                    if self._begin(begin, last=time.monotonic() >= give_up):
+                        with self._connection as connection:  # commits, or rolls back
+                            yield connection
+                        return
+                time.sleep(POLL_S)
 
     def _begin(self, begin: str, last: bool) -> bool:
         """Tries to begin a transaction; returns False if another process is writing."""
@@ -235,14 +217,13 @@ _MEMORY = ":memory:"
 def _open(path: Path) -> sqlite3.Connection:
     _create(path)
     try:
-        connection = _connect(str(path))
+        return _connect(str(path))
     except sqlite3.OperationalError:
         # In a read-only folder WAL cannot create its index. Without a log, none is needed.
         log = path.with_name(path.name + "-wal")
         if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
             raise
         return _connect(path.absolute().as_uri() + "?immutable=1")
-    return connection
 
 
 def _create(path: Path) -> None:
@@ -306,16 +287,11 @@ def _migrate(connection: sqlite3.Connection, where: str) -> None:
     newest = len(MIGRATIONS)
     if _version(connection) < newest:
         connection.execute("BEGIN IMMEDIATE")
-        try:
+        with connection:  # commits, or rolls back
             for script in MIGRATIONS[_version(connection) :]:  # another process may have migrated it
                 for statement in _statements(script):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {max(newest, _version(connection))}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
     version = _version(connection)
     if version > newest:
         raise StoreError(

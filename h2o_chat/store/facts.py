@@ -10,8 +10,7 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.store.database import Database
 from h2o_chat.store.records import clean
 
-FACT_CHARACTERS = 1000
-"""The longest fact."""
+FACT_CHARACTERS = 1000  # the longest fact
 _SHOWN = (
     "FROM facts WHERE conversation IS NULL OR conversation IN (SELECT id FROM conversations WHERE NOT hidden)"
 )
@@ -21,18 +20,15 @@ _SHOWN = (
 class Fact:
     number: int
     text: str
-    created: float
-    """Seconds since 1970."""
-    conversation: str | None
-    """The conversation whose message it was; None: it was typed."""
+    created: float  # seconds since 1970
+    conversation: str | None  # the conversation whose message it was; None: it was typed
 
 
 @dataclass(frozen=True)
 class SaidElsewhere:
     conversation: str
     title: str
-    created: float
-    """Seconds since 1970."""
+    created: float  # seconds since 1970
     text: str
 
 
@@ -48,11 +44,7 @@ class Facts:
         return [Fact(*row) for row in rows]
 
     def add(self, text: str, conversation: str | None = None) -> Fact:
-        """Remembers a text; one that is there already stays as it is.
-
-        Args:
-            conversation: the one whose message it is.
-        """
+        """Remembers a text, said in `conversation` or typed; one that is there already stays as it is."""
         text = _checked(text)
         if same := next((one for one in self.all() if one.text == text), None):
             return same

@@ -14,11 +14,7 @@ from h2o_chat.base.errors import StoreLostError
 
 
 class OpenFiles:
-    """The files of an open database, as they were when it was opened.
-
-    Args:
-        path: of the database, which is open and was read.
-    """
+    """The files of a database that is open and was read, as they were then."""
 
     def __init__(self, path: Path) -> None:
         self._path = os.path.abspath(path)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from h2o_chat.base.utf8 import decoded, encoded
-
 CONVERSATIONS = """
 CREATE TABLE conversations (
     id TEXT NOT NULL PRIMARY KEY,
@@ -128,55 +126,41 @@ class Summary:
     id: str
     title: str
     model: str
-    created: float
-    """Seconds since 1970, like all times here."""
-    updated: float
-    """Time of the last message."""
-    messages: int
-    """Number of messages in all branches."""
-    tokens: int | None
-    """Tokens in all branches. None: not known, since some messages were imported and never read."""
+    created: float  # seconds since 1970, like all times here
+    updated: float  # time of the last message
+    messages: int  # number of messages in all branches
+    tokens: int | None  # in all branches; None: not known, as some imported messages were never read
 
 
 @dataclass(frozen=True)
 class StoredMessage:
-    id: int
-    """Its number in its conversation; later messages have larger ones."""
-    parent: int | None
-    """The number of the message it follows."""
-    role: str
-    """system | user | assistant"""
+    id: int  # its number in its conversation; later messages have larger ones
+    parent: int | None  # the number of the message it follows
+    role: str  # system | user | assistant
     text: str
     finish: str | None = None
     """One of `events.Finish`; `interrupted`: the process died while it streamed. None: not an answer, or it
     is streaming."""
-    first: int = -1
-    """Position of its first token; -1 while none was fed."""
+    first: int = -1  # position of its first token; -1 while none was fed
     last: int = -1
-    ids: tuple[int, ...] = ()
-    """Tokens fed (what the template added included) or generated."""
+    ids: tuple[int, ...] = ()  # tokens fed (what the template added included) or generated
     created: float = 0.0
-    pinned: bool = False
-    """The user protected its tokens from eviction."""
-    recalled: "Pieces" = ()
-    """Pieces that the model read once more with it; their tokens are part of `ids`."""
+    pinned: bool = False  # the user protected its tokens from eviction
+    recalled: "Pieces" = ()  # pieces that the model read once more with it; their tokens are part of `ids`
 
 
 @dataclass(frozen=True)
 class Conversation:
     """A whole conversation, for export and import."""
 
-    id: str
-    """Empty if it is not stored yet."""
+    id: str  # empty if it is not stored yet
     title: str
     model: str
     settings: dict[str, Any]
     created: float
     updated: float
-    leaf: int | None
-    """The end of the active branch."""
-    messages: list[StoredMessage]
-    """Messages of all branches, parents before their children."""
+    leaf: int | None  # the end of the active branch
+    messages: list[StoredMessage]  # messages of all branches, parents before their children
 
     def branch(self) -> list[StoredMessage]:
         """The active one, from its beginning."""
@@ -195,11 +179,9 @@ class Hit:
 
     conversation: str
     title: str
-    message: int
-    """Its number in its conversation."""
+    message: int  # its number in its conversation
     role: str
-    snippet: str
-    """Words around the first hits, which are marked « and »."""
+    snippet: str  # words around the first hits, which are marked « and »
 
 
 Pieces = tuple[tuple[int | None, str], ...]
@@ -261,12 +243,7 @@ WHERE words MATCH ? AND NOT hidden ORDER BY words.rowid DESC LIMIT ?"""
 
 def clean(text: str) -> str:
     """Replaces lone surrogates, which UTF-8 cannot encode, by `?`, as `events.to_json` does."""
-    try:
-        for _ in encoded(text):
-            pass
-    except UnicodeEncodeError:
-        return decoded(b"".join(encoded(text, "replace")))
-    return text
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def pack(ids: Sequence[int]) -> bytes:
@@ -299,12 +276,9 @@ def title_of(text: str) -> str:
 
 def streamed(connection: sqlite3.Connection, message: int) -> Streamed:
     """Tokens and text of an open answer, as far as they were written."""
-    rows = connection.execute("SELECT token, text FROM stream WHERE message = ? ORDER BY number", (message,))
-    tokens, texts = [], []
-    for token, text in rows:
-        tokens.append(int(token))
-        texts.append(str(text))
-    return tokens, "".join(texts)
+    sql = "SELECT token, text FROM stream WHERE message = ? ORDER BY number"
+    rows = connection.execute(sql, (message,)).fetchall()
+    return [int(token) for token, _ in rows], "".join(str(text) for _, text in rows)
 
 
 def insert_message(

@@ -60,11 +60,7 @@ class Store:
         self._database.close()
 
     def begin(self, model: str, settings: dict[str, Any]) -> Writer:
-        """Creates an empty conversation and holds it; it may not be on disk yet when this returns.
-
-        Raises:
-            StoreError: its lock cannot be made.
-        """
+        """Creates an empty conversation and holds it; it may not be on disk yet when this returns."""
         conversation = bulk.new_id(self._database)
         lock = self._data_folder.lock(conversation)
         created = bulk.creating(conversation, model, settings, "", time.time())
@@ -86,12 +82,10 @@ class Store:
         whole = list(conversations)
         bulk.sweep(self._database, self._data_folder)
         ids = [bulk.new_id(self._database) for _ in whole]
-        locks = [self._data_folder.lock(one) for one in ids]
-        try:
+        with contextlib.ExitStack() as locks:
+            for one in ids:
+                locks.callback(self._data_folder.lock(one).release)
             bulk.put(self._database, whole, ids)
-        finally:
-            for lock in locks:
-                lock.release()
         return ids
 
     def find(self, wanted: str) -> str:
@@ -173,12 +167,10 @@ class Store:
         Raises:
             BusyError: it is open in a process.
         """
-        lock = self._lock(conversation)
-        try:
+        with contextlib.ExitStack() as locks:
+            locks.callback(self._lock(conversation).release)
             bulk.hide(self._database, conversation)
             bulk.sweep(self._database, self._data_folder, conversation)
-        finally:
-            lock.release()
 
     def path(self, conversation: str, leaf: int | None = None) -> Messages:
         """One branch from its root to `leaf`; None is the active one.
@@ -288,12 +280,9 @@ def conversation_ids(folder: Path, start: str = "") -> list[str]:
 
 def models_used(folder: Path) -> list[str]:
     """Models that somebody named for a conversation, the newest first; creates nothing and never raises."""
-    named = "SELECT json_extract(settings, '$.model') FROM conversations WHERE NOT hidden"
-    return list(
-        dict.fromkeys(
-            str(one) for one in _glance(folder, f"{named} {records.NEWEST_FIRST}") if one is not None
-        )
-    )
+    named = "json_extract(settings, '$.model')"
+    sql = f"SELECT {named} FROM conversations WHERE NOT hidden AND {named} IS NOT NULL {records.NEWEST_FIRST}"
+    return list(dict.fromkeys(map(str, _glance(folder, sql))))
 
 
 def _glance(folder: Path, sql: str) -> list[Any]:

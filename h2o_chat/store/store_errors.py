@@ -10,11 +10,7 @@ from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Translates errors of SQLite and the system.
-
-    Raises:
-        StoreError: with the file and what to do; `StoreBusyError` and `DiskError` if a later try may succeed.
-    """
+    """Makes a StoreError of errors inside; `StoreBusyError` or `DiskError` if a later try may succeed."""
     try:
         yield
     except sqlite3.ProgrammingError:

@@ -33,25 +33,21 @@ class Writer:
         self, database: Database, conversation: str, lock: Lock, created: Step | None = None
     ) -> None:
         self.conversation = conversation
-        self.backlog = Backlog(database, self._require_lock)
-        """Changes that are not on disk yet."""
+        self.backlog = Backlog(database, self._require_lock)  # changes that are not on disk yet
         self._database = database
         self._lock = lock
-        self._open: int | None = None
-        """Number of the answer that is streaming."""
-        self._tokens = 0
-        """Tokens of that answer so far."""
+        self._open: int | None = None  # number of the answer that is streaming
+        self._tokens = 0  # tokens of that answer so far
         self._parents: dict[int, int | None] = {}
         """Parents of the messages added since the last answer ended: these can be withdrawn."""
         mine = "FROM messages WHERE conversation = ?"
-        [[newest, left]] = database.rows(
-            f"SELECT (SELECT max(number) {mine}), EXISTS (SELECT 1 {mine} AND open)",
-            conversation,
-            conversation,
+        [[newest, left, leaf]] = database.rows(
+            f"SELECT (SELECT max(number) {mine}), EXISTS (SELECT 1 {mine} AND open),"
+            " (SELECT leaf FROM conversations WHERE id = ?)",
+            *(conversation, conversation, conversation),
         )
-        leaf = database.rows("SELECT leaf FROM conversations WHERE id = ?", conversation)
         self._newest: int = newest or 0
-        self._leaf: int | None = leaf[0][0] if leaf else None
+        self.leaf: int | None = leaf  # the message that the next one follows; None: there is none
         if created:
             self.backlog.add("other", created)
         if left:
@@ -78,11 +74,6 @@ class Writer:
         with explained(self._database.path):
             self._lock.require()
 
-    @property
-    def leaf(self) -> int | None:
-        """Number of the message that the next one follows; None: there is no message."""
-        return self._leaf
-
     def move(self, leaf: int | None) -> None:
         """Goes to another branch: the next message follows `leaf`, and the conversation resumes there.
 
@@ -94,7 +85,7 @@ class Writer:
             found = "SELECT 1 FROM messages WHERE conversation = ? AND number = ?"
             if not self._database.rows(found, self.conversation, leaf):
                 raise ValueError(f"message {leaf} is not in conversation {self.conversation}")
-        self._leaf = leaf
+        self.leaf = leaf
         self.backlog.add("other", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int:
@@ -128,11 +119,7 @@ class Writer:
         self._change(f"UPDATE messages SET pinned = :on WHERE {_MINE}", {"number": message, "on": on})
 
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
-        """Ends the open answer.
-
-        Args:
-            text: of the whole answer, without the part that a stop text cut off.
-        """
+        """Ends the open answer; `text` is all of it, without the part that a stop text cut off."""
         if (number := self._open) is None:
             raise RuntimeError("no answer is open")
         now = time.time()
@@ -159,9 +146,9 @@ class Writer:
         after = [number for number, parent in self._parents.items() if parent in gone and number not in gone]
         if after or not gone <= self._parents.keys():
             raise ValueError(f"something follows one of the messages {sorted(gone)}")
-        while self._leaf in gone:
-            self._leaf = self._parents[self._leaf]
-        leaf = self._leaf
+        while self.leaf in gone:
+            self.leaf = self._parents[self.leaf]
+        leaf = self.leaf
 
         def write(connection: sqlite3.Connection) -> None:
             for number in sorted(gone, reverse=True):
@@ -196,7 +183,7 @@ class Writer:
         self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = (), *, open: bool = False
     ) -> int:
         """Adds a message after the leaf, see `insert_message`; it becomes the leaf."""
-        number, parent, now = self._newest + 1, self._leaf, time.time()
+        number, parent, now = self._newest + 1, self.leaf, time.time()
         message = StoredMessage(*(number, parent, role, text), ids=tuple(ids), created=now, recalled=recalled)
 
         def write(connection: sqlite3.Connection) -> None:
@@ -210,7 +197,7 @@ class Writer:
                 )
 
         self._parents[number] = parent
-        self._leaf = self._newest = number
+        self.leaf = self._newest = number
         self.backlog.add("message", write, text)
         return number
 

@@ -20,11 +20,10 @@ from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import divide
-from h2o_chat.transformers_cache import giving_up, protection, ready
+from h2o_chat.transformers_cache import protection, ready
 from h2o_chat.transformers_cache import snapshot as snapshots
-from h2o_chat.transformers_cache.layer import H2OLayer
+from h2o_chat.transformers_cache.layer import H2OLayer, StateLayer, layers_of
 from h2o_chat.transformers_cache.probe import probe
-from h2o_chat.transformers_cache.state_layer import StateLayer, layers_of
 
 
 class H2OCache(Cache):
@@ -93,16 +92,11 @@ class H2OCache(Cache):
             distance = distance_of(self.trained, policy, shares, rebases=positions is not None)
         asked = sinks, recent
         self.plan = Plan(policy, shares, asked, chunk, prefill, observe, BITS.get(kv), distance)
-        self.clocks: list[Clock] = []
-        """Per row; before the first token only of rows with protected tokens."""
-        self.fresh = self.plan.clock()
-        """Clock of the other rows before the first token."""
-        self.arenas_in_step: list[Arena] = []
-        """The arenas; the last pass of a prompt may wait in them."""
-        self.step: Step | None = None
-        """The prepared step."""
-        self.states_before: list[dict[str, Tensor]] = []
-        """Copies of the states of `state_layers` before the prepared step."""
+        self.clocks: list[Clock] = []  # per row; before the first token only of rows with protected tokens
+        self.fresh = self.plan.clock()  # clock of the other rows before the first token
+        self.arenas_in_step: list[Arena] = []  # the arenas; the last pass of a prompt may wait in them
+        self.step: Step | None = None  # the prepared step
+        self.states_before: list[dict[str, Tensor]] = []  # of `state_layers`, before the prepared step
         super().__init__(layer_class_to_replicate=self.new_layer)
         self.layers += layers_of(self, self.trained.layers if self.trained else ())
         self.state_layers = [layer for layer in self.layers if isinstance(layer, StateLayer)]
@@ -118,11 +112,7 @@ class H2OCache(Cache):
         return H2OLayer(self, len(self.attention_layers))
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        """The state of a convolution, as transformers asks for it.
-
-        Raises:
-            UsageError: the cache was made without the model, and does not know its layers.
-        """
+        """For transformers: the state of a convolution. UsageError: the cache was made without the model."""
         if layer_idx >= len(self.layers):
             raise UsageError(
                 f"Layer {layer_idx} keeps a state, and this H2OCache was made without the model.",
@@ -195,7 +185,7 @@ class H2OCache(Cache):
         return self.protected_in(None)
 
     # Methods defined in other files.
-    evict_generated, give_up = giving_up.evict_generated, giving_up.give_up
+    evict_generated, give_up = protection.evict_generated, protection.give_up
     protect, pin, unpin = protection.protect, protection.pin, protection.unpin
     protected_in, budget_for = protection.protected_in, protection.budget_for
     prepare, position_ids = ready.prepare, ready.position_ids

@@ -1,10 +1,15 @@
-"""One layer of the cache in transformers' interface: it passes keys and values on to `h2o_attention`."""
+"""The layers of the cache in transformers' interface.
+
+A layer with slots passes keys and values on to `h2o_attention`; others keep a state of fixed size
+(convolution, recurrence), do both, or do nothing.
+"""
 
 import threading
 from typing import Any, NoReturn
 
+import torch
 from torch import Tensor
-from transformers.cache_utils import CacheLayerMixin
+from transformers.cache_utils import CacheLayerMixin, DummyLayer, LinearAttentionLayer
 
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.arena import Arena
@@ -19,12 +24,9 @@ class H2OLayer(CacheLayerMixin):
     def __init__(self, cache: CacheLike, number: int, kind: Kind = ORDINARY) -> None:
         super().__init__()
         self.cache, self.number, self.kind = cache, number, kind
-        self.arena: Arena | None = None
-        """The arena of its slots; None before the first token."""
-        self.at = 0
-        """Its index in the arena."""
-        self.fed = 0
-        """Columns fed, padding included: transformers' sequence length."""
+        self.arena: Arena | None = None  # the arena of its slots; None before the first token
+        self.at = 0  # its index in the arena
+        self.fed = 0  # columns fed, padding included: transformers' sequence length
 
     def move_to(self, arena: Arena, at: int) -> None:
         self.arena, self.at, self.is_initialized = arena, at, True
@@ -96,8 +98,7 @@ class Handoff:
 
     def __init__(self, layer: H2OLayer, keys: Tensor, values: Tensor) -> None:
         self.layer, self.keys, self.values = layer, keys, values
-        self.attended = False
-        """A layer has attended; those that share its slots come after it."""
+        self.attended = False  # a layer has attended; those that share its slots come after it
 
     def __getattr__(self, name: str) -> NoReturn:
         _wrong_attention()
@@ -115,16 +116,11 @@ def _wrong_attention() -> NoReturn:
     )
 
 
-_latent = threading.local()
-"""Its `layer`: the one whose latents were read in this thread, and whose attention comes next."""
+_latent = threading.local()  # its `layer`: whose latents were read, and whose attention comes next
 
 
 def expect_latent(layer: H2OLayer) -> None:
-    """Notes whose attention comes next: it is given keys and values, without a `Handoff`.
-
-    Raises:
-        ModelError: the attention before went elsewhere.
-    """
+    """Notes whose attention comes next, without a `Handoff`; ModelError: the one before went elsewhere."""
     if getattr(_latent, "layer", None) is not None and layer.number:
         _wrong_attention()
     _latent.layer = layer
@@ -134,3 +130,75 @@ def expected_latent() -> H2OLayer | None:
     """The layer whose attention is due, once."""
     layer, _latent.layer = getattr(_latent, "layer", None), None
     return layer
+
+
+def held_of(layer: LinearAttentionLayer) -> dict[str, Tensor]:
+    """The tensors of a layer's state, [R, ...] each; none before the first token."""
+    both = {"conv": layer.conv_states, "recurrent": layer.recurrent_states}
+    return {
+        f"{name}{number}": state
+        for name, states in both.items()
+        for number, state in states.items()
+        if state is not None
+    }
+
+
+class StateLayer(LinearAttentionLayer):
+    """A layer without keys, whose state has a fixed size."""
+
+    @property
+    def held(self) -> dict[str, Tensor]:
+        return held_of(self)
+
+    @torch.inference_mode(False)  # tensors made in inference mode can only be written in it
+    def lazy_initialization(self, *_: Any, **given: Any) -> None:
+        super().lazy_initialization(**given)
+
+    def put(self, held: dict[str, Tensor]) -> None:
+        """Takes over the tensors of `held`, of another layer or time."""
+        LinearAttentionLayer.__init__(self, self.number_of_states)
+        for name, state in held.items():
+            kind = name.rstrip("0123456789")
+            number = int(name.removeprefix(kind))
+            if kind == "conv":
+                self.conv_states[number], self.is_conv_states_initialized[number] = state, True
+                self.conv_kernel_size[number] = state.shape[-1]
+            else:
+                self.recurrent_states[number], self.is_recurrent_states_initialized[number] = state, True
+            self.has_previous_state[number] = True
+            self.device, self.dtype = state.device, state.dtype
+
+    def reset(self) -> None:
+        self.put({})
+
+
+class AttentionAndStateLayer(StateLayer, H2OLayer):
+    """A layer that attends and keeps a state."""
+
+    crop = H2OLayer.crop
+
+    def __init__(self, cache: Any, number: int, kind: Kind) -> None:
+        H2OLayer.__init__(self, cache, number, kind)
+        LinearAttentionLayer.__init__(self, kind.states)
+
+    def lazy_initialization(self, *_: Any, **given: Any) -> None:
+        if given:  # slots are created when the queries are known
+            super().lazy_initialization(**given)
+
+    def reset(self) -> None:
+        StateLayer.reset(self)
+        H2OLayer.reset(self)
+
+
+def layers_of(cache: Any, kinds: tuple[Kind, ...]) -> list[Any]:
+    layers: list[Any] = []
+    number = 0
+    for kind in kinds:
+        if kind.attends and kind.keeps_state:
+            layers.append(AttentionAndStateLayer(cache, number, kind))
+        elif kind.attends:
+            layers.append(H2OLayer(cache, number, kind))
+        else:
+            layers.append(StateLayer(kind.states) if kind.keeps_state else DummyLayer())
+        number += kind.attends
+    return layers

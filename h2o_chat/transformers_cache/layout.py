@@ -30,20 +30,14 @@ _ATTENDS = {
 class Kind:
     """One layer, as transformers counts them."""
 
-    name: str
-    """Transformers' name of its type."""
-    window: int | None = None
-    """Positions that a query sees, itself included; of a chunk if it is chunked."""
-    states: int = 1
-    """Number of states of each type."""
+    name: str  # transformers' name of its type
+    window: int | None = None  # positions that a query sees, itself included; of a chunk if it is chunked
+    states: int = 1  # number of states of each type
     held: dict[str, tuple[tuple[int, ...], torch.dtype]] = field(default_factory=dict)
     """Shape without rows, and dtype, of each tensor of its states."""
-    latent: bool = False
-    """Its cache is given latents, of which keys and values are made afterwards (DeepSeek)."""
-    sharers: int = 0
-    """Later layers that attend to its slots."""
-    shape: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """KV heads, query heads of each, components of a key, of a value."""
+    latent: bool = False  # its cache gets latents, of which keys and values are made later (DeepSeek)
+    sharers: int = 0  # later layers that attend to its slots
+    shape: tuple[int, int, int, int] = (0, 0, 0, 0)  # KV heads, query heads of each, sizes of key and value
 
     @property
     def attends(self) -> bool:
@@ -67,11 +61,7 @@ ORDINARY = Kind("full_attention")
 
 
 def require_plain(config: Any) -> None:
-    """Checks that an H2OCache may compute a model that it does not know.
-
-    Raises:
-        UsageError: some layers keep a state, attend in chunks or share the slots of others.
-    """
+    """Raises UsageError if an H2OCache that does not know the model cannot compute some of its layers."""
     others = {kind.name for kind in kinds_of(config)} - {"full_attention", "sliding_attention"}
     if others:
         raise UsageError(
@@ -81,11 +71,7 @@ def require_plain(config: Any) -> None:
 
 
 def kinds_of(config: Any) -> tuple[Kind, ...]:
-    """The layers that a configuration names.
-
-    Raises:
-        ModelError: some layer is neither bounded by slots nor of a fixed size.
-    """
+    """The layers that a configuration names; ModelError: one is neither bounded nor of a fixed size."""
     types, keywords = get_layer_types_and_kwargs(config.get_text_config(decoder=True))
     for name in types:
         if name not in _ATTENDS:

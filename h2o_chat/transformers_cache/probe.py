@@ -14,8 +14,8 @@ from transformers.cache_utils import DynamicCache
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.policies.shares import MOST_TOKENS
+from h2o_chat.transformers_cache.layer import held_of
 from h2o_chat.transformers_cache.layout import Kind, kinds_of
-from h2o_chat.transformers_cache.state_layer import held_of
 
 _NAME = "h2o-probe"
 
@@ -104,8 +104,7 @@ def probe(model: Any, chats: bool = False) -> Positions:
     return Positions(window, tuple(found), learned=False, chats=chats, layers=kinds)
 
 
-_probed = threading.local()
-"""Its `calls`: (module, query, key, value) of each layer that attended in this thread."""
+_probed = threading.local()  # its `calls`: (module, query, key, value) of each layer that attended
 
 
 def _attention(
@@ -117,11 +116,7 @@ def _attention(
 
 
 def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
-    """The layers, and keys [1, H, 1, D] of each that has some, of one token fed at a position index.
-
-    Raises:
-        ModelError: other layers attend than the configuration names, or none through transformers' interface.
-    """
+    """The layers, and keys [1, H, 1, D], of one token fed at a position index; ModelError: others attend."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 

@@ -1,4 +1,4 @@
-"""Prepares a step before its tokens attend: passes, slots, rotation indices."""
+"""A step of a cache, up to the attention of its layers: passes, slots, rotation indices."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,11 +8,12 @@ from torch import Tensor
 from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena, Shape, joined
+from h2o_chat.cache.attention import LayerStep
 from h2o_chat.cache.clock import decode_pass, prompt_passes
 from h2o_chat.cache.distance import turns_due
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.transformers_cache.cache_like import CacheLike
-from h2o_chat.transformers_cache.layer import H2OLayer
+from h2o_chat.transformers_cache.layer import H2OLayer, Handoff
 from h2o_chat.transformers_cache.protection import name_rows
 
 
@@ -104,6 +105,46 @@ def position_ids(cache: CacheLike) -> Tensor:
     return distance.fed_indices((start + along).clamp_min(0))
 
 
+def through_slots(
+    query: Tensor,
+    new: Handoff,
+    mask: Tensor | None = None,
+    scaling: float | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    sink: Tensor | None = None,
+) -> Tensor:
+    """Attention of one layer, which also updates its cache. [R, H * G, N, D] -> [R, N, H * G, D]
+
+    Args:
+        mask: [R, N] bool, False for padding.
+        window: `sliding_window` of `h2o_attention`, `sink` its `s_aux`; see there for the others.
+    """
+    layer, keys, values = new.layer, new.keys, new.values
+    rows, heads, tokens, size = keys.shape
+    # A layer that shares slots may be fed only a prompt's last tokens (Gemma 4): those before are made up.
+    missing = tokens - query.shape[2]
+    if missing:
+        query = torch.nn.functional.pad(query, (0, 0, missing, 0))
+    queries = query.reshape(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
+    if new.attended:
+        step, arena = layer.cache.step, layer.arena
+        assert step is not None
+        assert arena is not None
+    else:
+        step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
+        arena.windows[layer.at] = layer.kind.window or window
+    scaling = size**-0.5 if scaling is None else scaling
+    here = LayerStep(arena, layer.at, scaling, softcap, None if sink is None else sink.view(heads, -1, 1, 1))
+    if tokens == 1:
+        output = here.decode(step, queries, keys, values, reuses_slots=new.attended)
+    else:
+        output = here.prefill(step, queries, keys, values, reuses_slots=new.attended, counts=not missing)
+    layer.fed += 0 if new.attended else tokens
+    new.attended = True
+    return output[..., missing:, :].flatten(1, 2).transpose(1, 2).contiguous()
+
+
 def begin(
     cache: CacheLike, layer: H2OLayer, keys: Tensor, values: Tensor, groups: int, mask: Tensor | None
 ) -> tuple[Step, Arena]:
@@ -114,9 +155,7 @@ def begin(
         groups: G.
         mask: [R, N] bool, False for padding; None: all are real.
 
-    Raises:
-        UsageError: another number of tokens was prepared, or more rows were named than are fed.
-        BudgetError: there is no memory for the slots.
+    Raises UsageError if another number of tokens was prepared; and as `begin_first` and `make_slots`.
     """
     rows, heads, tokens, size = keys.shape
     if layer.number == 0:
@@ -141,11 +180,7 @@ def begin(
 
 
 def begin_first(cache: CacheLike, rows: int) -> None:
-    """Prepares the first step, whose number of rows is known only now.
-
-    Raises:
-        UsageError: more rows were named than are fed.
-    """
+    """Prepares the first step, whose rows are known only now; raises UsageError if more rows were named."""
     if len(cache.clocks) > rows:
         raise UsageError(
             f"Something was protected in row {len(cache.clocks) - 1}, and the batch has {rows} rows.",

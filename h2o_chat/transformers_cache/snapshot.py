@@ -88,11 +88,7 @@ def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) ->
 
 
 def take_row(cache: CacheLike, row: int, *, copy: bool = True) -> Snapshot:
-    """The whole state of one row, see `snapshot`.
-
-    Raises:
-        UsageError: there is no such row.
-    """
+    """The whole state of one row, see `snapshot`; raises UsageError if there is no such row."""
     clocks_of(cache, row)  # raises if there is no such row
     taken = snapshot(cache, copy=False).row(row)
     return taken.copy() if copy else taken
@@ -167,33 +163,3 @@ def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
             f"This snapshot is of layers {sorted(map(str, theirs))}, not {sorted(map(str, mine))}.",
             "Use it with the same model, in the same precision and on the same device.",
         )
-
-
-def together(rows: list[Snapshot]) -> Snapshot:
-    """Rows of one cache, or of equal caches, as one snapshot.
-
-    Raises:
-        UsageError: they have other numbers of slots, or their layers lie in other arenas.
-    """
-    first = rows[0]
-    alike = {tuple((part.layers, part.states["positions"].shape[3]) for part in row.parts) for row in rows}
-    if len(alike) > 1:
-        raise UsageError(
-            f"Rows of {len(alike)} kinds cannot be held together: {ascii(sorted(alike))[:200]}.",
-            "Rows of the full policy fit together while they have as many slots.",
-        )
-    parts = [
-        SavedArena(
-            part.layers,
-            replace(part.shape, rows=len(rows)),
-            {name: torch.cat([row.parts[n].states[name] for row in rows], 1) for name in part.states},
-            torch.cat([row.parts[n].lost for row in rows]),
-        )
-        for n, part in enumerate(first.parts)
-    ]
-    clocks = [replace(row.clocks[0]) for row in rows]
-    states = [
-        {name: torch.cat([row.states[n][name] for row in rows]) for name in held}
-        for n, held in enumerate(first.states)
-    ]
-    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows), states=states)

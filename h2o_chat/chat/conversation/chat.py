@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import ShouldStop, never, unheard
-from h2o_chat.chat.conversation import loops, remarks, thoughts
+from h2o_chat.chat.conversation import loops, remarks
 from h2o_chat.chat.conversation.exchange import Exchange, pin_before, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
@@ -26,7 +26,7 @@ from h2o_chat.chat.conversation.spans import coming_span, tokens_of, was_read
 from h2o_chat.chat.recall.recall import Elsewhere, Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.chat.tools.tool_calls import ToolCalls
-from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadProgress, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadProgress, Session, Token, Turn
 from h2o_chat.models.makers import Makers
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -68,7 +68,7 @@ class Chat:
         self.recall.elsewhere = Elsewhere(keeper) if keeper else None
         self._turn_marker_fed = False
         """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
-        self.session = thoughts.session_of(self.template, engine)
+        self.session = self.session_now()
         self.messages: list[Message] = self._blank()
 
     def send(
@@ -139,7 +139,7 @@ class Chat:
                         self._remember_state(event)
                     case Turn():
                         exchange.ended(event, self.template.thinking)
-                        yield from thoughts.give_up(self, event)
+                        yield from self._give_up_thoughts(event)
                         if event.finish != "error" and event.prompt_tokens:
                             self._turn_marker_fed = event.finish == "stop" and not stop
                         elif event.finish != "error":  # stopped before it was read: nothing was said
@@ -168,6 +168,25 @@ class Chat:
         if self.keeper:
             self.keeper.pinned(message.id, on)
         return remarks.pinned(self.messages, message, on, held, self.engine)
+
+    def _give_up_thoughts(self, turn: Turn) -> Iterator[Event]:
+        """Gives up the thoughts since the user's last message, unless the answer calls tools."""
+        if turn.finish in ("error", "interrupted") or (self.tools and self.tools.calls_in(turn.text)):
+            return
+        thinking = self.template.thinking
+        asked = max((at for at, one in enumerate(self.messages) if one.role == "user"), default=0)
+        if answers := [one for one in self.messages[asked:] if one.thought_tokens]:
+            places = [thinking.place(one.first, one.thought_tokens) for one in answers]
+            self.engine.give_up_thoughts(places, thinking.drops)
+            if self.settings.events_every:
+                self.look()
+                yield from self.looked()
+
+    def session_now(self) -> Session:
+        """The session of the engine, with this conversation's template."""
+        thinking = self.template.thinking
+        thought = [*thinking.marks, thinking.plain]
+        return replace(self.engine.session, template=self.template.name, thought=thought)
 
     def reseed(self, seed: int) -> None:
         self.engine.reseed(seed)
@@ -207,7 +226,7 @@ class Chat:
         mark_branches(self.keeper, self.messages)
         if path:
             self.system = path[0].text if path[0].role == "system" else None
-        self._turn_marker_fed = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])
+        self._turn_marker_fed = ended_in_marker(self.engine.tokenizer, self.template, path)
         self.look()
         self.holds.share_out(self.messages, self.engine.seen)
         return True
@@ -291,10 +310,9 @@ def pin(chat: Chat, index: int, on: bool = True) -> Iterator[Event]:
     if on:
         tokens = chat.engine.pin(place)
         if not tokens:
-            again = f"/pin again {index + 1} says it again, pinned."
-            hint = (
-                again if message.role == "user" else "Pin it while it is held; /pin next pins what you say."
-            )
+            hint = "Pin it while it is held; /pin next pins what you say."
+            if message.role == "user":
+                hint = f"/pin again {index + 1} says it again, pinned."
             raise UsageError(f"Nothing of {numbered(index)} is left to pin: all of it is forgotten.", hint)
     else:
         chat.engine.unpin(place)

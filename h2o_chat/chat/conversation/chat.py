@@ -9,9 +9,9 @@ from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import ShouldStop, never, unheard
 from h2o_chat.chat.conversation import loops, remarks
 from h2o_chat.chat.conversation.exchange import Exchange, pin_before, turn_tokens
-from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
 from h2o_chat.chat.conversation.message import (
+    Holds,
     Message,
     Recalled,
     from_stored,

@@ -124,8 +124,8 @@ def break_loop(
         notes: gets a note for people.
         recalls: words are recalled with the message: the answer to it may have been given before.
     """
-    forced = getattr(engine, "grammar", "")  # only the engine of `run` can have one
-    if forced or (loop := loop_in(messages, asked, template.thinking)) is None:
+    # Only the engine of `run` can have a grammar.
+    if getattr(engine, "grammar", "") or (loop := loop_in(messages, asked, template.thinking)) is None:
         return []
     if loop.begins:
         notes.append(BROKEN)
@@ -213,10 +213,6 @@ def grams(text: str) -> Grams:
     words = _WORD.findall(text.casefold())
     size = min(GRAM_WORDS, len(words))
     return frozenset(zip(*(words[at:] for at in range(size)), strict=False)) if size else frozenset()
-
-
-def alike(answer: Grams, earlier: Grams) -> bool:
-    return bool(answer) and len(answer & earlier) >= ALIKE * len(answer)
 
 
 TIMES = 4

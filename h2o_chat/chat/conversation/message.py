@@ -1,16 +1,17 @@
-"""A message of a conversation: shown, stored, and as an event."""
+"""A message of a conversation: shown, stored, as an event, and how much of it is held."""
 
 import re
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.conversation.spans import own_ids, tokens_of, was_read
+from h2o_chat.chat.conversation.spans import own_ids, tokens_of, tokens_read, was_read
 from h2o_chat.chat.recall.index import asked_from
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
-from h2o_chat.events.events import Finish, ReadSoFar, Role, Said
+from h2o_chat.events.events import CacheState, Finish, ReadSoFar, Role, Said
 from h2o_chat.store import Conversation, StoredMessage, title_of
 
 LONGEST_CHARACTERS = 4 << 20
@@ -100,6 +101,73 @@ class Message:
     """Number of its first tokens that are a thought; of an answer that was given now."""
     branch: tuple[int, int] | None = None
     """(number from 1, count) among the messages said in this place; None: it is the only one."""
+
+
+class Holds:
+    """Hold by position, from the `cache` events: the share of caches that keep each token."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, float] = {}
+        self._placed: list[int] = []
+        """Indices of the messages that were read."""
+        self._firsts: list[int] = []
+        """Position of the first token of each."""
+        self._known = 0
+        """How many messages there were at the last look."""
+        self._holding: list[int] = []
+        """Indices of the messages that held anything then."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def forget(self) -> None:
+        """Forget all until the next state; the messages may be others."""
+        for known in (self._held, self._placed, self._firsts, self._holding):
+            known.clear()
+        self._known = 0
+
+    def take(self, state: CacheState) -> None:
+        if state.whole:
+            self._held.clear()
+        for position, hold, _ in state.changed:
+            if hold > 0:
+                self._held[position] = hold
+            else:
+                self._held.pop(position, None)
+
+    def share_out(self, messages: Sequence[Message], seen: int) -> list[tuple[int, float]]:
+        """Sets `hold` of each message that was read; returns (index, mean hold of its tokens) if above 0."""
+        new = self._place(messages)
+        total: dict[int, float] = {}
+        for position, hold in self._held.items():
+            at = bisect_right(self._firsts, position) - 1
+            if at >= 0:
+                total[self._placed[at]] = total.get(self._placed[at], 0.0) + hold
+        for index in {*self._holding, *total, *self._placed[new:]}:
+            message = messages[index]
+            read = tokens_read(tokens_of(message), seen)
+            message.hold = total.get(index, 0.0) / read if read else 1.0
+        self._holding = sorted(total)
+        return [(index, messages[index].hold) for index in self._holding]
+
+    def _place(self, messages: Sequence[Message]) -> int:
+        """Places the messages that may have moved; returns from where on `_placed` is new.
+
+        A long conversation costs no more than a short one.
+        """
+        # One turn may change three positions: of the system prompt, the message and the answer.
+        start = max(0, min(self._known, len(messages)) - 3)
+        if messages and was_read(messages[0]) and self._placed[:1] != [0]:
+            start = 0  # a system prompt that was read at last
+        kept = bisect_left(self._placed, start)
+        del self._placed[kept:], self._firsts[kept:]
+        for index in range(start, len(messages)):
+            if was_read(messages[index]):
+                self._placed.append(index)
+                self._firsts.append(messages[index].first)
+        self._known = len(messages)
+        self._holding = [index for index in self._holding if index < len(messages)]
+        return kept
 
 
 OWN_PAGE = -1

@@ -9,10 +9,8 @@ from h2o_chat.base.system import handling
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
 
-LOOK_S = 0.05
-"""Between two looks whether the store is free."""
-SAY_S = 5.0
-"""Between two lines that it is still waited for."""
+LOOK_S, SAY_S = 0.05, 5.0
+"""Between two looks whether the store is free, and two lines that it is still waited for."""
 
 
 def release(keeper: Keeper) -> str:
@@ -31,9 +29,8 @@ def release(keeper: Keeper) -> str:
             if time.monotonic() - said_at > SAY_S:
                 said_at = time.monotonic()
                 what = "1 thing is" if keeper.waiting == 1 else f"{keeper.waiting:,} things are"
-                sys.stderr.write(
-                    f"h2o-chat: waiting for the store: {what} not written yet · ctrl+c leaves without\n"
-                )
+                line = f"waiting for the store: {what} not written yet · ctrl+c leaves without"
+                sys.stderr.write(f"h2o-chat: {line}\n")
                 sys.stderr.flush()
             time.sleep(LOOK_S)
     unstored = keeper.unstored
@@ -61,8 +58,7 @@ def release_chat(chat: Chat) -> None:
 
 
 def stored_as(keeper: Keeper) -> str | None:
-    """The id of a conversation that is at least partly on disk; of the one before, where nothing was said
-    since.
+    """The id of a conversation that is at least partly on disk; of the one before, where nothing was said.
 
     None where the store is lost: what stands there now is not this conversation.
     """

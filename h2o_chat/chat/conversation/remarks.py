@@ -18,8 +18,6 @@ from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, find, look_up
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
 
-WORDS = {64: 50, 128: 100}
-"""About how many words these numbers of tokens are."""
 FOUR_LINES = "Four lines are offered to try that: enter sends the one in the prompt, or type your own."
 ABOUT = {
     POCKET: "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. "
@@ -32,11 +30,9 @@ ABOUT = {
 
 def why_small(session: Session) -> str:
     """Why the screen gives the first models a small budget; empty where it is another budget or model."""
-    budget = FIRST_BUDGETS.get(session.model)
-    if budget is None or session.budget != budget:
+    if session.model not in ABOUT or session.budget != FIRST_BUDGET:
         return ""
-    words = f"{budget} tokens are about {WORDS[budget]} words, so that you soon see it forget"
-    return f"{words}: /budget 512 gives it more."
+    return "128 tokens are about 100 words, so that you soon see it forget: /budget 512 gives it more."
 
 
 def greeting(session: Session) -> str:
@@ -45,18 +41,14 @@ def greeting(session: Session) -> str:
         memory = f"It remembers everything, up to {session.window:,} tokens."
     else:
         memory = f"It remembers {session.budget:,} tokens; what gets little attention is forgotten."
-    match session.template:
-        case "model":
-            template = ""
-        case "plain":
-            template = " It has no chat template: it continues what you write."
-        case name:
-            template = f" It is spoken to by the {name} template."
-    return f"{session.model} is ready. {memory}{template}"
+    template = f" It is spoken to by the {session.template} template."
+    if session.template == "plain":
+        template = " It has no chat template: it continues what you write."
+    return f"{session.model} is ready. {memory}{'' if session.template == 'model' else template}"
 
 
-FIRST_BUDGETS = {POCKET: 128, smollm2.NAME: 128}
-"""Budgets of the first models on the screen: the first tokens are evicted with the third or fourth message.
+FIRST_BUDGET = 128
+"""Budget of the first models on the screen: the first tokens are evicted with the third or fourth message.
 With 64 slots a recalled piece may be evicted before it is answered; SmolLM2's system prompt alone takes 31.
 """
 ABOUT_MEMORY = frozenset({"budget", "policy", "sinks", "recent", "chunk", "prefill", "system"})
@@ -67,34 +59,24 @@ def first_budget(settings: Settings, named: Collection[str]) -> Settings:
     """The settings for the screen: `pocket` and SmolLM2 begin with a small budget, others as they are.
 
     Args:
-        named: the settings that a person named, wherever: by a flag, in a file, in the environment, or as a
-            stored conversation has them.
+        named: the settings that a person named, wherever; also those that a stored conversation has.
     """
     if not ABOUT_MEMORY.isdisjoint(named):
         return settings
     model = look_up(settings.model)
-    if isinstance(model, LocalModel) and model.folder in BUNDLED:
-        return replace(settings, budget=FIRST_BUDGETS[POCKET])
-    if isinstance(model, LocalModel) and model.folder == smollm2.place():
-        return replace(settings, budget=FIRST_BUDGETS[smollm2.NAME])
-    return settings
+    first = isinstance(model, LocalModel) and (model.folder in BUNDLED or model.folder == smollm2.place())
+    return replace(settings, budget=FIRST_BUDGET) if first else settings
 
 
 def fitted_budget(settings: Settings, named: Collection[str]) -> Settings:
-    """The settings with the budget that suits a model that is here (`fits.auto_budget`), if nobody named one.
-
-    Args:
-        named: as for `first_budget`, whose budgets stay.
+    """The settings with the budget that suits a model that is here (`fits.auto_budget`), if nobody named one
+    and `first_budget` has changed nothing.
     """
     if "budget" in named or settings.budget != Settings.budget:
         return settings
     import psutil
 
     return replace(settings, budget=auto_budget(find(settings.model).folder, psutil.virtual_memory().total))
-
-
-WIDE = ("float32", "float64")
-"""Precisions of more than two bytes."""
 
 
 def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
@@ -189,7 +171,7 @@ def smaller(session: Session, settings: Settings, engine: "Engine") -> str:
     more = [f"--chunk {session.chunk // 2} reads prompts in smaller parts"] if session.chunk > 16 else []
     more = ["--prefill chunked reads prompts in parts"] if session.prefill == "full" else more
     more += ["--kv-dtype int8 makes slots smaller"] if session.kv_dtype == session.dtype else []
-    more += ["--dtype bfloat16 halves slots and weights"] if session.dtype in WIDE else []
+    more += ["--dtype bfloat16 halves slots and weights"] if session.dtype in ("float32", "float64") else []
     more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
     return (
         f"The {session.budget:,} slots take {mb(session.budget * session.slot_bytes)}, and as much again so"

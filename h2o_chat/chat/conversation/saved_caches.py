@@ -5,6 +5,7 @@ A cache can be built again from the words, so words come first.
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ FULL_BYTES = 4 << 20
 
 
 def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
-    """Saves the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
+    """Saves the cache, and removes the oldest files beyond SAVED_TURNS.
 
     Args:
         most_bytes: of all saved caches together. Those of the conversation that was used longest ago are
@@ -41,7 +42,9 @@ def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
     too_much = saved_caches_bytes(path.parents[2]) - most_bytes
     if too_much > 0:
         for file in [*(one for one in store.removable_caches(path.parent.name) if one != path), path]:
-            too_much -= _removed_bytes(file)
+            with suppress(FileNotFoundError):  # somebody else has removed it
+                too_much -= file.stat().st_size
+                file.unlink()
             if too_much <= 0:
                 break
 
@@ -86,16 +89,6 @@ def drop_earlier_pocket(store: Store, conversation: str, session: Session) -> It
         raise StoreError(f"An old saved memory cannot be removed: {refusal(error)}.", "") from error
     text = f"This conversation was held with an earlier {POCKET}, whose weights are gone."
     yield Note("pocket", text, f"Every word is kept: the {POCKET} of now reads them again.")
-
-
-def _removed_bytes(file: Path) -> int:
-    """Removes a file; returns its size, 0 where somebody else has removed it."""
-    try:
-        count = file.stat().st_size
-        file.unlink()
-    except FileNotFoundError:
-        return 0
-    return count
 
 
 def _full(folder: Path) -> bool:

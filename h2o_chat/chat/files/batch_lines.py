@@ -1,8 +1,10 @@
 """The input of `run --batch`: a JSON object a line, all checked before anything is computed."""
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
@@ -67,9 +69,8 @@ def read_jobs(path: Path, skip_bad: bool) -> tuple[list[BatchLine], list[UsageEr
             wrong.append(error)
     if wrong and not skip_bad:
         more = f" {len(wrong) - 1:,} more lines are bad." if len(wrong) > 1 else ""
-        raise UsageError(
-            wrong[0].message + more, f"{wrong[0].hint} Or leave bad lines out: --skip-bad.".strip()
-        )
+        hint = f"{wrong[0].hint} Or leave bad lines out: --skip-bad.".strip()
+        raise UsageError(wrong[0].message + more, hint)
     return list(jobs.values()), wrong
 
 
@@ -107,12 +108,11 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, and their numbers."""
     try:
         with path.open("rb") as file:
-            number = 0
-            while raw := file.readline(LINE_BYTES + 1):
-                number += 1
+            lines = iter(partial(file.readline, LINE_BYTES + 1), b"")
+            for number, raw in enumerate(lines, 1):
                 if len(raw) > LINE_BYTES:
                     _wrong(f"{path} line {number:,}", f"is longer than {LINE_BYTES >> 20} MiB")
-                raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                raw = raw.removeprefix(BOM_UTF8) if number == 1 else raw
                 if raw.strip():
                     yield number, raw
     except (OSError, ValueError) as error:  # ValueError: there is a NUL in the name
@@ -162,16 +162,14 @@ def _id(line: dict[str, Any], where: str) -> str | int:
 
 
 def _messages(line: dict[str, Any], where: str) -> Iterator[tuple[str, str]]:
-    given = [key for key in ("prompt", "messages") if line.get(key) is not None]
-    if len(given) != 1:
-        _wrong(
-            where,
-            "has prompt and messages: one of them is needed" if given else "has no prompt and no messages",
-        )
-    if given == ["prompt"]:
-        yield "user", _text(line["prompt"], f"{where}: prompt")
+    prompt, messages = line.get("prompt"), line.get("messages")
+    if prompt is not None and messages is not None:
+        _wrong(where, "has prompt and messages: one of them is needed")
+    if prompt is None and messages is None:
+        _wrong(where, "has no prompt and no messages")
+    if messages is None:
+        yield "user", _text(prompt, f"{where}: prompt")
         return
-    messages = line["messages"]
     if not isinstance(messages, list) or not messages:
         _wrong(f"{where}: messages", "is no list of messages")
     wanted = "user"

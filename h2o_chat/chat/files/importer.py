@@ -8,7 +8,7 @@ imported conversation is read anew when it is resumed.
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -26,9 +26,15 @@ MAX_MESSAGES = 100_000
 """Limit for one file."""
 MAX_CHARACTERS = LONGEST_CHARACTERS
 MAX_NAME_CHARACTERS = 1_000
-
 _YEAR_9999 = 253_402_300_799.0
+_HINT = (
+    "An export of this program (sessions export --format json), or messages like"
+    ' {"messages": [{"role": "user", "content": "..."}, ...]}, also as JSON lines.'
+)
+
 Kind = TypeVar("Kind")
+Part = tuple[Any, str]
+"""A value in a file, and where it stands."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +113,6 @@ def parse(raw: bytes, name: str, notes: list[str] | None = None) -> list[Convers
     return found
 
 
-_HINT = (
-    "An export of this program (sessions export --format json), or messages like"
-    ' {"messages": [{"role": "user", "content": "..."}, ...]}, also as JSON lines.'
-)
-
-Part = tuple[Any, str]
-"""A value in a file, and where it stands."""
-
-
 def _conversations(text: str, name: str, left_out: list[str]) -> Iterator[Conversation]:
     try:
         values = [(json.loads(text), name)]
@@ -127,9 +124,8 @@ def _conversations(text: str, name: str, left_out: list[str]) -> Iterator[Conver
         values = list(_lines(text, name))
     if _has(values[0][0], "role"):
         yield _of_openai(values, "", name, left_out)
-        return
-    for value, where in values:
-        yield _conversation(value, where, left_out)
+    else:
+        yield from (_conversation(value, where, left_out) for value, where in values)
 
 
 def _lines(text: str, name: str) -> Iterator[Part]:
@@ -174,13 +170,9 @@ def _each(values: Sequence[Any], where: str) -> list[Part]:
 
 def _of_openai(parts: Sequence[Part], model: str, where: str, left_out: list[str]) -> Conversation:
     """Messages in a row. The places of those that nobody said go to `left_out`."""
-    said = []
-    for value, place in _limited(parts, where):
-        one = _typed(_Said, value, place)
-        if _is_of_a_tool(one):
-            left_out.append(place)
-        else:
-            said.append((one, place))
+    given = [(_typed(_Said, value, place), place) for value, place in _limited(parts, where)]
+    said = [(one, place) for one, place in given if not _is_of_a_tool(one)]
+    left_out += [place for one, place in given if _is_of_a_tool(one)]
     now = time.time()
     messages = list[StoredMessage]()
     for index, (one, place) in enumerate(_limited(said, where)):
@@ -194,8 +186,8 @@ def _of_openai(parts: Sequence[Part], model: str, where: str, left_out: list[str
 def _is_of_a_tool(said: _Said) -> bool:
     """Whether a message is the result of a tool, or an answer without a word: the call of one."""
     calls = said.tool_calls is not None or said.function_call is not None
-    wordless = said.role == "assistant" and (said.content is None or (not said.content and calls))
-    return said.role in ("tool", "function") or wordless
+    wordless = said.content is None or (not said.content and calls)
+    return said.role in ("tool", "function") or (said.role == "assistant" and wordless)
 
 
 def _limited(parts: Sequence[tuple[Kind, str]], where: str) -> Sequence[tuple[Kind, str]]:
@@ -259,8 +251,7 @@ def _our_message(
     if one.id in before:
         raise UsageError(f"{where}.id is {one.id}, which is no number or was there before.")
     if one.parent not in before:
-        parent = f"{where}.parent is {one.parent}, which is none of the messages before it."
-        raise UsageError(parent)
+        raise UsageError(f"{where}.parent is {one.parent}, which is none of the messages before it.")
     role = _role(one.role, one.parent is None, f"{where}.role")
     text, created = _text(one.text, f"{where}.text", MAX_CHARACTERS), _time(one.created, f"{where}.created")
     finish = one.finish if role == "assistant" else None
@@ -278,15 +269,11 @@ def _typed(kind: type[Kind], value: Any, where: str) -> Kind:
     try:
         found: Kind = typed.read(kind, value, where)
     except ValueError as error:
-        needed = [one.name for one in fields(kind) if one.default is one.default_factory is MISSING]  # type: ignore[arg-type]
-        if "required" in str(error) and (lacks := [name for name in needed if name not in value]):
-            raise UsageError(f"{where} has no {lacks[0]}.", _HINT) from error
         raise UsageError(f"{error}.", _HINT) from error
     return found
 
 
 def _text(value: Any, where: str, limit: int) -> str:
-    """A text, with what cannot be stored replaced."""
     if not isinstance(value, str):
         raise UsageError(f"{where} is {seen(value)} and not a text.", "Only text can be imported.")
     if len(value) > limit:

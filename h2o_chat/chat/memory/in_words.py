@@ -202,20 +202,17 @@ def _kept(memory: CacheView, word: Word, kind: str) -> str:
     if session.budget is None:
         return "the full policy keeps everything"
     if kind == "S":
-        return f"{_pinned(memory, word.first)}; it is never forgotten where it is held"
+        span = memory.span(word.first)
+        pinned = "the system prompt" if span and span.role == "system" else "its message is pinned"
+        if word.first < session.sinks:
+            pinned = "one of the first tokens, which attention rests on"
+        return f"{pinned}; it is never forgotten where it is held"
     if not memory.evicted:
         return f"nothing had to go yet, {cache.kept:,} of {session.budget:,} slots are taken"
     if kind == "R":
         more = word.first - memory.recent_from + 1
         return f"safe for {more:,} more token{'s' * (more > 1)}"
     return f"{KEPT_BECAUSE.get(session.policy, 'ranked above what went')} ({token_label(session.policy)})"
-
-
-def _pinned(memory: CacheView, position: int) -> str:
-    session, span = memory.session, memory.span(position)
-    if session is not None and position < session.sinks:
-        return "one of the first tokens, which attention rests on"
-    return "the system prompt" if span and span.role == "system" else "its message is pinned"
 
 
 def _forgotten(memory: CacheView, word: Word) -> str:

@@ -44,7 +44,7 @@ def choose(tokenizer: Any, wanted: str, think: str = "auto") -> "Template":
     """
     template: Template = PlainTemplate(tokenizer)
     if wanted in BASE_TEMPLATES:
-        template = NamedTemplate(tokenizer, wanted)
+        template = ModelTemplate(tokenizer, wanted)
     elif wanted == "auto" and tokenizer.chat_template:
         template = ModelTemplate(tokenizer)
     if think == "auto":
@@ -88,18 +88,20 @@ class PlainTemplate:
 
 
 class ModelTemplate:
-    """The chat template that comes with the model's tokenizer."""
+    """The chat template that comes with the model's tokenizer, or one of BASE_TEMPLATES.
 
-    name = "model"
-    """Its name in the session."""
-    marker: str | None = None
-    """Ends an answer, beside the model's own end."""
+    Attributes:
+        name: in the session.
+        marker: ends an answer, beside the model's own end.
+    """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, base: str = "") -> None:
         self._tokenizer = tokenizer
+        self.name, self._think = base or "model", "auto"
         self._jinja: str | None = None
-        """None: the tokenizer's own."""
-        self._think = "auto"
+        self.marker: str | None = None
+        if base:
+            self._jinja, self.marker = BASE_TEMPLATES[base].jinja, BASE_TEMPLATES[base].marker
 
     @cached_property
     def thinking(self) -> Thinking:
@@ -194,11 +196,9 @@ class ModelTemplate:
             UsageError: it does not take the system prompt.
             ModelError: it fails.
         """
-        values = {
-            "messages": messages, "tools": tools or None, "documents": None, "add_generation_prompt": opens
-        }  # fmt: skip
+        values: dict[str, Any] = {"messages": messages, "tools": tools or None, "documents": None}
+        values |= {"add_generation_prompt": opens, **switches(self._think)}
         try:
-            values |= switches(self._think)
             return render(self.source, {**self._tokenizer.special_tokens_map, **values})
         except (TemplateFailed, ValueError) as error:  # ValueError: several templates, and no default
             if messages[0]["role"] == "system":
@@ -247,15 +247,6 @@ class ModelTemplate:
                 else:
                     between += piece
         return ids + literal(self._tokenizer, between, marks, anchor)
-
-
-class NamedTemplate(ModelTemplate):
-    """One of the well-known templates, for a base model that has none."""
-
-    def __init__(self, tokenizer: Any, name: str) -> None:
-        super().__init__(tokenizer)
-        self.name = name
-        self._jinja, self.marker = BASE_TEMPLATES[name].jinja, BASE_TEMPLATES[name].marker
 
 
 Template = PlainTemplate | ModelTemplate

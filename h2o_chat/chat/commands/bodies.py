@@ -96,7 +96,6 @@ def setting(surface: Surface, words: str) -> None:
 
 
 def setting_named(name: str) -> Callable[[Surface, str], None]:
-    """The body of `/name VALUE`, which stands for `/set name VALUE`."""
     return lambda surface, words: setting(surface, f"{name} {words}")
 
 
@@ -272,7 +271,6 @@ def edit(surface: Surface, words: str) -> None:
 
 
 def edit_message(surface: Surface, index: int | None) -> None:
-    """Say something else instead of a message of the user; None: the last one."""
     chat = surface.idle()
     last = _last_to_go_back_to(surface, chat)
     if last is None:

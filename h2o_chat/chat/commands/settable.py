@@ -18,9 +18,7 @@ from h2o_chat.events.events import Note, ReadProgress
 ANSWERING = tuple(asdict(Sampling()))
 """Settings that hold from the next answer on."""
 REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dtype")
-"""Settings for which the cache is built again."""
 SETTABLE = (*ANSWERING, "seed", "recall", "think", *REBUILDING)
-"""All that can be changed while a conversation goes on."""
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 """Settings that may be left to the program."""
 

@@ -68,7 +68,6 @@ COMMANDS = (
 
 
 def commands(where: Where) -> list[Command]:
-    """The commands that can be typed on the screen, or in the plain chat."""
     return [command for command in COMMANDS if command.only in (None, where)]
 
 

@@ -49,11 +49,9 @@ class Chat:
         self.unkept = ""
         """Why it is not stored although it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []
-        """Notes for people; whoever shows them takes them away."""
         self.breaks_loops = True
         """Loops are broken; the lab measures with and without."""
         self.state: CacheState | None = None
-        """The newest state of the cache."""
         self.settings = settings
         self.tools: ToolCalls | None = None  # see tool_rounds.py
         self.system = settings.system
@@ -237,7 +235,6 @@ class Chat:
         yield from self.said_from(0)
 
     def said_from(self, start: int) -> Iterator[Event]:
-        """The messages from this place on, and what the cache holds."""
         for index, message in enumerate(self.messages[start:], start):
             yield to_event(index, message)
         yield from self.looked()
@@ -274,7 +271,6 @@ class Chat:
         self.begin_blank()
 
     def begin_blank(self) -> None:
-        """Goes back to the system prompt alone."""
         self.system = self.tools.system(self.settings.system) if self.tools else self.settings.system
         self.messages = self._blank()
 

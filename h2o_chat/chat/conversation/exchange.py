@@ -104,7 +104,6 @@ class Exchange:
                 message.first = message.last = -1
 
     def close(self, turn: Turn, engine: "Row") -> None:
-        """Ends the answer on disk and saves the cache."""
         if self._keeper is None:
             return
         if turn.finish == "error":

@@ -50,7 +50,6 @@ class Rescue:
         self.messages: Sequence[Message] = ()
         """The messages of the chat: all that is left then."""
         self.pieces: list[str] = []
-        """Pieces of the answer that is being written."""
         self.file: Path | None = None
         self.failed = ""
         self._folder = folder
@@ -83,7 +82,6 @@ class Rescue:
 
     @property
     def way_back(self) -> str:
-        """A sentence that says how to get it back."""
         if self.file:
             return f"{program_name()} sessions import {shlex.quote(str(self.file))} brings it back."
         return NOWHERE_ELSE
@@ -117,7 +115,6 @@ class Keeper:
         self.notes: list[Note] = [*store.notes]
         """Notes for people; whoever shows them takes them away."""
         self.rescue = Rescue(store.folder)
-        """The file for the conversation if the store is lost."""
         self._session, self._settings = session, settings
         self._writer: Writer | None = None
         self._trouble: Note | None = None
@@ -167,7 +164,6 @@ class Keeper:
         return message
 
     def answering(self) -> int | None:
-        """Begin an answer; returns its number."""
         message = writer.answering() if (writer := _begun(self)) else None
         self.rescue.pieces.clear()
         _look(self)
@@ -207,7 +203,6 @@ class Keeper:
 
     @property
     def waiting(self) -> int:
-        """How many things are not on disk yet."""
         return len(self._writer.backlog) if self._writer else 0
 
     @property
@@ -254,7 +249,6 @@ class Keeper:
 
     @property
     def leaf(self) -> int | None:
-        """The last message of the active branch."""
         return self._writer.leaf if self._writer else None
 
     def path(self, leaf: int | None) -> list[StoredMessage]:

@@ -41,7 +41,6 @@ OF, BEGIN = 4, 3
 END = 32
 """This many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
 LOOKED_AT = 128
-"""Number of newest answers that are looked at."""
 COMPARED_CHARACTERS = 4000
 """Length to which messages and answers are cut: what is compared is kept for the next time."""
 AVOIDED = 64
@@ -57,8 +56,6 @@ Grams = frozenset[tuple[str, ...]]
 
 
 class Spoken(Protocol):
-    """A message."""
-
     @property
     def role(self) -> str: ...
     @property
@@ -202,7 +199,6 @@ def _prose(text: str) -> Grams:
 
 
 GRAM_WORDS = 3
-"""Length of a gram in words."""
 ALIKE = 0.8
 """Share of an answer's grams that stand in another one, from which on both count as the same."""
 _WORD = re.compile(r"\w+")
@@ -229,8 +225,8 @@ def repeated_words(answer: str, asked: str) -> int:
     """
     words, wanted = _WORD.findall(answer.casefold()), f" {' '.join(_WORD.findall(asked.casefold()))} "
     for length in range(PIECE_WORDS.start, min(PIECE_WORDS.stop, len(words) // TIMES + 1)):
-        end = words[-TIMES * length :]
-        if end[-1] == end[-1 - length] and end[length:] == end[:-length]:
+        if _ends_with_turns(words, length, TIMES * length):
+            end = words[-TIMES * length :]
             turned = (end[at : at + length] for at in range(length))
             meant = any(f" {' '.join(piece)} " in wanted for piece in turned)
             return 0 if meant or len(set(end)) < PIECE_WORDS.start else length
@@ -266,7 +262,8 @@ class Repeating:
             return
         self._newest, self._text = self._newest[-_KEPT:], self._text[-COMPARED_CHARACTERS:]
         self.words = repeated_words(self._text, self._asked)
-        self.tokens = next((one for one in range(1, LONGEST_TOKENS + 1) if self._repeats(one)), 0)
+        lengths = ((one, max(ENOUGH_TOKENS, one * ENOUGH_TIMES)) for one in range(1, LONGEST_TOKENS + 1))
+        self.tokens = next((one for one, of in lengths if _ends_with_turns(self._newest, one, of)), 0)
 
     @property
     def piece(self) -> str:
@@ -275,9 +272,9 @@ class Repeating:
         unit = ("word" if self.words else "token") + "s" * (count > 1)
         return f"the same {count} {unit}" if count > 1 else f"the same {unit}" * count
 
-    def _repeats(self, length: int) -> bool:
-        """Whether the newest tokens are one piece of this length, repeated often enough."""
-        newest = self._newest
-        enough = max(ENOUGH_TOKENS, length * ENOUGH_TIMES)
-        long = len(newest) >= enough and newest[-1] == newest[-1 - length]
-        return long and newest[-enough + length :] == newest[-enough:-length]
+
+def _ends_with_turns(items: Sequence[str] | Sequence[int], length: int, count: int) -> bool:
+    """Whether the last `count` items are one piece of this length, again and again."""
+    if len(items) < count or items[-1] != items[-1 - length]:
+        return False
+    return items[-count + length :] == items[-count:-length]

@@ -108,10 +108,8 @@ class Holds:
 
     def __init__(self) -> None:
         self._held: dict[int, float] = {}
-        self._placed: list[int] = []
-        """Indices of the messages that were read."""
-        self._firsts: list[int] = []
-        """Position of the first token of each."""
+        self._placed: list[tuple[int, int]] = []
+        """(position of the first token, index) of each message that was read."""
         self._known = 0
         """How many messages there were at the last look."""
         self._holding: list[int] = []
@@ -122,7 +120,7 @@ class Holds:
 
     def forget(self) -> None:
         """Forget all until the next state; the messages may be others."""
-        for known in (self._held, self._placed, self._firsts, self._holding):
+        for known in (self._held, self._placed, self._holding):
             known.clear()
         self._known = 0
 
@@ -140,10 +138,11 @@ class Holds:
         new = self._place(messages)
         total: dict[int, float] = {}
         for position, hold in self._held.items():
-            at = bisect_right(self._firsts, position) - 1
+            at = bisect_right(self._placed, (position, len(messages))) - 1
             if at >= 0:
-                total[self._placed[at]] = total.get(self._placed[at], 0.0) + hold
-        for index in {*self._holding, *total, *self._placed[new:]}:
+                _, index = self._placed[at]
+                total[index] = total.get(index, 0.0) + hold
+        for index in {*self._holding, *total, *(index for _, index in self._placed[new:])}:
             message = messages[index]
             read = tokens_read(tokens_of(message), seen)
             message.hold = total.get(index, 0.0) / read if read else 1.0
@@ -157,14 +156,11 @@ class Holds:
         """
         # One turn may change three positions: of the system prompt, the message and the answer.
         start = max(0, min(self._known, len(messages)) - 3)
-        if messages and was_read(messages[0]) and self._placed[:1] != [0]:
+        if messages and was_read(messages[0]) and self._placed[:1] != [(messages[0].first, 0)]:
             start = 0  # a system prompt that was read at last
-        kept = bisect_left(self._placed, start)
-        del self._placed[kept:], self._firsts[kept:]
-        for index in range(start, len(messages)):
-            if was_read(messages[index]):
-                self._placed.append(index)
-                self._firsts.append(messages[index].first)
+        kept = bisect_left(self._placed, start, key=lambda placed: placed[1])
+        now = ((index, messages[index]) for index in range(start, len(messages)))
+        self._placed[kept:] = [(message.first, index) for index, message in now if was_read(message)]
         self._known = len(messages)
         self._holding = [index for index in self._holding if index < len(messages)]
         return kept
@@ -245,7 +241,6 @@ def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]],
 def _spelt(
     messages: Sequence[Message], stored: Mapping[int, Sequence[int]]
 ) -> Iterator[tuple[Message, Sequence[int]]]:
-    """The messages that get texts, and their ids."""
     read = [(message, stored.get(message.id or -1, ())) for message in messages]
     read = [(message, ids) for message, ids in read if was_read(message) and ids]
     left = MOST_TEXTS

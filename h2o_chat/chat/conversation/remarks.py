@@ -158,7 +158,6 @@ def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, e
 
 
 def smaller(session: Session, settings: Settings, engine: "Engine") -> str:
-    """Settings that take less memory, in numbers of this model."""
     if session.budget is None:
         half = max(64, engine.seen // 2)
         size = mb(half * session.slot_bytes)

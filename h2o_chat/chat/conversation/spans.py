@@ -14,8 +14,6 @@ from h2o_chat.events.events import ASKS, Event, Prompt, Said, Token, Turn
 
 
 class Placed(Protocol):
-    """A message, here or in the store."""
-
     @property
     def role(self) -> str: ...
     @property
@@ -98,7 +96,6 @@ class Spans:
         """Index and role of the message that the model answers, or is about to."""
 
     def add(self, event: Event) -> None:
-        """Take in one event; most events move no message."""
         match event:
             case Said():
                 self._cut(event.index)

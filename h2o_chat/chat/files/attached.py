@@ -37,7 +37,6 @@ class AttachedFiles:
     text: str
     """The message; after reading, with the files."""
     error: H2OChatError | None = None
-    """Why the files cannot be read."""
 
     def begin(self, tell: Callable[["AttachedFiles"], None]) -> None:
         """Read them in a thread and tell: a network that is gone may never answer, nor may /proc/kmsg."""
@@ -140,7 +139,6 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file is a PDF or a text that could be sent along."""
     try:
         with path.open("rb") as file:
             raw = file.read(LIMIT_BYTES + 1)
@@ -156,7 +154,6 @@ def _is_text(path: Path) -> bool:
 
 
 def _read(path: Path, left: int) -> str:
-    """The text of a file, of at most so many bytes."""
     name = str(path)
     if not path.is_file():
         raise UsageError(f"{name!r} is no file.", "Name a file or a folder: no pipe or device.")

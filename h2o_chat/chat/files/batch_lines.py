@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.errors import UsageError, name_of, why_no_json
+from h2o_chat.base.errors import UsageError, name_of, refusal, why_no_json
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.engine.request import Request, RequestPiece
@@ -39,7 +39,6 @@ class BatchLine:
     messages: tuple[tuple[str, str], ...]
     """(role, text): perhaps a system prompt, then user and assistant by turns; a user's is last."""
     changes: dict[str, Any]
-    """Sampling that this line sets."""
     seed: int | None
 
     @property
@@ -116,8 +115,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 if raw.strip():
                     yield number, raw
     except (OSError, ValueError) as error:  # ValueError: there is a NUL in the name
-        what = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{path} cannot be read: {what}.", "Give a file of JSON lines.") from error
+        raise UsageError(f"{path} cannot be read: {refusal(error)}.", "Give a file of JSON lines.") from error
 
 
 def _wrong(where: str, what: str, hint: str = _HINT) -> NoReturn:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of
+from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of, refusal
 from h2o_chat.base.private_files import stands_at
 from h2o_chat.base.system import lock
 from h2o_chat.chat.files.batch_lines import BatchLine
@@ -109,8 +109,9 @@ class ResultsFile:
         try:
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "rb+", buffering=0)
         except (OSError, ValueError) as error:
-            what = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(f"{path} cannot be opened: {what}.", "Give -o another file.") from error
+            raise UsageError(
+                f"{path} cannot be opened: {refusal(error)}.", "Give -o another file."
+            ) from error
         try:
             if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
                 lock(self._file.fileno())
@@ -229,7 +230,6 @@ class Stdout:
 
 
 def _answer_in(raw: bytes) -> dict[str, Any] | None:
-    """The answer on a line; None where it is none."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):

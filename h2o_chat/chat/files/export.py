@@ -107,7 +107,6 @@ def write_file(path: Path, text: str, force: bool) -> None:
 
 
 def mark_of(message: StoredMessage) -> str:
-    """The mark behind an answer that was ended by something."""
     return MARKS.get(message.finish or "", "")
 
 
@@ -131,7 +130,6 @@ def _as_dict(message: StoredMessage) -> dict[str, Any]:
 
 
 def _recalled(message: Message) -> list[str]:
-    """Lines that say what the model read once more with a message."""
     return [
         f"recalled{f' from {numbered(one.index)}' if one.index >= 0 else ''}: “{one.words}”"
         for one in message.recalled

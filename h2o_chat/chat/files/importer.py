@@ -23,7 +23,6 @@ from h2o_chat.store import Conversation, StoredMessage, clean, title_of
 
 MAX_BYTES = 64 << 20
 MAX_MESSAGES = 100_000
-"""Limit for one file."""
 MAX_CHARACTERS = LONGEST_CHARACTERS
 MAX_NAME_CHARACTERS = 1_000
 _YEAR_9999 = 253_402_300_799.0
@@ -62,8 +61,6 @@ class _OurMessage:
 
 @dataclass(frozen=True)
 class _Said:
-    """A message in OpenAI's format."""
-
     role: str
     content: Any = None
     tool_calls: Any = None
@@ -144,7 +141,6 @@ def _lines(text: str, name: str) -> Iterator[Part]:
 
 
 def _has(value: Any, key: str) -> bool:
-    """Whether it is an object with this key, and not null there."""
     return isinstance(value, dict) and value.get(key) is not None
 
 

@@ -28,8 +28,6 @@ class HeldWord:
 
 @dataclass(frozen=True)
 class Phrase:
-    """Neighbouring words that are forgotten."""
-
     text: str
     first: int
     last: int

@@ -145,7 +145,6 @@ class Words:
         self._count_words()
 
     def add(self, event: Event) -> None:
-        """Take in one event; those without text change nothing."""
         match event:
             case Said():
                 for known in (self._said, self.tokens):
@@ -290,7 +289,6 @@ def _word_in(text: str, token: range, window: range) -> range | None:
 
 
 def _trimmed(text: str, first: int, last: int) -> tuple[int, int]:
-    """The range without the marks around it."""
     while first < last and not text[first].isalnum():
         first += 1
     while first < last and not (text[last - 1].isalnum() or unicodedata.category(text[last - 1])[0] == "M"):

@@ -55,7 +55,6 @@ Feature = str | tuple[str, str]
 @dataclass(frozen=True)
 class Piece:
     message: int
-    """The place of the message in the conversation."""
     text: str
     user: bool
     """Said by the user, not by the model."""

@@ -83,8 +83,6 @@ TITLE_CHARACTERS = 30
 
 
 class Holding(Protocol):
-    """An engine, asked for what it holds."""
-
     def held(self, positions: range) -> float: ...
 
 

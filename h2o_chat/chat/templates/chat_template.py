@@ -213,7 +213,6 @@ class ModelTemplate:
         return str(self._tokenizer.get_chat_template(self._jinja))
 
     def mark_texts(self) -> list[str]:
-        """The special tokens, as text."""
         return list(self.marks_in(""))
 
     def marks_in(self, blank: str) -> dict[str, int]:

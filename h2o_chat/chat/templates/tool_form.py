@@ -47,8 +47,6 @@ To call one, write its name and its arguments as JSON within <tool_call></tool_c
 
 
 class Call(NamedTuple):
-    """A tool that the model wants to be called."""
-
     name: str
     arguments: dict[str, Any]
 

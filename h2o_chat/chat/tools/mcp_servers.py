@@ -166,7 +166,6 @@ class McpServers:
 
 
 def _words(error: BaseException | None) -> str:
-    """An error in one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".: ")

@@ -10,7 +10,6 @@ from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.events.events import Note
 
 CALLS = 8
-"""Most calls of one answer."""
 RESULT_CHARACTERS = 16_384
 """Most of a result that the model reads, some 4,000 tokens."""
 SHOWN_CHARACTERS = 2_000

@@ -157,11 +157,7 @@ class Chat:
                 exchange.user.pinned = False
 
     def mark_pinned(self, message: Message, on: bool, held: int) -> Note:
-        """Marks a message as pinned, or not; the note says what it costs.
-
-        Args:
-            held: how many of its tokens are protected.
-        """
+        """Marks a message as pinned, or not; the note says what the `held` tokens of it cost."""
         message.pinned = on
         if self.keeper:
             self.keeper.pinned(message.id, on)

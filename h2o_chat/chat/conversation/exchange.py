@@ -25,8 +25,6 @@ class Exchange:
 
     Args:
         system_tokens: how many of the tokens to be read are the system prompt.
-        recalled: what the model reads once more with it.
-        role: user, or tool: the text has results of tools.
     """
 
     def __init__(
@@ -99,8 +97,8 @@ class Exchange:
         self.answer.thought_tokens = thinking.tokens(self._pieces) if was_read(self.answer) else 0
         self._pieces, self.answer.finish = [turn.text], turn.finish
         if turn.finish == "error":
-            system = [self._system] if self._system_tokens and self._system else []
-            for message in (self.user, self.answer, *system):
+            system = self._system if self._system_tokens else None
+            for message in filter(None, (self.user, self.answer, system)):
                 message.first = message.last = -1
 
     def close(self, turn: Turn, engine: "Row") -> None:
@@ -129,7 +127,6 @@ def turn_tokens(
 
     Args:
         turn_marker_fed: the last answer ended in the marker that the next turn begins with.
-        role: user, or tool: the text has results of tools.
     """
     pending = engine.pending
     if not engine.seen and not pending:

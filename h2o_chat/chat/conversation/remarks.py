@@ -144,7 +144,7 @@ def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, e
     """A note with what it costs that a message was pinned (`on`), or is pinned no longer.
 
     Args:
-        held: of its tokens, the ones that are left somewhere.
+        held: number of its tokens that are left somewhere.
     """
     index, tokens = messages.index(message), len(tokens_of(message))
     slots, left = engine.protection()

@@ -139,11 +139,8 @@ def _recalled(message: Message) -> list[str]:
 def _about(conversation: Conversation) -> str:
     model = one_line(conversation.model)
     elsewhere = len(conversation.messages) - len(conversation.branch())
-    return (
-        f"{when(conversation.created)}"
-        + (f", {model}" if model else "")
-        + (f"; {elsewhere} messages of other branches are not shown" if elsewhere else "")
-    )
+    about = ", ".join(filter(None, (when(conversation.created), model)))
+    return f"{about}; {elsewhere} messages of other branches are not shown" if elsewhere else about
 
 
 def _escape_markdown(text: str) -> str:
@@ -153,11 +150,7 @@ def _escape_markdown(text: str) -> str:
 def _closed(text: str) -> str:
     """The text, with an open code block closed: it would go on through all that follows."""
     fence = ""
-    for line in text.split("\n"):
-        found = re.match(r" {0,3}(`{3,}|~{3,})(.*)", line)
-        if found is None:
-            continue
-        marks, rest = found.groups()
+    for marks, rest in re.findall(r"^ {0,3}(`{3,}|~{3,})(.*)$", text, re.MULTILINE):
         if not fence:
             fence = marks if "~" in marks or "`" not in rest else ""
         elif marks.startswith(fence) and not rest.strip():

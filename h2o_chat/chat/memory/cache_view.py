@@ -253,19 +253,16 @@ class CacheView:
         self._told = {one.position: one.text for one in cache.heaviest}
         self.lost.append(cache.lost)
         if cache.whole:
-            self.hold.clear()
-            self.score.clear()
-            self.attended.clear()
-            self._bitmaps.clear()
+            for known in (self.hold, self.score, self.attended, self._bitmaps):
+                known.clear()
         for position, hold, score in cache.changed:
             if self.hold.get(position) != hold:
                 self._bitmaps.pop(position, None)  # unless it is told anew it is not known
             if hold > 0:
                 self.hold[position], self.score[position] = hold, score
             else:
-                self.hold.pop(position, None)
-                self.score.pop(position, None)
-                self.attended.pop(position, None)
+                for known in (self.hold, self.score, self.attended):
+                    known.pop(position, None)
         self._bitmaps.update(cache.holders)
         if cache.heads:  # empty while nobody looks
             self.survival.add(cache.seen, self.hold)

@@ -8,7 +8,6 @@ Text cannot forge a turn: what a user types never becomes one of the tokens that
 marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell them from a user's.)
 """
 
-import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -75,10 +74,9 @@ class PlainTemplate:
     def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
         start = self._tokenizer.bos_token_id
         head = [] if start is None else [start]
-        if system is None:
-            return Fed([*head, *literal(self._tokenizer, text)], len(head))
-        ids = [*head, *literal(self._tokenizer, f"{system}\n{text}")]
-        return Fed(ids, _agree(ids, [*head, *literal(self._tokenizer, f"{system}\n")]))
+        before = "" if system is None else f"{system}\n"
+        ids = [*head, *literal(self._tokenizer, before + text)]
+        return Fed(ids, _agree(ids, [*head, *literal(self._tokenizer, before)]))
 
     def later(self, text: str, turn_marker_fed: bool = False) -> Fed:
         return Fed(literal(self._tokenizer, text), 0)
@@ -95,13 +93,10 @@ class ModelTemplate:
         marker: ends an answer, beside the model's own end.
     """
 
-    def __init__(self, tokenizer: Any, base: str = "") -> None:
-        self._tokenizer = tokenizer
-        self.name, self._think = base or "model", "auto"
-        self._jinja: str | None = None
-        self.marker: str | None = None
-        if base:
-            self._jinja, self.marker = BASE_TEMPLATES[base].jinja, BASE_TEMPLATES[base].marker
+    def __init__(self, tokenizer: Any, base: str = "", think: str = "auto") -> None:
+        self._tokenizer, self._base, self._think = tokenizer, base, think
+        self.name = base or "model"
+        self.marker = BASE_TEMPLATES[base].marker if base else None
 
     @cached_property
     def thinking(self) -> Thinking:
@@ -109,11 +104,7 @@ class ModelTemplate:
 
     def thinking_as(self, think: str) -> "ModelTemplate":
         """The template with its switches set so (`Settings.think`)."""
-        other = copy.copy(self)
-        other._think = think
-        for cached in ("thinking", "opening_tokens"):
-            other.__dict__.pop(cached, None)
-        return other
+        return ModelTemplate(self._tokenizer, self._base, think)
 
     @cached_property
     def opening_tokens(self) -> int:
@@ -152,8 +143,9 @@ class ModelTemplate:
         words = [_word_not_in(texts, f"{role}{number}") for number, (role, _) in enumerate(said)]
         anchor = _word_not_in(texts, "assistant") if after_answer else ""
         roles = [role for role, _ in said]
-        blank = self._render(list(zip(roles, words, strict=True)), anchor, turn_marker_fed, tools)
-        lost = [role for role, word in zip(roles, words, strict=True) if word not in blank]
+        placeholders = list(zip(roles, words, strict=True))
+        blank = self._render(placeholders, anchor, turn_marker_fed, tools)
+        lost = [role for role, word in placeholders if word not in blank]
         if lost:
             raise UsageError(
                 f"The model's chat template leaves out what the {lost[0]} says.",
@@ -210,7 +202,7 @@ class ModelTemplate:
 
     @property
     def source(self) -> str:
-        return str(self._tokenizer.get_chat_template(self._jinja))
+        return BASE_TEMPLATES[self._base].jinja if self._base else self._tokenizer.get_chat_template(None)
 
     def mark_texts(self) -> list[str]:
         return list(self.marks_in(""))

@@ -102,7 +102,8 @@ class Chat:
             recalled, fed = self.recall.for_message(text, self.messages, self.engine, self.settings, budget)
         model = self.engine, self.template
         ids, system_tokens = turn_tokens(*model, self.system, fed, self._turn_marker_fed, self.tools, role)
-        place = coming_span(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
+        seen, pending = self.engine.seen, len(self.engine.pending)
+        place = coming_span(seen + pending, len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
         others = loops.tokenized(self.engine.tokenizer, self.engine.eos, avoid, 0)
@@ -116,9 +117,7 @@ class Chat:
         try:
             yield to_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
-            yield from remarks.longer_than(
-                len(self.engine.pending) + len(ids), self.session, self.engine.seen
-            )
+            yield from remarks.longer_than(pending + len(ids), self.session, seen)
             stops = exchange.stops(sampling, cancel) if self.breaks_loops else cancel
             for event in self.engine.generate(ids, sampling, stops, others):
                 match event:

@@ -300,9 +300,7 @@ class Keeper:
 
     def save_again(self, engine: "Row") -> None:
         """Save the cache in the place of the last saved one, where there is one."""
-        if self.leaf is None or not self.flush():
-            return
-        if (path := self.saved(self.leaf)) is not None and path.exists():
+        if self.leaf is not None and (path := self.saved(self.leaf)) and path.exists():
             self.save(engine, self.leaf)
 
 

@@ -114,17 +114,12 @@ def at_limit(turn: Turn, sampling: Sampling, repeating: Repeating, thinking: Thi
         yield Note("thought-limit", "The answer ended within its thought.", hint)
         return
     if turn.finish == "stopped" and (said := repeating.piece):
-        yield Note(
-            "answer-repeats",
-            f"The answer began to repeat {said}: it was ended.",
-            "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves.",
-        )
+        hint = "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves."
+        yield Note("answer-repeats", f"The answer began to repeat {said}: it was ended.", hint)
     if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
-        yield Note(
-            "answer-limit",
-            f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have.",
-            "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate.",
-        )
+        what = f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have."
+        hint = "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate."
+        yield Note("answer-limit", what, hint)
 
 
 def too_small(engine: "Engine", prompt: Prompt) -> Iterator[Note]:
@@ -172,7 +167,6 @@ def smaller(session: Session, settings: Settings, engine: "Engine") -> str:
     more += ["--kv-dtype int8 makes slots smaller"] if session.kv_dtype == session.dtype else []
     more += ["--dtype bfloat16 halves slots and weights"] if session.dtype in ("float32", "float64") else []
     more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
-    return (
-        f"The {session.budget:,} slots take {mb(session.budget * session.slot_bytes)}, and as much again so"
-        f" that a turn can be taken back: {fewer}. Else: {'; '.join(more) or 'a smaller model'}."
-    )
+    size = mb(session.budget * session.slot_bytes)
+    room = f"The {session.budget:,} slots take {size}, and as much again so that a turn can be taken back"
+    return f"{room}: {fewer}. Else: {'; '.join(more) or 'a smaller model'}."

@@ -35,19 +35,9 @@ _FILE_NAME_CHARACTERS = 50
 
 
 def to_json(conversation: Conversation) -> str:
-    """All branches, one message a line. In ASCII, so that nothing that shows or sends it obeys a character of
-    it."""
-    data: dict[str, Any] = {
-        "format": FORMAT,
-        "schema": SCHEMA,
-        "id": conversation.id,
-        "title": conversation.title,
-        "model": conversation.model,
-        "created": conversation.created,
-        "updated": conversation.updated,
-        "settings": conversation.settings,
-        "leaf": conversation.leaf,
-    }
+    """All branches, one message a line. In ASCII: nothing that shows or sends it obeys a character of it."""
+    names = ("id", "title", "model", "created", "updated", "settings", "leaf")
+    data = {"format": FORMAT, "schema": SCHEMA} | {name: getattr(conversation, name) for name in names}
     messages = ",\n".join(json.dumps(_as_dict(message)) for message in conversation.messages)
     return json.dumps(data)[:-1] + f', "messages": [\n{messages}\n]}}\n'
 
@@ -70,8 +60,7 @@ FORMATS: dict[str, Callable[[Conversation], str]] = {"md": to_markdown, "json": 
 
 
 def file_name(conversation: Conversation, suffix: str) -> str:
-    """A name made of the title: letters, digits and hyphens only, so that it never leads into another
-    folder."""
+    """A name made of the title: letters, digits and hyphens only, so that it leads into no other folder."""
     plain = unicodedata.normalize("NFKC", conversation.title).lower()
     words = re.sub(r"[\W_]+", "-", plain)[:_FILE_NAME_CHARACTERS].strip("-")
     return "-".join(part for part in (words, conversation.id) if part) + f".{suffix}"

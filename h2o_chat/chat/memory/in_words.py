@@ -120,9 +120,8 @@ def in_lines(memory: CacheView) -> list[str]:
             words.append(f"{held.word.text} ({heads(held.hold, memory.caches)})")
     if by_message:
         lines.append("still remembered from long ago:")
-    return lines + [
-        f"{numbered(index)} {', '.join(words)}" for index, words in [*by_message.items()][:MESSAGES]
-    ]
+    shown = [*by_message.items()][:MESSAGES]
+    return lines + [f"{numbered(index)} {', '.join(words)}" for index, words in shown]
 
 
 MOST = 20
@@ -176,8 +175,7 @@ def _token(memory: CacheView, position: int) -> str:
     word, span = memory.word(position), memory.span(position)
     text = memory.text(position)
     name = f"“{safe_text(word.text)}”" if word else token_label(text) if text else "a token"
-    where = f" {numbered(span.index)}" if span else ""
-    index = span.index if span else 0
+    where, index = (f" {numbered(span.index)}", span.index) if span else ("", 0)
     return f"@{position} {name}{where}  {_reason(memory, word or Word(name, position, position, index))}"
 
 

@@ -35,8 +35,7 @@ class Places:
     def __init__(self, text: str, count: Callable[[str], int]) -> None:
         self._text, self._count = text, count
         self._begins, self._before = [0], [0]
-        while self._begins[-1] < len(text):
-            begins = self._begins[-1]
+        while (begins := self._begins[-1]) < len(text):
             end = text.find(" ", begins + BLOCK_CHARACTERS, begins + 2 * BLOCK_CHARACTERS)
             if end < 0:
                 end = min(len(text), begins + 2 * BLOCK_CHARACTERS)

@@ -312,11 +312,7 @@ def _last_to_go_back_to(surface: Surface, chat: Chat) -> int | None:
 
 
 def message_index(surface: Surface, words: str) -> int:
-    """Index of a message: by the number at its head (`3` or `#3`), or, without words, the chosen one.
-
-    Raises:
-        UsageError: it is no number, or no message has it.
-    """
+    """Index of the message with this number (`3`, `#3`), or of the chosen one; UsageError: there is none."""
     if not words:
         assert surface.selected is not None
         return surface.selected

@@ -29,11 +29,7 @@ def values(chat: Chat, sampling: Sampling) -> dict[str, Any]:
 
 
 def read(name: str, text: str) -> Any:
-    """A value as it was typed.
-
-    Raises:
-        UsageError: there is no such setting, it cannot be changed now, or may not be this.
-    """
+    """A value as it was typed; UsageError: no such setting, none that can change now, or no such value."""
     if name not in SETTABLE:
         precedence.known(name, "The setting")
         raise UsageError(

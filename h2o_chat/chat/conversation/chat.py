@@ -205,8 +205,7 @@ class Chat:
     def go_to(self, leaf: int | None, progress: ReadProgress = unheard, cancel: ShouldStop = never) -> bool:
         """Makes a stored message the last one (None: the beginning), with the cache as it was after it.
 
-        Returns:
-            False if it was cancelled: then nothing has changed.
+        Returns False if it was cancelled: then nothing has changed.
         """
         assert self.keeper is not None
         path = self.keeper.path(leaf)
@@ -250,11 +249,7 @@ class Chat:
             yield self.notes.pop(0)
 
     def clear(self, system: str | None = None) -> None:
-        """Starts over with an empty cache; on disk a new conversation begins, see `Keeper.begin_anew`.
-
-        Args:
-            system: another system prompt from here on; None keeps that of the settings.
-        """
+        """Starts over with an empty cache, and another system prompt if one is given, see `begin_anew`."""
         if self.keeper:
             self.keeper.begin_anew()
         if system is not None:

@@ -21,11 +21,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 
 class Exchange:
-    """One turn of a conversation, while it goes on.
-
-    Args:
-        system_tokens: how many of the tokens to be read are the system prompt.
-    """
+    """One turn of a conversation, while it goes on; `system_tokens` of its prompt are the system prompt."""
 
     def __init__(
         self,
@@ -62,11 +58,7 @@ class Exchange:
         return lambda: bool(self.repeating.piece) or cancel()
 
     def write_down(self, ids: list[int]) -> None:
-        """Writes what a person typed to disk, before the model sees it.
-
-        Args:
-            ids: the tokens that will be read, those of the system prompt and the template with them.
-        """
+        """Writes what a person typed, and all ids that will be read, to disk before the model sees it."""
         if self._keeper is None:
             return
         if self._system and self._system.id is None:  # once
@@ -123,11 +115,7 @@ def turn_tokens(
     tools: ToolCalls | None = None,
     role: str = "user",
 ) -> tuple[list[int], int]:
-    """The tokens of a turn, and how many of them are the protected system prompt.
-
-    Args:
-        turn_marker_fed: the last answer ended in the marker that the next turn begins with.
-    """
+    """The tokens of a turn, and how many of them are the protected system prompt."""
     pending = engine.pending
     if not engine.seen and not pending:
         fed = tools.first(system, text) if tools else template.first(system, text)

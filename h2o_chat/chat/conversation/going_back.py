@@ -60,8 +60,7 @@ def open_another(
 ) -> bool:
     """Goes on with another stored conversation, where it ended; this one is let go.
 
-    Returns:
-        False if it was cancelled. Then, and where anything is raised, nothing has changed.
+    Returns False if it was cancelled. Then, and where anything is raised, nothing has changed.
 
     Raises:
         StoreError: it cannot be read (`BusyError`: it is open elsewhere).
@@ -82,12 +81,7 @@ def open_another(
 
 
 def check_rebuild(chat: Chat, settings: Settings) -> None:
-    """Raises where the cache cannot be built again with these settings.
-
-    Raises:
-        BudgetError: the budget cannot work.
-        StoreError: the conversation is not stored: there is nothing to read.
-    """
+    """Raises BudgetError if the budget cannot work, StoreError if nothing is stored to be read again."""
     chat.engine.check(settings)
     if chat.begun and (chat.keeper is None or chat.keeper.leaf is None):
         raise StoreError(
@@ -101,8 +95,7 @@ def rebuild(
 ) -> bool:
     """Builds another cache by reading the conversation again.
 
-    Returns:
-        False if it was cancelled. Then, and where anything is raised, nothing has changed.
+    Returns False if it was cancelled. Then, and where anything is raised, nothing has changed.
     """
     check_rebuild(chat, settings)
     engine, notes = chat.engine.remade(settings), list[Note]()

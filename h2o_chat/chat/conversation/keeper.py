@@ -40,11 +40,7 @@ GIVE_UP_S = 180.0
 
 
 class Rescue:
-    """The file of a conversation whose store is lost.
-
-    Args:
-        folder: the data folder, which is made again if it is gone; None: nothing is written.
-    """
+    """The file of a conversation whose store is lost, in the data folder, if there is one."""
 
     def __init__(self, folder: Path | None) -> None:
         self.messages: Sequence[Message] = ()
@@ -145,11 +141,7 @@ class Keeper:
             self._writer.close()
 
     def begin_anew(self) -> None:
-        """Let the conversation go; the next message begins another.
-
-        Raises:
-            StoreError: not all of it is on disk yet.
-        """
+        """Lets the conversation go; the next message begins another. StoreError: not all is on disk."""
         self.leave()
         self.close()
         self.before = self.conversation or self.before
@@ -264,11 +256,7 @@ class Keeper:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Writes what waits, so that the conversation can be read.
-
-        Raises:
-            StoreError: it still waits.
-        """
+        """Writes what waits, so that the conversation can be read; StoreError: it still waits."""
         if not self.flush():
             if lost := self.lost:
                 raise lost
@@ -333,11 +321,7 @@ def _begun(keeper: Keeper) -> Writer | None:
 
 
 def _look(keeper: Keeper, *, streaming: bool = False) -> None:
-    """Adds a note when writing fails, and another when all is written again.
-
-    Args:
-        streaming: the rescue file is not written again at each token.
-    """
+    """Adds a note when writing fails or works again; `streaming`: a rescue file stays as it is."""
     if keeper.lost and not (streaming and (keeper.rescue.file or keeper.rescue.failed)):
         keeper.rescue.save(keeper._session.model, keeper._settings)
     if keeper._writer is None:

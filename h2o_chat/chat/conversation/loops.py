@@ -82,12 +82,7 @@ BROKEN = Note(
 
 
 def loop_in(messages: Sequence[Spoken], asked: str, thinking: Thinking | None = None) -> Loop | None:
-    """The loop that a conversation is in; None: it is in none.
-
-    Args:
-        asked: the message that comes next.
-        thinking: if answers begin with thoughts, these are not compared.
-    """
+    """The loop that a conversation is in before `asked` is read; None: none. Thoughts are not compared."""
     answered = thinking.answered if thinking else str
     newest = messages[-2 * LOOKED_AT - 1 :]
     roles = [one.role for one in newest]
@@ -117,9 +112,7 @@ def break_loop(
 ) -> list[EarlierAnswer]:
     """Evicts what the model said, where that is due; returns answers that the next must not continue.
 
-    Args:
-        notes: gets a note for people.
-        recalls: words are recalled with the message: the answer to it may have been given before.
+    Where words are recalled with the message (`recalls`), its answer may have been given before.
     """
     # Only the engine of `run` can have a grammar.
     if getattr(engine, "grammar", "") or (loop := loop_in(messages, asked, template.thinking)) is None:

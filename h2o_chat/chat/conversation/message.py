@@ -224,10 +224,7 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
 
 def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:
     """Sets `texts` of the newest messages, up to MOST_TEXTS tokens, and of as many tokens of older ones that
-    are held.
-
-    Args:
-        stored: token ids by the number of their message in the store.
+    are held; `stored` has the ids of each message by its number in the store.
     """
     for message, ids in _spelt(messages, stored):
         answer = message.role == "assistant"

@@ -42,15 +42,11 @@ class ConversationPlace:
 
 
 def stored(folder: Path, wanted: str) -> tuple[ConversationPlace, dict[str, Any]]:
-    """The conversation to resume, and the settings it was held with.
-
-    Args:
-        wanted: its id, the beginning of it, or `last`.
+    """The conversation to resume (its id, the beginning of it, or `last`), and the settings it was held with.
 
     Raises:
         UsageError: there is no such conversation.
-        BusyError: it is open elsewhere.
-        StoreError: it cannot be read.
+        StoreError: it cannot be read (`BusyError`: it is open elsewhere).
     """
     with closing(Store(folder)) as store:
         conversation = store.find(wanted)

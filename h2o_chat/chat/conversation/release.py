@@ -16,10 +16,7 @@ LOOK_S, SAY_S = 0.05, 5.0
 def release(keeper: Keeper) -> str:
     """Ends the writing of a conversation; waits, and says so, while another process writes to the store.
 
-    A signal ends the wait.
-
-    Returns:
-        A sentence about what is not stored; empty: all is.
+    A signal ends the wait. Returns a sentence about what is not stored; empty: all is.
     """
     keeper.end()
     signals: list[int] = []
@@ -39,11 +36,7 @@ def release(keeper: Keeper) -> str:
 
 
 def release_chat(chat: Chat) -> None:
-    """Lets a conversation of a closed screen go; stderr says how to go on with it.
-
-    Raises:
-        StoreError: not all of it is stored.
-    """
+    """Lets a conversation of a closed screen go, and says how to go on; StoreError: not all is stored."""
     unstored = release(chat.keeper) if chat.keeper else ""
     known_as = stored_as(chat.keeper) if chat.keeper else None
     chat.close()

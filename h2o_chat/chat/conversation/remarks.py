@@ -56,11 +56,7 @@ ABOUT_MEMORY = frozenset({"budget", "policy", "sinks", "recent", "chunk", "prefi
 
 
 def first_budget(settings: Settings, named: Collection[str]) -> Settings:
-    """The settings for the screen: `pocket` and SmolLM2 begin with a small budget, others as they are.
-
-    Args:
-        named: the settings that a person named, wherever; also those that a stored conversation has.
-    """
+    """The settings for the screen: `pocket` and SmolLM2 begin with a small budget, unless one was `named`."""
     if not ABOUT_MEMORY.isdisjoint(named):
         return settings
     model = look_up(settings.model)
@@ -98,10 +94,7 @@ def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
 
 
 def more_room(session: Session, tokens: int) -> int:
-    """The smallest power of two of at least twice the budget that holds `tokens` and half a budget.
-
-    At most the window.
-    """
+    """The smallest power of two that holds `tokens` and half a budget, or two budgets; at most the window."""
     assert session.budget is not None
     needed = max(2 * session.budget, tokens + session.budget // 2)
     return min(1 << (needed - 1).bit_length(), session.window)
@@ -136,11 +129,7 @@ def too_small(engine: "Engine", prompt: Prompt) -> Iterator[Note]:
 
 
 def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: "Engine") -> Note:
-    """A note with what it costs that a message was pinned (`on`), or is pinned no longer.
-
-    Args:
-        held: number of its tokens that are left somewhere.
-    """
+    """A note with what it costs that a message was pinned (`on`), or not any more; `held` tokens are left."""
     index, tokens = messages.index(message), len(tokens_of(message))
     slots, left = engine.protection()
     unread = sum(one.pinned and one.last >= engine.seen for one in messages)  # the last token of an answer

@@ -37,10 +37,7 @@ def restore_cache(
 
     The last saved cache on the path is loaded, and the messages since are fed token by token as they were
     then, so the cache is the same. Where none can be loaded all is read anew, in chunks, which is faster;
-    then the cache may differ, and a note says so.
-
-    Returns:
-        False if it was cancelled: then the engine is as it was.
+    then the cache may differ, and a note says so. Returns False if it was cancelled: nothing has changed.
     """
     before = engine.snapshot()
     try:
@@ -113,11 +110,9 @@ def read_again(
     progress: ReadProgress = unheard,
     cancel: ShouldStop = never,
 ) -> bool:
-    """Feeds the messages after the first `known`: by the tokens they had, or by their text where they have
-    none.
+    """Feeds the messages after the first `known`: by the tokens they had, else by their text.
 
-    Returns:
-        False if it was cancelled.
+    Returns False if it was cancelled.
     """
     rest = path[known:]
     began, seldom, done = time.perf_counter(), Seldom(at_once=True), 0

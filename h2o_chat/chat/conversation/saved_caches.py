@@ -50,14 +50,9 @@ def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
 
 
 def make_room(store: Store, conversation: str, write: Callable[[], bool]) -> bool:
-    """Removes saved caches on a full disk until words can be written. Those of open conversations stay.
+    """Removes saved caches on a full disk until `write` succeeds, those of `conversation` last.
 
-    Args:
-        conversation: the one that is written; its saved caches are removed last.
-        write: tries to write; returns whether it could.
-
-    Returns:
-        Whether all of them were removed.
+    Those of open conversations stay. Returns whether all of them were removed.
     """
     if store.folder is None or not _full(store.folder):
         return False
@@ -73,11 +68,7 @@ def make_room(store: Store, conversation: str, write: Callable[[], bool]) -> boo
 
 
 def drop_earlier_pocket(store: Store, conversation: str, session: Session) -> Iterator[Note]:
-    """Removes the saved caches of a conversation with a pocket of other weights, and says so.
-
-    Raises:
-        StoreError: they cannot be removed.
-    """
+    """Removes the saved caches of a conversation with a pocket of other weights; StoreError: they stay."""
     was = store.last_run(conversation).get("revision", session.revision)
     if session.model != POCKET or was == session.revision:
         return

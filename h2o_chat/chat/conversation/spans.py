@@ -38,22 +38,12 @@ def tokens_read(tokens: range, seen: int) -> int:
 
 
 def coming_span(before: int, ids: int, system: int) -> range:
-    """Positions of the user's text, before it is read.
-
-    Args:
-        before: tokens seen or waiting.
-        ids: tokens that will be read.
-        system: how many of them are the system prompt.
-    """
+    """Positions of the user's text in `ids` to be read after `before` tokens, behind a system prompt."""
     return range(before + system, before + ids)
 
 
 def prompt_spans(prompt: Prompt, after: int) -> tuple[range, range]:
-    """Positions of the system prompt and of the user's text, in a prompt that was read.
-
-    Args:
-        after: first position behind the message before.
-    """
+    """Positions, from `after` on, of the system prompt and of the user's text in a prompt that was read."""
     first = max(prompt.first, after)
     system = range(first, min(first + prompt.system, prompt.last + 1))
     return system, range(system.stop, prompt.last + 1)

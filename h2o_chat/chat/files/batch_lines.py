@@ -76,12 +76,7 @@ def read_jobs(path: Path, skip_bad: bool) -> tuple[list[BatchLine], list[UsageEr
 def request_of(
     job: BatchLine, template: Template, tokenizer: Any, sampling: Sampling, system: str | None, seed: int
 ) -> Request:
-    """The request of a line.
-
-    Args:
-        sampling, system: for what the line does not say.
-        seed: of the whole batch.
-    """
+    """The request of a line; sampling, system prompt and seed of the batch: for what it does not say."""
     messages = list(job.messages)
     if messages[0][0] == "system":
         system = messages.pop(0)[1]
@@ -123,10 +118,7 @@ def _wrong(where: str, what: str, hint: str = _HINT) -> NoReturn:
 
 
 def _job(raw: bytes, number: int, where: str) -> BatchLine:
-    """
-    Raises:
-        UsageError: the line cannot be used; begins with `where`.
-    """
+    """UsageError: the line cannot be used; begins with `where`."""
     try:
         line = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:

@@ -54,13 +54,7 @@ def line_of(
     made: dict[str, Any] | None = None,
     asked: str | None = None,
 ) -> str:
-    """One answer, or the reason why there is none, as a line of JSON with its newline.
-
-    Args:
-        turn: None where nothing was read.
-        made: see `made_with`.
-        asked: `BatchLine.digest`.
-    """
+    """One answer, or why there is none, as a line of JSON; `made`: see `made_with`, `asked`: the digest."""
     read, said = (turn.prompt_tokens, turn.new_tokens) if turn else (0, 0)
     wrong = None
     if error is not None:
@@ -125,11 +119,7 @@ class ResultsFile:
             raise
 
     def left(self, jobs: Sequence[BatchLine]) -> list[BatchLine]:
-        """The jobs that have no answer yet.
-
-        Raises:
-            UsageError: the file has an answer to a line that asks for something else now.
-        """
+        """The jobs that have no answer yet; UsageError: a line with an answer asks for something else now."""
         for job in jobs:
             if self.done.get(str(job.id), job.digest) not in (job.digest, None):
                 raise UsageError(
@@ -149,10 +139,7 @@ class ResultsFile:
             self._bytes += len(line.encode())
 
     def require(self) -> None:
-        """
-        Raises:
-            StoreLostError: the file was removed, moved, replaced or cut; says where its lines are.
-        """
+        """StoreLostError: the file was removed, moved, replaced or cut; says where its lines are."""
         if self._bytes is None:
             return
         about = os.fstat(self._file.fileno())

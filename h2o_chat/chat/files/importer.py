@@ -84,11 +84,7 @@ def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
 
 
 def parse(raw: bytes, name: str, notes: list[str] | None = None) -> list[Conversation]:
-    """The conversations in the bytes of a file; none without messages.
-
-    Args:
-        name: of the file, for errors.
-        notes: gets notes about what was left out.
+    """The conversations in the bytes of a file; none without messages. `notes` gets what was left out.
 
     Raises:
         UsageError: something in it is wrong; says where and what.
@@ -255,11 +251,7 @@ def _our_message(
 
 
 def _typed(kind: type[Kind], value: Any, where: str) -> Kind:
-    """An object of a file.
-
-    Raises:
-        UsageError: it is none, or has a value of another kind; says which.
-    """
+    """An object of a file; UsageError: it is none, or has a value of another kind; says which."""
     if not isinstance(value, dict):
         raise UsageError(f"{where} is {seen(value)} and not an object.", _HINT)
     try:

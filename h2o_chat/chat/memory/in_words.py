@@ -140,11 +140,7 @@ KEPT_BECAUSE = {
 
 
 def why(memory: CacheView, wanted: str) -> list[str]:
-    """A line for each place where a word, several words, or the token `@POSITION` stands, oldest first.
-
-    Raises:
-        UsageError: it was never said, as far as the tokens are known.
-    """
+    """A line for each place of a word, of several, or the token `@POSITION`; UsageError: there is none."""
     if memory.session is None or memory.cache is None:
         raise UsageError("Nothing was read yet.", "Say something first.")
     if wanted.startswith("@") and wanted[1:].isdecimal():

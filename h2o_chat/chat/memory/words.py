@@ -30,12 +30,9 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 
 
 class Tokens:
-    """Compact: one text and one number a token, since a conversation may be long.
+    """Compact: one text and one number a token from position `first` on: a conversation may be long.
 
     A token without a text has begun a character that a later one completes: they are shown together.
-
-    Args:
-        first: position of the first token.
     """
 
     def __init__(self, first: int, texts: Sequence[str] = ()) -> None:
@@ -125,11 +122,7 @@ class Word:
 
 
 class Words:
-    """The texts of the tokens, and the words that they make.
-
-    Args:
-        places: which message lies where; it has had each event before.
-    """
+    """The texts of the tokens, and the words that they make; `places` has had each event before."""
 
     def __init__(self, places: Spans, messages: Sequence[Message] = ()) -> None:
         self._places = places

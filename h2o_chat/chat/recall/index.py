@@ -142,10 +142,8 @@ def question_of(text: str) -> str:
 
 
 def asked_from(text: str) -> int:
-    """Where the question of a message begins: at 0, or, in a page, with its last paragraph, or with its last
-    sentence where that paragraph is long.
-
-    It begins at 0, too, where the last sentence has more than SENTENCE_CHARACTERS.
+    """Where the question of a message begins: at 0, or, in a page, with its last paragraph; where that is
+    long, with its last sentence, if that has at most SENTENCE_CHARACTERS.
     """
     if len(text) <= PAGE_CHARACTERS:
         return 0

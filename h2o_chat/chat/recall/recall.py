@@ -94,11 +94,7 @@ class Elsewhere:
         """The conversation and facts that it was made from, the index, the source of each message in it."""
 
     def find(self, question: str, others: bool) -> list[Hit]:
-        """Finds what shares a rare word with a question, each text once; its source stands in front.
-
-        Args:
-            others: other conversations are searched too, not the facts alone.
-        """
+        """Finds what shares a rare word with a question, each text once; not `others`: facts alone."""
         facts = self._store.facts.all()
         if not facts and not others:
             return []
@@ -154,11 +150,7 @@ class Recall:
     def for_message(
         self, text: str, messages: Sequence[Message], engine: Holding, settings: Settings, budget: int | None
     ) -> tuple[tuple[Recalled, ...], str]:
-        """Returns what is recalled for a message, and the message as the model is fed it.
-
-        Args:
-            budget: slots per layer and KV head; None keeps everything.
-        """
+        """Returns what is recalled for a message, and the message as the model is fed it."""
         # A note that is left here belongs to a message that could not be sent.
         self._notes[:] = [note for note in self._notes if note.code != "recalled"]
         recalled = self._asked_for(messages)
@@ -172,8 +164,7 @@ class Recall:
     def by_hand(self, words: str, messages: Sequence[Message], budget: int | None) -> Note:
         """Puts what has most of these words in front of the next message, whether it is held or not.
 
-        Raises:
-            UsageError: no words, or no message has a rare one of them.
+        Raises UsageError if no message has a rare one of them.
         """
         if not words.strip():
             raise UsageError("Which words?", "/recall WORDS that were said: /recall cat called")

@@ -38,8 +38,7 @@ class Fed:
 def choose(tokenizer: Any, wanted: str, think: str = "auto") -> "Template":
     """The model's own template where it has one and no other is wanted; else a named or the plain one.
 
-    Raises:
-        UsageError: it has no such switch of its thoughts.
+    Raises UsageError if it has no such switch of its thoughts.
     """
     template: Template = PlainTemplate(tokenizer)
     if wanted in BASE_TEMPLATES:
@@ -123,11 +122,7 @@ class ModelTemplate:
         return self._turn([("user", text)], after_answer=True, turn_marker_fed=turn_marker_fed)
 
     def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> Fed:
-        """The tokens of a turn that gives results of tools, where the template renders them.
-
-        Args:
-            then: what the user says behind them; perhaps empty.
-        """
+        """The tokens of a turn with results of tools, and `then` what the user says (`ToolForm.native`)."""
         said = [("tool", text) for text in texts] + ([("user", then)] if then else [])
         return self._turn(said, after_answer=True, turn_marker_fed=turn_marker_fed)
 
@@ -179,10 +174,7 @@ class ModelTemplate:
     def rendered(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), opens: bool = True
     ) -> str:
-        """The text that the template makes of messages.
-
-        Args:
-            opens: whether it opens the next answer.
+        """The text that the template makes of messages; `opens`: with the opening of the next answer.
 
         Raises:
             UsageError: it does not take the system prompt.

@@ -110,8 +110,7 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 def answer(question: dict[str, Any]) -> dict[str, str]:
-    """`text` that a template makes of its values; else `error` that it raised, or the `limit` that it
-    passed."""
+    """`text` that a template makes of its values; else the `error` it raised, or the `limit` it passed."""
     said = sum(len(message["content"]) for message in question["values"]["messages"])
     try:
         text = _compiled(question["template"]).render(**question["values"])

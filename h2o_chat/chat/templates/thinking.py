@@ -43,11 +43,7 @@ class Thinking:
     """The values of `Settings.think` that it knows: on and off, low, medium and high."""
 
     def divide(self, text: str, growing: bool = False) -> tuple[str | None, str]:
-        """(the thought, None where there is none; the answer behind it).
-
-        Args:
-            growing: more is to come: nothing is told of what may be a mark.
-        """
+        """(the thought or None, the answer behind it); `growing`: nothing is told of what may be a mark."""
         (before, after), head = self.marks, text.lstrip()
         if not after:
             return None, text

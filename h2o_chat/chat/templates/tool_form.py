@@ -93,11 +93,7 @@ class ToolForm:
         return "\n".join(filter(None, (parts.content.strip(), *calls)))
 
     def read(self, text: str, tools: bool) -> Parts:
-        """The parts of an answer; what is no complete call stays content.
-
-        Args:
-            tools: whether calls are looked for.
-        """
+        """The parts of an answer; what is no complete call stays content, without `tools` all of it."""
         thought, content = self.thinking.divide(text)
         thought = thought or ""
         if not tools:
@@ -171,7 +167,7 @@ class Splitter:
             yield from self._new(kind, whole[: len(whole) - held] if self._text.endswith(whole) else whole)
 
     def end(self, parts: Parts) -> Iterator[tuple[str, str]]:
-        """What was held back."""
+        """Yields the parts that were held back."""
         yield from self._new("thought", parts.thought)
         yield from self._new("content", parts.content)
 

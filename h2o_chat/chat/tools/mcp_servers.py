@@ -62,11 +62,7 @@ class McpServers:
         self._held: list[Future[None]] = []
 
     def start(self) -> None:
-        """Starts all servers and learns their tools; does nothing the second time.
-
-        Raises:
-            UsageError: the package `mcp` is not installed.
-        """
+        """Starts all servers and learns their tools, once; UsageError: the package `mcp` is not installed."""
         if self._loop is not None:
             return
         try:

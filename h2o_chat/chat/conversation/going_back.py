@@ -84,10 +84,8 @@ def check_rebuild(chat: Chat, settings: Settings) -> None:
     """Raises BudgetError if the budget cannot work, StoreError if nothing is stored to be read again."""
     chat.engine.check(settings)
     if chat.begun and (chat.keeper is None or chat.keeper.leaf is None):
-        raise StoreError(
-            "This conversation is not stored: there is nothing to build another memory from.",
-            "Begin a new one, then change it.",
-        )
+        what = "This conversation is not stored: there is nothing to build another memory from."
+        raise StoreError(what, "Begin a new one, then change it.")
 
 
 def rebuild(

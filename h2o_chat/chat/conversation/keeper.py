@@ -122,11 +122,10 @@ class Keeper:
         if conversation is not None:
             before = store.last_run(conversation).get("model", session.model)
             if before != session.model:
-                raise UsageError(
-                    f"Conversation {conversation} was held with {before}, and this is {session.model}.",
-                    f"{program_name()} --resume {conversation}{data_flag(store.folder)} goes on with that"
-                    " model. Or export the conversation and import it as a new one.",
-                )
+                what = f"Conversation {conversation} was held with {before}, and this is {session.model}."
+                flags = f"--resume {conversation}{data_flag(store.folder)}"
+                hint = f"{program_name()} {flags} goes on with that model. Or export it, and import it anew."
+                raise UsageError(what, hint)
             self._writer = store.claim(conversation)
             self.notes += saved_caches.drop_earlier_pocket(store, conversation, session)
             self._writer.run(asdict(session))

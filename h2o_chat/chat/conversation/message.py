@@ -47,10 +47,8 @@ def no_such(index: int, count: int) -> UsageError:
 def not_too_long(text: str) -> str:
     """Returns the text; raises UsageError if it is longer than a message may be."""
     if len(text) > LONGEST_CHARACTERS:
-        raise UsageError(
-            f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most.",
-            "Say it in parts: --script FILE, with lines of --- between them.",
-        )
+        what = f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most."
+        raise UsageError(what, "Say it in parts: --script FILE, with lines of --- between them.")
     return text
 
 

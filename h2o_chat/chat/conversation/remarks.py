@@ -83,14 +83,12 @@ def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
     stay = [f"about the newest {recent:,} tokens" if recent > 1 else "the newest token"] if recent else []
     stay += ["the most important words"] if budget > recent + session.sinks else []
     more = more_room(session, seen + tokens)
-    yield Note(
-        "long-prompt",
-        f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
-        f" {' and '.join(stay) or 'what the policy keeps'} stay.",
-        f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (f3)."
-        if more >= seen + tokens
-        else f"The model's window has {session.window:,} tokens: no budget would hold all of it.",
-    )
+    kept = " and ".join(stay) or "what the policy keeps"
+    what = f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end; {kept} stay."
+    hint = f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (f3)."
+    if more < seen + tokens:
+        hint = f"The model's window has {session.window:,} tokens: no budget would hold all of it."
+    yield Note("long-prompt", what, hint)
 
 
 def more_room(session: Session, tokens: int) -> int:
@@ -120,12 +118,9 @@ def too_small(engine: "Engine", prompt: Prompt) -> Iterator[Note]:
     if engine.session.budget is None or prompt.system <= (protected := engine.protection()[0]):
         return
     fits = engine.budget_for(prompt.system)
-    yield Note(
-        "small-budget",
-        f"The system prompt has {prompt.system:,} tokens. The first {protected:,} are protected, the"
-        " others can be forgotten.",
-        f"A budget of {fits:,} would protect it all." if fits and fits <= engine.session.window else "",
-    )
+    what = f"The system prompt has {prompt.system:,} tokens. Only the first {protected:,} are protected."
+    hint = f"A budget of {fits:,} would protect it all." if fits and fits <= engine.session.window else ""
+    yield Note("small-budget", what, hint)
 
 
 def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: "Engine") -> Note:

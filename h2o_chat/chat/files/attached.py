@@ -113,10 +113,8 @@ def _stands(name: str) -> bool:
 def _path(name: str) -> Path | None:
     """The file or folder of a name; None if the name does not look like one."""
     if re.match(r"https?://", name):
-        raise UsageError(
-            f"{name!r} is an address, and h2o-chat opens no network.",
-            "Save the page as a file, and name that.",
-        )
+        what = f"{name!r} is an address, and h2o-chat opens no network."
+        raise UsageError(what, "Save the page as a file, and name that.")
     if _stands(name):
         return Path(name).expanduser()
     if "/" in name or re.search(r"\.\w{1,5}$", name):

@@ -122,11 +122,11 @@ class ResultsFile:
         """The jobs that have no answer yet; UsageError: a line with an answer asks for something else now."""
         for job in jobs:
             if self.done.get(str(job.id), job.digest) not in (job.digest, None):
-                raise UsageError(
-                    f"Line {job.line:,}, id {name_of(job.id)}, has changed since {self._path} got its answer:"
-                    " nothing was changed.",
-                    "Give it another id, take its answer out of that file, or give -o another file.",
+                what = (
+                    f"Line {job.line:,}, id {name_of(job.id)}, has changed since {self._path} got its answer"
                 )
+                hint = "Give it another id, take its answer out of that file, or give -o another file."
+                raise UsageError(f"{what}: nothing was changed.", hint)
         return [job for job in jobs if str(job.id) not in self.done]
 
     def write(self, line: str) -> None:
@@ -144,11 +144,9 @@ class ResultsFile:
             return
         about = os.fstat(self._file.fileno())
         if about.st_size != self._bytes:
-            raise StoreLostError(
-                f"{self._path} was changed by somebody else while it was written: it has {about.st_size:,}"
-                f" bytes, and {self._bytes:,} were written.",
-                "Run it again with -o another file.",
-            )
+            bytes_now = f"it has {about.st_size:,} bytes, and {self._bytes:,} were written"
+            what = f"{self._path} was changed by somebody else while it was written: {bytes_now}."
+            raise StoreLostError(what, "Run it again with -o another file.")
         if not stands_at(self._file.fileno(), self._path):
             beside = self._path.with_name(f"{self._path.name}.rescued-{os.getpid()}")
             try:
@@ -176,10 +174,8 @@ class ResultsFile:
                     self.done[str(answer["id"])] = asked if isinstance(asked, str) else None
                     end += len(raw)
                 elif raw.endswith(b"\n") or not (raw.startswith(_BEGINS) or _BEGINS.startswith(raw)):
-                    raise UsageError(
-                        f"{self._path} line {number:,} is no answer of a batch: nothing was changed.",
-                        "Give -o another file.",
-                    )
+                    what = f"{self._path} line {number:,} is no answer of a batch: nothing was changed."
+                    raise UsageError(what, "Give -o another file.")
         self._file.truncate(end)
         self._file.seek(end)
         if end and answer is not None and not raw.endswith(b"\n"):  # whole, but for its end
@@ -191,11 +187,9 @@ class ResultsFile:
             return
         name = next(key for key in {**self._made, **before} if before.get(key) != self._made.get(key))
         was, now = (name_of(one.get(name, "not given")) for one in (before, self._made))
-        raise UsageError(
-            f"{self._path} line {number:,} was made with another {name} ({was}, now {now}):"
-            " nothing was changed.",
-            "Give the flags of that run, or -o another file.",
-        )
+        what = f"{self._path} line {number:,} was made with another {name} ({was}, now {now})"
+        hint = "Give the flags of that run, or -o another file."
+        raise UsageError(f"{what}: nothing was changed.", hint)
 
 
 class Stdout:

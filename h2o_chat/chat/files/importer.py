@@ -221,20 +221,15 @@ def _ours(data: dict[str, Any], where: str) -> Conversation:
     if ours.leaf not in messages:
         raise UsageError(f"{where}: leaf is {ours.leaf}, which is none of the messages.")
     created = _time(ours.created, f"{where}: created")
-    return Conversation(
-        id="",
-        title=_text(ours.title, f"{where}: title", MAX_NAME_CHARACTERS),
-        model=_text(ours.model, f"{where}: model", MAX_NAME_CHARACTERS),
-        settings={
-            name: _cleaned(precedence.check(name, value, f"{where}: settings.{name}"))
-            for name, value in ours.settings.items()
-            if name in precedence.NAMES and value is not None  # others are of another version
-        },
-        created=created,
-        updated=created,
-        leaf=ours.leaf,
-        messages=[message for message in messages.values() if message is not None],
-    )
+    title = _text(ours.title, f"{where}: title", MAX_NAME_CHARACTERS)
+    model = _text(ours.model, f"{where}: model", MAX_NAME_CHARACTERS)
+    settings = {
+        name: _cleaned(precedence.check(name, value, f"{where}: settings.{name}"))
+        for name, value in ours.settings.items()
+        if name in precedence.NAMES and value is not None  # others are of another version
+    }
+    branches = [message for message in messages.values() if message is not None]
+    return Conversation("", title, model, settings, created, created, ours.leaf, branches)
 
 
 def _our_message(

@@ -142,10 +142,8 @@ class ModelTemplate:
         blank = self._render(placeholders, anchor, turn_marker_fed, tools)
         lost = [role for role, word in placeholders if word not in blank]
         if lost:
-            raise UsageError(
-                f"The model's chat template leaves out what the {lost[0]} says.",
-                "Leave --system out." if lost == ["system"] else "Use --template plain.",
-            )
+            hint = "Leave --system out." if lost == ["system"] else "Use --template plain."
+            raise UsageError(f"The model's chat template leaves out what the {lost[0]} says.", hint)
         marks = self.marks_in(blank)
         before = blank[: blank.index(words[roles.index("system") + 1 if "system" in roles else 0])]
         contents = dict(zip(words, texts, strict=True))
@@ -186,10 +184,8 @@ class ModelTemplate:
             return render(self.source, {**self._tokenizer.special_tokens_map, **values})
         except (TemplateFailed, ValueError) as error:  # ValueError: several templates, and no default
             if messages[0]["role"] == "system":
-                raise UsageError(
-                    f"The model's chat template does not take this system prompt: {error}",
-                    "Leave --system out and say it in the first message.",
-                ) from error
+                what = f"The model's chat template does not take this system prompt: {error}"
+                raise UsageError(what, "Leave --system out and say it in the first message.") from error
             raise ModelError(f"The model's chat template fails: {error}", "Use --template plain.") from error
 
     @property

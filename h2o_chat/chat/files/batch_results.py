@@ -122,11 +122,10 @@ class ResultsFile:
         """The jobs that have no answer yet; UsageError: a line with an answer asks for something else now."""
         for job in jobs:
             if self.done.get(str(job.id), job.digest) not in (job.digest, None):
-                what = (
-                    f"Line {job.line:,}, id {name_of(job.id)}, has changed since {self._path} got its answer"
-                )
+                line = f"Line {job.line:,}, id {name_of(job.id)},"
+                what = f"{line} has changed since {self._path} got its answer: nothing was changed."
                 hint = "Give it another id, take its answer out of that file, or give -o another file."
-                raise UsageError(f"{what}: nothing was changed.", hint)
+                raise UsageError(what, hint)
         return [job for job in jobs if str(job.id) not in self.done]
 
     def write(self, line: str) -> None:

@@ -215,8 +215,7 @@ def form_of(template: Template) -> ToolForm:
     made = _written_call(called.removeprefix(asked).removeprefix(opening), template.mark_texts())
     if made is None or "probe_description" not in described or "probe_result" not in result:
         return ToolForm(thinking=template.thinking)
-    begins, ends, key = made
-    return ToolForm(True, begins, ends, key, template.thinking)
+    return ToolForm(True, *made, template.thinking)
 
 
 def _written_call(text: str, marks: Sequence[str]) -> tuple[str, str, str] | None:

@@ -18,12 +18,14 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import Note
+from h2o_chat.store import StoredMessage
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.row import Row
@@ -55,13 +57,7 @@ verse, lists, tables and code once more with a small change.
 Grams = frozenset[tuple[str, ...]]
 
 
-class Spoken(Protocol):
-    @property
-    def role(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def first(self) -> int: ...
+Spoken = Message | StoredMessage
 
 
 @dataclass(frozen=True)
@@ -110,10 +106,7 @@ def break_loop(
     notes: list[Note],
     recalls: bool,
 ) -> list[EarlierAnswer]:
-    """Evicts what the model said, where that is due; returns answers that the next must not continue.
-
-    Where words are recalled with the message (`recalls`), its answer may have been given before.
-    """
+    """Evicts what the model said, where that is due; returns answers that the next must not continue."""
     # Only the engine of `run` can have a grammar.
     if getattr(engine, "grammar", "") or (loop := loop_in(messages, asked, template.thinking)) is None:
         return []

@@ -28,7 +28,6 @@ def release(keeper: Keeper) -> str:
                 what = "1 thing is" if keeper.waiting == 1 else f"{keeper.waiting:,} things are"
                 line = f"waiting for the store: {what} not written yet · ctrl+c leaves without"
                 sys.stderr.write(f"h2o-chat: {line}\n")
-                sys.stderr.flush()
             time.sleep(LOOK_S)
     unstored = keeper.unstored
     keeper.close()
@@ -37,17 +36,17 @@ def release(keeper: Keeper) -> str:
 
 def release_chat(chat: Chat) -> None:
     """Lets a conversation of a closed screen go, and says how to go on; StoreError: not all is stored."""
-    unstored = release(chat.keeper) if chat.keeper else ""
-    known_as = stored_as(chat.keeper) if chat.keeper else None
+    if (keeper := chat.keeper) is None:
+        return chat.close()
+    unstored, known_as = release(keeper), stored_as(keeper)
     chat.close()
-    if chat.keeper:
-        chat.keeper.store.empty_log()
-    if chat.keeper and known_as:
-        flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", program_name()
+    keeper.store.empty_log()
+    if known_as:
+        flags, other = f"--resume {known_as}{data_flag(keeper.store.folder)}", program_name()
         whole = "" if other == NAME else f" ({other} {flags})"
         sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
     if unstored:
-        raise StoreError(unstored, chat.keeper.rescue.way_back if chat.keeper else "")
+        raise StoreError(unstored, keeper.rescue.way_back)
 
 
 def stored_as(keeper: Keeper) -> str | None:

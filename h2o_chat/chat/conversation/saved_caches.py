@@ -24,16 +24,10 @@ FULL_BYTES = 4 << 20
 
 
 def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
-    """Saves the cache, and removes the oldest files beyond SAVED_TURNS.
+    """Saves the cache, and removes the oldest files beyond SAVED_TURNS, and beyond `most_bytes` of all.
 
-    Args:
-        most_bytes: of all saved caches together. Those of the conversation that was used longest ago are
-            removed first, the one just saved last; what is open in another process stays.
-
-    Raises:
-        OSError: it cannot be written.
-        EngineError: whatever the engine raises.
-        StoreError: the other files cannot be found.
+    Caches of the conversation that was used longest ago go first, the one just saved last; what is open in
+    another process stays. Raises OSError, EngineError, or StoreError if the other files cannot be found.
     """
     engine.save(path)
     older = [file for file in saved_caches(path.parent) if file != path]

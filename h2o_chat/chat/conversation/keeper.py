@@ -28,6 +28,7 @@ from h2o_chat.base.private_files import own_folder
 from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.chat.conversation import saved_caches
 from h2o_chat.chat.conversation.message import Message, as_conversation
+from h2o_chat.chat.files.export import to_json, write_file
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import Pieces, Store, StoredMessage, Writer
 
@@ -53,23 +54,19 @@ class Rescue:
     def save(self, model: str, settings: dict[str, Any]) -> None:
         if not self.messages or self._folder is None:
             return
-        try:
-            self.file, self.failed = self._saved(self._folder, model, settings), ""
-        except (OSError, H2OChatError) as error:
-            self.file, self.failed = None, f"It could not be saved into a file either: {refusal(error)}."
-
-    def _saved(self, folder: Path, model: str, settings: dict[str, Any]) -> Path:
-        from h2o_chat.chat.files.export import to_json, write_file  # imports rich, and is seldom needed
-
-        own_folder(folder)
         messages = self.messages
         if messages[-1].role == "assistant" and messages[-1].finish is None:
             open_answer = replace(messages[-1], text="".join(self.pieces), finish="interrupted")
             messages = [*messages[:-1], open_answer]
         name = f"rescued-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}.json"
         whole = replace(as_conversation(messages, model), settings=settings)
-        write_file(path := self.file or folder / name, to_json(whole), force=self.file is not None)
-        return path
+        path = self.file or self._folder / name
+        try:
+            own_folder(self._folder)
+            write_file(path, to_json(whole), force=self.file is not None)
+            self.file, self.failed = path, ""
+        except (OSError, H2OChatError) as error:
+            self.file, self.failed = None, f"It could not be saved into a file either: {refusal(error)}."
 
     @property
     def words(self) -> str:

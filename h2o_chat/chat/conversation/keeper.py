@@ -279,7 +279,7 @@ class Keeper:
         self._session, self._settings = session, settings
         if self._writer:
             self._writer.run(asdict(session))
-            self._writer.settings(_with_seed(settings, session))
+            self._writer.settings(settings | {"seed": session.seed})
             _look(self)
 
     def save_again(self, engine: "Row") -> None:
@@ -300,7 +300,7 @@ def _begun(keeper: Keeper) -> Writer | None:
     """The writer, made when the first message is said; None if the store cannot be written."""
     if keeper._writer is None and keeper._never is None:
         try:
-            settings = _with_seed(keeper._settings, keeper._session)
+            settings = keeper._settings | {"seed": keeper._session.seed}  # that was drawn, perhaps
             keeper._writer = keeper.store.begin(keeper._session.model, settings)
         except StoreError as error:
             keeper._never = error
@@ -342,8 +342,3 @@ def _note(trouble: StoreError, busy: bool) -> Note:
         return Note("store-busy", what, "It is written as soon as the store is free; that is said then.")
     hint = "It is tried again with every step; what was stored before is safe."
     return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
-
-
-def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
-    """The settings to store: with the seed that was drawn, where none was asked for."""
-    return {**settings, "seed": session.seed}

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -23,10 +23,10 @@ def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:
     values = {
         name: _value(hint, data[name], f"{where}.{name}") for name, hint in hints.items() if name in data
     }
-    try:
-        return kind(**values)
-    except TypeError as error:  # Python names what is missing
-        raise ValueError(f"{where}: {str(error).rpartition('()')[2].strip()}") from error
+    lacks = [one for one in fields(kind) if one.name not in values]
+    if needed := [one.name for one in lacks if one.default is one.default_factory is MISSING]:
+        raise ValueError(f"{where} has no {needed[0]}")
+    return kind(**values)
 
 
 @lru_cache

@@ -3,8 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from h2o_chat.chat.conversation.holds import Holds
-from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.message import Holds, Message
 from h2o_chat.events.events import CacheState
 
 TURNS = 500

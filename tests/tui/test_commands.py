@@ -16,7 +16,7 @@ from textual.binding import Binding
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat.commands import bodies, table
-from h2o_chat.chat.files import pdf_process
+from h2o_chat.chat.files import attached
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
@@ -373,7 +373,7 @@ def test_a_folder_and_a_pdf_are_sent_along(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_pdf_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty thousand pages that are one and the same, large one: a small file."""
-    monkeypatch.setattr(pdf_process, "LIMIT_S", 1.0)
+    monkeypatch.setattr(attached, "PDF_LIMIT_S", 1.0)
     heavy = pdf("x) Tj (" * 20_000).replace(
         b"/Kids [3 0 R] /Count 1", b"/Kids [" + b"3 0 R " * 50_000 + b"] /Count 50000"
     )

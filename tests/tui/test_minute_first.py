@@ -11,7 +11,7 @@ from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ModelError
-from h2o_chat.chat.conversation.remarks import ABOUT, FIRST_BUDGETS, first_budget
+from h2o_chat.chat.conversation.remarks import ABOUT, FIRST_BUDGET, first_budget
 from h2o_chat.models.resolve import BUNDLED
 from h2o_chat.models.smollm2 import PULL
 from h2o_chat.tui.chat_app import ChatApp
@@ -19,7 +19,6 @@ from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import MARKS, OFFERS, SMALL_TALK, real_model
 
 TOY = ABOUT["pocket"]
-FIRST_BUDGET = FIRST_BUDGETS["pocket"]
 ONE_SIZE = [(80, 24), *sweep((WIDE,), ((60, 20),))]
 """Where the screen is as wide as most; `make test-all` has the others."""
 First = Callable[..., Any]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.opening import ConversationPlace, opener
-from h2o_chat.chat.conversation.remarks import FIRST_BUDGETS, first_budget
+from h2o_chat.chat.conversation.remarks import FIRST_BUDGET, first_budget
 from h2o_chat.cli.cli import app
 from h2o_chat.models import smollm2
 from h2o_chat.tui.chat_app import ChatApp
@@ -40,7 +40,7 @@ def test_it_answers_where_no_model_is_named(tmp_path: Path) -> None:
 async def test_its_first_minute(tmp_path: Path) -> None:
     """Four times enter: it forgets, and what it is asked for is told again."""
     settings = first_budget(Settings(seed=1), ())
-    assert settings.budget == FIRST_BUDGETS[smollm2.NAME]
+    assert settings.budget == FIRST_BUDGET
     opened = opener(settings, ConversationPlace(tmp_path / "data"), named=set())
     chat = ChatApp(opened, settings, Sampling(max_tokens=60), folder=tmp_path / "data")
     async with chat.run_test(size=WIDE) as pilot:

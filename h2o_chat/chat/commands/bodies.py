@@ -17,19 +17,9 @@ from h2o_chat.chat.conversation.message import as_conversation, no_such, numbere
 from h2o_chat.chat.conversation.opening import model_of
 from h2o_chat.chat.files.export import FORMATS, file_name, write_file
 from h2o_chat.chat.memory import in_words
-from h2o_chat.events.events import ReadProgress
+from h2o_chat.events.events import Event, ReadProgress
 from h2o_chat.models.here import bytes_of
 from h2o_chat.models.resolve import find as find_model
-from h2o_chat.store import Conversation
-
-
-def show_help(surface: Surface, _: str) -> None:
-    surface.help()
-
-
-def leave(surface: Surface, _: str) -> None:
-    surface.leave()
-
 
 # Another conversation, another model
 
@@ -40,8 +30,7 @@ def new(surface: Surface, _: str) -> None:
 
 def system(surface: Surface, words: str) -> None:
     if words:
-        _begin(surface, words)
-        return
+        return _begin(surface, words)
     prompt = surface.idle().system
     surface.say(f"The system prompt: {prompt}" if prompt else "There is no system prompt.")
 
@@ -107,7 +96,6 @@ def setting(surface: Surface, words: str) -> None:
 
 
 def setting_named(name: str) -> Callable[[Surface, str], None]:
-    """The body of `/name VALUE`, which stands for `/set name VALUE`."""
     return lambda surface, words: setting(surface, f"{name} {words}")
 
 
@@ -247,9 +235,12 @@ def export(surface: Surface, words: str) -> None:
     kind, _, name = (rest if force else words).strip().partition(" ")
     if kind not in FORMATS:
         raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md or json [FILE]")
-    conversation = _present_conversation(chat)
+    conversation = as_conversation(chat.messages, chat.session.model)
+    if chat.keeper and chat.keeper.conversation:
+        chat.keeper.catch_up()
+        conversation = chat.keeper.store.whole(chat.keeper.conversation)
     try:
-        path = Path(name.strip()).expanduser() if name.strip() else Path()
+        path = Path(name.strip()).expanduser()
     except RuntimeError as error:  # ~nobody
         raise UsageError(f"There is no such folder: {error}") from error
     if path.is_dir():
@@ -258,30 +249,20 @@ def export(surface: Surface, words: str) -> None:
     surface.say(f"Wrote {path.resolve()}")
 
 
-def _present_conversation(chat: Chat) -> Conversation:
-    """The present conversation; where it is not stored, what is on the screen."""
-    if chat.keeper and chat.keeper.conversation:
-        chat.keeper.catch_up()
-        return chat.keeper.store.whole(chat.keeper.conversation)
-    return as_conversation(chat.messages, chat.session.model)
-
-
 def regenerate(surface: Surface, words: str) -> None:
     """Answer the last message in other words, at the temperature named or that of all answers."""
     chat = surface.idle()
     last = _last_to_go_back_to(surface, chat)
     if last is None:
         return
-    sampling = surface.sampling
+    sampling, text = surface.sampling, chat.messages[last].text
     if words:
         sampling = replace(sampling, temperature=settable.read("temperature", words))
-    surface.run(
-        lambda cancel, progress: going_back.edit(
-            chat, last, chat.messages[last].text, sampling, cancel, progress
-        ),
-        "going back · esc stops",
-        edits=last,
-    )
+
+    def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Event]:
+        return going_back.edit(chat, last, text, sampling, cancel, progress)
+
+    surface.run(work, "going back · esc stops", edits=last)
 
 
 def edit(surface: Surface, words: str) -> None:
@@ -290,7 +271,6 @@ def edit(surface: Surface, words: str) -> None:
 
 
 def edit_message(surface: Surface, index: int | None) -> None:
-    """Say something else instead of a message of the user; None: the last one."""
     chat = surface.idle()
     last = _last_to_go_back_to(surface, chat)
     if last is None:
@@ -332,11 +312,7 @@ def _last_to_go_back_to(surface: Surface, chat: Chat) -> int | None:
 
 
 def message_index(surface: Surface, words: str) -> int:
-    """Index of a message: by the number at its head (`3` or `#3`), or, without words, the chosen one.
-
-    Raises:
-        UsageError: it is no number, or no message has it.
-    """
+    """Index of the message with this number (`3`, `#3`), or of the chosen one; UsageError: there is none."""
     if not words:
         assert surface.selected is not None
         return surface.selected

@@ -6,20 +6,19 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import Sampling
+from h2o_chat.base.config import Sampling, ThinkName
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands.surface import Opened, Surface
-from h2o_chat.chat.conversation import going_back, thoughts
+from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.events.events import Note, ReadProgress
 
 ANSWERING = tuple(asdict(Sampling()))
 """Settings that hold from the next answer on."""
 REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dtype")
-"""Settings for which the cache is built again."""
 SETTABLE = (*ANSWERING, "seed", "recall", "think", *REBUILDING)
-"""All that can be changed while a conversation goes on."""
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 """Settings that may be left to the program."""
 
@@ -30,11 +29,7 @@ def values(chat: Chat, sampling: Sampling) -> dict[str, Any]:
 
 
 def read(name: str, text: str) -> Any:
-    """A value as it was typed.
-
-    Raises:
-        UsageError: there is no such setting, it cannot be changed now, or may not be this.
-    """
+    """A value as it was typed; UsageError: no such setting, none that can change now, or no such value."""
     if name not in SETTABLE:
         precedence.known(name, "The setting")
         raise UsageError(
@@ -70,7 +65,7 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
     if "recall" in new:
         chat.settings = replace(chat.settings, recall=new["recall"])
     if "think" in new:
-        thoughts.think(chat, new["think"])
+        _think(chat, new["think"])
     if chat.keeper and new.keys() & {"recall", "think"}:
         chat.keeper.changed(chat.session, asdict(chat.settings))
     answering = _only(new, ANSWERING)
@@ -92,6 +87,15 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
             yield Opened(chat, rebuilt=True)
 
     surface.run(work, f"reading {surface.memory.seen:,} tokens again · esc stops")
+
+
+def _think(chat: Chat, how: ThinkName) -> None:
+    before = chat.template
+    chat.template = choose(chat.engine.tokenizer, chat.settings.template, how)
+    if chat.begun and before.later("probe").ids == chat.template.later("probe").ids:
+        chat.notes.append(Note("think", "The model is told so at the beginning: /new begins with it."))
+    chat.settings = replace(chat.settings, think=how)
+    chat.session = chat.session_now()
 
 
 def _only(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Command:
 
 
 COMMANDS = (
-    Command("help", "", "the keys and these commands", bodies.show_help),
+    Command("help", "", "the keys and these commands", lambda surface, _: surface.help()),
     Command("new", "", "begin another conversation", bodies.new),
     Command("open", "", "stored conversations: find, open, rename", bodies.open_stored),
     Command("system", "[TEXT]", "begin anew with this system prompt", bodies.system),
@@ -63,12 +63,11 @@ COMMANDS = (
     Command("theme", "NAME", "other colours", None, only="screen"),
     Command("quiet", "", "the conversation alone, without its memory; and back", None, only="screen"),
     Command("editor", "", "write in $EDITOR", None, only="screen"),
-    Command("quit", "", "leave", bodies.leave),
+    Command("quit", "", "leave", lambda surface, _: surface.leave()),
 )
 
 
 def commands(where: Where) -> list[Command]:
-    """The commands that can be typed on the screen, or in the plain chat."""
     return [command for command in COMMANDS if command.only in (None, where)]
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import ShouldStop, never, unheard
-from h2o_chat.chat.conversation import loops, remarks, thoughts
+from h2o_chat.chat.conversation import loops, remarks
 from h2o_chat.chat.conversation.exchange import Exchange, pin_before, turn_tokens
-from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
 from h2o_chat.chat.conversation.message import (
+    Holds,
     Message,
     Recalled,
     from_stored,
@@ -23,11 +23,10 @@ from h2o_chat.chat.conversation.message import (
 )
 from h2o_chat.chat.conversation.restore import ended_in_marker, restore_cache
 from h2o_chat.chat.conversation.spans import coming_span, tokens_of, was_read
-from h2o_chat.chat.recall.elsewhere import Elsewhere
-from h2o_chat.chat.recall.recall import Recall
+from h2o_chat.chat.recall.recall import Elsewhere, Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.chat.tools.tool_calls import ToolCalls
-from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadProgress, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadProgress, Session, Token, Turn
 from h2o_chat.models.makers import Makers
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -50,11 +49,9 @@ class Chat:
         self.unkept = ""
         """Why it is not stored although it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []
-        """Notes for people; whoever shows them takes them away."""
         self.breaks_loops = True
         """Loops are broken; the lab measures with and without."""
         self.state: CacheState | None = None
-        """The newest state of the cache."""
         self.settings = settings
         self.tools: ToolCalls | None = None  # see tool_rounds.py
         self.system = settings.system
@@ -69,7 +66,7 @@ class Chat:
         self.recall.elsewhere = Elsewhere(keeper) if keeper else None
         self._turn_marker_fed = False
         """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
-        self.session = thoughts.session_of(self.template, engine)
+        self.session = self.session_now()
         self.messages: list[Message] = self._blank()
 
     def send(
@@ -105,7 +102,8 @@ class Chat:
             recalled, fed = self.recall.for_message(text, self.messages, self.engine, self.settings, budget)
         model = self.engine, self.template
         ids, system_tokens = turn_tokens(*model, self.system, fed, self._turn_marker_fed, self.tools, role)
-        place = coming_span(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
+        seen, pending = self.engine.seen, len(self.engine.pending)
+        place = coming_span(seen + pending, len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
         others = loops.tokenized(self.engine.tokenizer, self.engine.eos, avoid, 0)
@@ -119,9 +117,7 @@ class Chat:
         try:
             yield to_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
-            yield from remarks.longer_than(
-                len(self.engine.pending) + len(ids), self.session, self.engine.seen
-            )
+            yield from remarks.longer_than(pending + len(ids), self.session, seen)
             stops = exchange.stops(sampling, cancel) if self.breaks_loops else cancel
             for event in self.engine.generate(ids, sampling, stops, others):
                 match event:
@@ -140,7 +136,7 @@ class Chat:
                         self._remember_state(event)
                     case Turn():
                         exchange.ended(event, self.template.thinking)
-                        yield from thoughts.give_up(self, event)
+                        yield from self._give_up_thoughts(event)
                         if event.finish != "error" and event.prompt_tokens:
                             self._turn_marker_fed = event.finish == "stop" and not stop
                         elif event.finish != "error":  # stopped before it was read: nothing was said
@@ -160,15 +156,30 @@ class Chat:
                 exchange.user.pinned = False
 
     def mark_pinned(self, message: Message, on: bool, held: int) -> Note:
-        """Marks a message as pinned, or not; the note says what it costs.
-
-        Args:
-            held: how many of its tokens are protected.
-        """
+        """Marks a message as pinned, or not; the note says what the `held` tokens of it cost."""
         message.pinned = on
         if self.keeper:
             self.keeper.pinned(message.id, on)
         return remarks.pinned(self.messages, message, on, held, self.engine)
+
+    def _give_up_thoughts(self, turn: Turn) -> Iterator[Event]:
+        """Gives up the thoughts since the user's last message, unless the answer calls tools."""
+        if turn.finish in ("error", "interrupted") or (self.tools and self.tools.calls_in(turn.text)):
+            return
+        thinking = self.template.thinking
+        asked = max((at for at, one in enumerate(self.messages) if one.role == "user"), default=0)
+        if answers := [one for one in self.messages[asked:] if one.thought_tokens]:
+            places = [thinking.place(one.first, one.thought_tokens) for one in answers]
+            self.engine.give_up_thoughts(places, thinking.drops)
+            if self.settings.events_every:
+                self.look()
+                yield from self.looked()
+
+    def session_now(self) -> Session:
+        """The session of the engine, with this conversation's template."""
+        thinking = self.template.thinking
+        thought = [*thinking.marks, thinking.plain]
+        return replace(self.engine.session, template=self.template.name, thought=thought)
 
     def reseed(self, seed: int) -> None:
         self.engine.reseed(seed)
@@ -194,8 +205,7 @@ class Chat:
     def go_to(self, leaf: int | None, progress: ReadProgress = unheard, cancel: ShouldStop = never) -> bool:
         """Makes a stored message the last one (None: the beginning), with the cache as it was after it.
 
-        Returns:
-            False if it was cancelled: then nothing has changed.
+        Returns False if it was cancelled: then nothing has changed.
         """
         assert self.keeper is not None
         path = self.keeper.path(leaf)
@@ -208,7 +218,7 @@ class Chat:
         mark_branches(self.keeper, self.messages)
         if path:
             self.system = path[0].text if path[0].role == "system" else None
-        self._turn_marker_fed = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])
+        self._turn_marker_fed = ended_in_marker(self.engine.tokenizer, self.template, path)
         self.look()
         self.holds.share_out(self.messages, self.engine.seen)
         return True
@@ -219,7 +229,6 @@ class Chat:
         yield from self.said_from(0)
 
     def said_from(self, start: int) -> Iterator[Event]:
-        """The messages from this place on, and what the cache holds."""
         for index, message in enumerate(self.messages[start:], start):
             yield to_event(index, message)
         yield from self.looked()
@@ -240,11 +249,7 @@ class Chat:
             yield self.notes.pop(0)
 
     def clear(self, system: str | None = None) -> None:
-        """Starts over with an empty cache; on disk a new conversation begins, see `Keeper.begin_anew`.
-
-        Args:
-            system: another system prompt from here on; None keeps that of the settings.
-        """
+        """Starts over with an empty cache, and another system prompt if one is given, see `begin_anew`."""
         if self.keeper:
             self.keeper.begin_anew()
         if system is not None:
@@ -256,7 +261,6 @@ class Chat:
         self.begin_blank()
 
     def begin_blank(self) -> None:
-        """Goes back to the system prompt alone."""
         self.system = self.tools.system(self.settings.system) if self.tools else self.settings.system
         self.messages = self._blank()
 
@@ -292,10 +296,9 @@ def pin(chat: Chat, index: int, on: bool = True) -> Iterator[Event]:
     if on:
         tokens = chat.engine.pin(place)
         if not tokens:
-            again = f"/pin again {index + 1} says it again, pinned."
-            hint = (
-                again if message.role == "user" else "Pin it while it is held; /pin next pins what you say."
-            )
+            hint = "Pin it while it is held; /pin next pins what you say."
+            if message.role == "user":
+                hint = f"/pin again {index + 1} says it again, pinned."
             raise UsageError(f"Nothing of {numbered(index)} is left to pin: all of it is forgotten.", hint)
     else:
         chat.engine.unpin(place)

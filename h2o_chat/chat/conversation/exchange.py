@@ -21,13 +21,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 
 class Exchange:
-    """One turn of a conversation, while it goes on.
-
-    Args:
-        system_tokens: how many of the tokens to be read are the system prompt.
-        recalled: what the model reads once more with it.
-        role: user, or tool: the text has results of tools.
-    """
+    """One turn of a conversation, while it goes on; `system_tokens` of its prompt are the system prompt."""
 
     def __init__(
         self,
@@ -64,11 +58,7 @@ class Exchange:
         return lambda: bool(self.repeating.piece) or cancel()
 
     def write_down(self, ids: list[int]) -> None:
-        """Writes what a person typed to disk, before the model sees it.
-
-        Args:
-            ids: the tokens that will be read, those of the system prompt and the template with them.
-        """
+        """Writes what a person typed, and all ids that will be read, to disk before the model sees it."""
         if self._keeper is None:
             return
         if self._system and self._system.id is None:  # once
@@ -99,12 +89,11 @@ class Exchange:
         self.answer.thought_tokens = thinking.tokens(self._pieces) if was_read(self.answer) else 0
         self._pieces, self.answer.finish = [turn.text], turn.finish
         if turn.finish == "error":
-            system = [self._system] if self._system_tokens and self._system else []
-            for message in (self.user, self.answer, *system):
+            system = self._system if self._system_tokens else None
+            for message in filter(None, (self.user, self.answer, system)):
                 message.first = message.last = -1
 
     def close(self, turn: Turn, engine: "Row") -> None:
-        """Ends the answer on disk and saves the cache."""
         if self._keeper is None:
             return
         if turn.finish == "error":
@@ -126,12 +115,7 @@ def turn_tokens(
     tools: ToolCalls | None = None,
     role: str = "user",
 ) -> tuple[list[int], int]:
-    """The tokens of a turn, and how many of them are the protected system prompt.
-
-    Args:
-        turn_marker_fed: the last answer ended in the marker that the next turn begins with.
-        role: user, or tool: the text has results of tools.
-    """
+    """The tokens of a turn, and how many of them are the protected system prompt."""
     pending = engine.pending
     if not engine.seen and not pending:
         fed = tools.first(system, text) if tools else template.first(system, text)

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import StoreError, UsageError
@@ -12,13 +10,10 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import mark_branches
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.restore import pin_again, read_again
-from h2o_chat.chat.conversation.thoughts import session_of
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
-from h2o_chat.chat.recall.elsewhere import Elsewhere
+from h2o_chat.chat.recall.recall import Elsewhere
 from h2o_chat.events.events import Event, Note, ReadProgress
-
-if TYPE_CHECKING:  # importing torch takes seconds
-    from h2o_chat.engine.engine import Engine
+from h2o_chat.store import StoredMessage
 
 
 def edit(
@@ -48,11 +43,9 @@ def edit(
         return
     yield from chat.looked()
     # The cache was brought back with its random state: the same words would be drawn.
-    assert chat.keeper.conversation is not None
-    children = partial(chat.keeper.store.children, chat.keeper.conversation)
-    said_here = children(before)
+    said_here = _children(chat, before)
     chat.engine.reseed(chat.session.seed + len(said_here))
-    avoid = [answer.text for one in said_here if one.text == text for answer in children(one.id)]
+    avoid = [answer.text for one in said_here if one.text == text for answer in _children(chat, one.id)]
     yield from send_and_call(chat, text, sampling, cancel, pin=pinned, avoid=avoid)
     mark_branches(chat.keeper, chat.messages)
     if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
@@ -67,15 +60,13 @@ def open_another(
 ) -> bool:
     """Goes on with another stored conversation, where it ended; this one is let go.
 
-    Returns:
-        False if it was cancelled. Then, and where anything is raised, nothing has changed.
+    Returns False if it was cancelled. Then, and where anything is raised, nothing has changed.
 
     Raises:
-        StoreError: it cannot be read (`BusyError`: it is open elsewhere), or nothing is stored here.
+        StoreError: it cannot be read (`BusyError`: it is open elsewhere).
         UsageError: there is no such conversation, or it was held with another model.
     """
-    if chat.keeper is None:
-        raise StoreError("Conversations are not stored here: there is none to open.")
+    assert chat.keeper is not None
     left, opened = chat.keeper, False
     left.leave()
     chat.keeper = left.other(conversation)
@@ -90,18 +81,11 @@ def open_another(
 
 
 def check_rebuild(chat: Chat, settings: Settings) -> None:
-    """Raises where the cache cannot be built again with these settings.
-
-    Raises:
-        BudgetError: the budget cannot work.
-        StoreError: the conversation is not stored: there is nothing to read.
-    """
+    """Raises BudgetError if the budget cannot work, StoreError if nothing is stored to be read again."""
     chat.engine.check(settings)
     if chat.begun and (chat.keeper is None or chat.keeper.leaf is None):
-        raise StoreError(
-            "This conversation is not stored: there is nothing to build another memory from.",
-            "Begin a new one, then change it.",
-        )
+        what = "This conversation is not stored: there is nothing to build another memory from."
+        raise StoreError(what, "Begin a new one, then change it.")
 
 
 def rebuild(
@@ -109,8 +93,7 @@ def rebuild(
 ) -> bool:
     """Builds another cache by reading the conversation again.
 
-    Returns:
-        False if it was cancelled. Then, and where anything is raised, nothing has changed.
+    Returns False if it was cancelled. Then, and where anything is raised, nothing has changed.
     """
     check_rebuild(chat, settings)
     engine, notes = chat.engine.remade(settings), list[Note]()
@@ -119,16 +102,8 @@ def rebuild(
         pin_again(engine, notes, path)
         if not read_again(engine, chat.template, path, 0, progress, cancel):
             return False
-    _take_engine(chat, engine, settings)
-    chat.spell()  # a screen that shows it from its beginning forgets what the tokens were
-    chat.notes += notes
-    return True
-
-
-def _take_engine(chat: Chat, engine: "Engine", settings: Settings) -> None:
-    """Goes on with another engine, which has read the conversation."""
     chat.engine, chat.settings = engine, settings
-    chat.session = session_of(chat.template, engine)
+    chat.session = chat.session_now()
     if chat.keeper:
         chat.keeper.changed(engine.session, asdict(settings))
         chat.keeper.save_again(engine)
@@ -137,6 +112,9 @@ def _take_engine(chat: Chat, engine: "Engine", settings: Settings) -> None:
     if engine.seen:
         chat.look()
         chat.holds.share_out(chat.messages, engine.seen)
+    chat.spell()  # a screen that shows it from its beginning forgets what the tokens were
+    chat.notes += notes
+    return True
 
 
 @dataclass(frozen=True)
@@ -162,12 +140,12 @@ def next_fork(chat: Chat, index: int | None = None) -> Fork | None:
     if index is not None:  # an answer is made again together with what it answers
         places = [at for at in places if at <= index][:1]
     for at in places:
-        there = _children(chat, chat.messages[at - 1].id if at else None)
+        there = [one.id for one in _children(chat, chat.messages[at - 1].id if at else None)]
         if len(there) > 1:
             number = (there.index(own[at]) + 1) % len(there)
             leaf = there[number]
             while after := _children(chat, leaf):
-                leaf = after[-1]
+                leaf = after[-1].id
             return Fork(at, number + 1, len(there), leaf)
     return None
 
@@ -181,8 +159,7 @@ def go_to_fork(chat: Chat, fork: Fork, progress: ReadProgress = unheard, cancel:
     return True
 
 
-def _children(chat: Chat, parent: int | None) -> list[int]:
-    keeper = chat.keeper
-    if keeper is None or keeper.conversation is None:
-        return []
-    return [message.id for message in keeper.store.children(keeper.conversation, parent)]
+def _children(chat: Chat, parent: int | None) -> list[StoredMessage]:
+    assert chat.keeper is not None
+    assert chat.keeper.conversation is not None
+    return chat.keeper.store.children(chat.keeper.conversation, parent)

@@ -2,13 +2,14 @@
 
 Another process may be writing, or the disk may fail, while somebody talks. A note says so once, the
 conversation goes on, and its words wait in memory until they can be written, in order. Where that will never
-be (the database was removed, or is damaged) the conversation is saved into a file (`rescue.py`).
+be (the database was removed, or is damaged) the conversation is saved into a file (`Rescue`).
 Whatever reads the store raises StoreError where it cannot be read.
 """
 
+import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,24 +17,72 @@ from h2o_chat.base import precedence
 from h2o_chat.base.errors import (
     DiskError,
     EngineError,
+    H2OChatError,
     StoreBusyError,
     StoreError,
     StoreLostError,
     UsageError,
     refusal,
 )
+from h2o_chat.base.private_files import own_folder
 from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.chat.conversation import saved_caches
-from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.conversation.rescue import Rescue
+from h2o_chat.chat.conversation.message import Message, as_conversation
+from h2o_chat.chat.files.export import to_json, write_file
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import Pieces, Store, StoredMessage, Writer
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.row import Row
 
+NOWHERE_ELSE = "It was shown, but it is saved nowhere."
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
+
+
+class Rescue:
+    """The file of a conversation whose store is lost, in the data folder, if there is one."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.messages: Sequence[Message] = ()
+        """The messages of the chat: all that is left then."""
+        self.pieces: list[str] = []
+        self.file: Path | None = None
+        self.failed = ""
+        self._folder = folder
+
+    def save(self, model: str, settings: dict[str, Any]) -> None:
+        if not self.messages or self._folder is None:
+            return
+        messages = self.messages
+        if messages[-1].role == "assistant" and messages[-1].finish is None:
+            open_answer = replace(messages[-1], text="".join(self.pieces), finish="interrupted")
+            messages = [*messages[:-1], open_answer]
+        name = f"rescued-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}.json"
+        whole = replace(as_conversation(messages, model), settings=settings)
+        path = self.file or self._folder / name
+        try:
+            own_folder(self._folder)
+            write_file(path, to_json(whole), force=self.file is not None)
+            self.file, self.failed = path, ""
+        except (OSError, H2OChatError) as error:
+            self.file, self.failed = None, f"It could not be saved into a file either: {refusal(error)}."
+
+    @property
+    def words(self) -> str:
+        """A sentence that says where the conversation is."""
+        return f"This conversation was saved in {self.file}." if self.file else self.failed
+
+    @property
+    def way_back(self) -> str:
+        if self.file:
+            return f"{program_name()} sessions import {shlex.quote(str(self.file))} brings it back."
+        return NOWHERE_ELSE
+
+    def note(self, trouble: StoreError) -> Note:
+        saved = f"What is said here is saved in {self.file} from here on." if self.file else self.failed
+        hint = f"{saved} {trouble.hint}".strip()
+        return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
 
 
 class Keeper:
@@ -59,7 +108,6 @@ class Keeper:
         self.notes: list[Note] = [*store.notes]
         """Notes for people; whoever shows them takes them away."""
         self.rescue = Rescue(store.folder)
-        """The file for the conversation if the store is lost."""
         self._session, self._settings = session, settings
         self._writer: Writer | None = None
         self._trouble: Note | None = None
@@ -69,7 +117,12 @@ class Keeper:
         self._never: StoreError | None = None
         """Why a conversation could not even be begun."""
         if conversation is not None:
-            _check_model(store, conversation, session)
+            before = store.last_run(conversation).get("model", session.model)
+            if before != session.model:
+                what = f"Conversation {conversation} was held with {before}, and this is {session.model}."
+                flags = f"--resume {conversation}{data_flag(store.folder)}"
+                hint = f"{program_name()} {flags} goes on with that model. Or export it, and import it anew."
+                raise UsageError(what, hint)
             self._writer = store.claim(conversation)
             self.notes += saved_caches.drop_earlier_pocket(store, conversation, session)
             self._writer.run(asdict(session))
@@ -84,11 +137,7 @@ class Keeper:
             self._writer.close()
 
     def begin_anew(self) -> None:
-        """Let the conversation go; the next message begins another.
-
-        Raises:
-            StoreError: not all of it is on disk yet.
-        """
+        """Lets the conversation go; the next message begins another. StoreError: not all is on disk."""
         self.leave()
         self.close()
         self.before = self.conversation or self.before
@@ -97,16 +146,12 @@ class Keeper:
         self.rescue = Rescue(self.store.folder)
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int | None:
-        """Writes a message of a person; returns its number, None where this conversation is not stored.
-
-        It is on disk when this returns, unless `waiting` says otherwise.
-        """
+        """Writes a message of a person; returns its number, None where this conversation is not stored."""
         message = writer.said(role, text, ids, recalled) if (writer := _begun(self)) else None
         _look(self)
         return message
 
     def answering(self) -> int | None:
-        """Begin an answer; returns its number."""
         message = writer.answering() if (writer := _begun(self)) else None
         self.rescue.pieces.clear()
         _look(self)
@@ -123,7 +168,6 @@ class Keeper:
             _look(self)
 
     def token(self, token: int, text: str) -> None:
-        """Write one more token of the answer: on disk when this returns, or a note says that it waits."""
         self.rescue.pieces.append(text)
         if self._writer:
             self._writer.token(token, text)
@@ -147,18 +191,14 @@ class Keeper:
 
     @property
     def waiting(self) -> int:
-        """How many things are not on disk yet."""
         return len(self._writer.backlog) if self._writer else 0
 
     @property
     def may_pass(self) -> bool:
         """Whether another process keeps the store busy, for less than GIVE_UP_S."""
-        waiting = self._writer.backlog if self._writer else None
-        return (
-            waiting is not None
-            and isinstance(waiting.trouble, StoreBusyError)
-            and time.monotonic() - waiting.trouble_since_s < GIVE_UP_S
-        )
+        if self._writer is None or not isinstance(self._writer.backlog.trouble, StoreBusyError):
+            return False
+        return time.monotonic() - self._writer.backlog.trouble_since_s < GIVE_UP_S
 
     @property
     def unstored(self) -> str:
@@ -197,7 +237,6 @@ class Keeper:
 
     @property
     def leaf(self) -> int | None:
-        """The last message of the active branch."""
         return self._writer.leaf if self._writer else None
 
     def path(self, leaf: int | None) -> list[StoredMessage]:
@@ -213,11 +252,7 @@ class Keeper:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Writes what waits, so that the conversation can be read.
-
-        Raises:
-            StoreError: it still waits.
-        """
+        """Writes what waits, so that the conversation can be read; StoreError: it still waits."""
         if not self.flush():
             if lost := self.lost:
                 raise lost
@@ -230,10 +265,7 @@ class Keeper:
         return folder and folder / f"{message}.safetensors"
 
     def save(self, engine: "Row", message: int | None) -> None:
-        """Saves the cache after an answer, and removes those of the oldest messages.
-
-        Words come first: while any wait to be written, no cache is saved.
-        """
+        """Saves the cache after an answer. Words come first: while any wait to be written, none is saved."""
         if message is None or not self.flush() or (path := self.saved(message)) is None:
             return
         try:
@@ -247,14 +279,12 @@ class Keeper:
         self._session, self._settings = session, settings
         if self._writer:
             self._writer.run(asdict(session))
-            self._writer.settings(_with_seed(settings, session))
+            self._writer.settings(settings | {"seed": session.seed})
             _look(self)
 
     def save_again(self, engine: "Row") -> None:
         """Save the cache in the place of the last saved one, where there is one."""
-        if self.leaf is None or not self.flush():
-            return
-        if (path := self.saved(self.leaf)) is not None and path.exists():
+        if self.leaf is not None and (path := self.saved(self.leaf)) and path.exists():
             self.save(engine, self.leaf)
 
 
@@ -270,9 +300,8 @@ def _begun(keeper: Keeper) -> Writer | None:
     """The writer, made when the first message is said; None if the store cannot be written."""
     if keeper._writer is None and keeper._never is None:
         try:
-            keeper._writer = keeper.store.begin(
-                keeper._session.model, _with_seed(keeper._settings, keeper._session)
-            )
+            settings = keeper._settings | {"seed": keeper._session.seed}  # that was drawn, perhaps
+            keeper._writer = keeper.store.begin(keeper._session.model, settings)
         except StoreError as error:
             keeper._never = error
             if keeper.lost:
@@ -288,11 +317,7 @@ def _begun(keeper: Keeper) -> Writer | None:
 
 
 def _look(keeper: Keeper, *, streaming: bool = False) -> None:
-    """Adds a note when writing fails, and another when all is written again.
-
-    Args:
-        streaming: of a lost store nothing new is saved before the answer ends.
-    """
+    """Adds a note when writing fails or works again; `streaming`: a rescue file stays as it is."""
     if keeper.lost and not (streaming and (keeper.rescue.file or keeper.rescue.failed)):
         keeper.rescue.save(keeper._session.model, keeper._settings)
     if keeper._writer is None:
@@ -305,9 +330,7 @@ def _look(keeper: Keeper, *, streaming: bool = False) -> None:
             keeper.notes.append(Note("stored", "All that was said is stored again."))
         keeper._trouble, keeper._gave_way = None, False
         return
-    note = _note(trouble, busy=keeper.may_pass)
-    if waiting.for_good:
-        note = keeper.rescue.note(trouble)
+    note = keeper.rescue.note(trouble) if waiting.for_good else _note(trouble, busy=keeper.may_pass)
     if note != keeper._trouble:
         keeper._trouble = note
         keeper.notes.append(note)
@@ -315,25 +338,7 @@ def _look(keeper: Keeper, *, streaming: bool = False) -> None:
 
 def _note(trouble: StoreError, busy: bool) -> Note:
     if busy:
-        return Note(
-            "store-busy",
-            "Another process is writing to the store: what is said stands only in memory.",
-            "It is written as soon as the store is free; that is said then.",
-        )
+        what = "Another process is writing to the store: what is said stands only in memory."
+        return Note("store-busy", what, "It is written as soon as the store is free; that is said then.")
     hint = "It is tried again with every step; what was stored before is safe."
     return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
-
-
-def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
-    """The settings to store: with the seed that was drawn, where none was asked for."""
-    return {**settings, "seed": session.seed}
-
-
-def _check_model(store: Store, conversation: str, session: Session) -> None:
-    before = store.last_run(conversation).get("model", session.model)
-    if before != session.model:
-        raise UsageError(
-            f"Conversation {conversation} was held with {before}, and this is {session.model}.",
-            f"{program_name()} --resume {conversation}{data_flag(store.folder)} goes on with that model."
-            " Or export the conversation and import it as a new one.",
-        )

@@ -18,12 +18,14 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import Note
+from h2o_chat.store import StoredMessage
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.row import Row
@@ -41,7 +43,6 @@ OF, BEGIN = 4, 3
 END = 32
 """This many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
 LOOKED_AT = 128
-"""Number of newest answers that are looked at."""
 COMPARED_CHARACTERS = 4000
 """Length to which messages and answers are cut: what is compared is kept for the next time."""
 AVOIDED = 64
@@ -56,15 +57,7 @@ verse, lists, tables and code once more with a small change.
 Grams = frozenset[tuple[str, ...]]
 
 
-class Spoken(Protocol):
-    """A message."""
-
-    @property
-    def role(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def first(self) -> int: ...
+Spoken = Message | StoredMessage
 
 
 @dataclass(frozen=True)
@@ -85,12 +78,7 @@ BROKEN = Note(
 
 
 def loop_in(messages: Sequence[Spoken], asked: str, thinking: Thinking | None = None) -> Loop | None:
-    """The loop that a conversation is in; None: it is in none.
-
-    Args:
-        asked: the message that comes next.
-        thinking: if answers begin with thoughts, these are not compared.
-    """
+    """The loop that a conversation is in before `asked` is read; None: none. Thoughts are not compared."""
     answered = thinking.answered if thinking else str
     newest = messages[-2 * LOOKED_AT - 1 :]
     roles = [one.role for one in newest]
@@ -118,14 +106,9 @@ def break_loop(
     notes: list[Note],
     recalls: bool,
 ) -> list[EarlierAnswer]:
-    """Evicts what the model said, where that is due; returns answers that the next must not continue.
-
-    Args:
-        notes: gets a note for people.
-        recalls: words are recalled with the message: the answer to it may have been given before.
-    """
-    forced = getattr(engine, "grammar", "")  # only the engine of `run` can have one
-    if forced or (loop := loop_in(messages, asked, template.thinking)) is None:
+    """Evicts what the model said, where that is due; returns answers that the next must not continue."""
+    # Only the engine of `run` can have a grammar.
+    if getattr(engine, "grammar", "") or (loop := loop_in(messages, asked, template.thinking)) is None:
         return []
     if loop.begins:
         notes.append(BROKEN)
@@ -202,7 +185,6 @@ def _prose(text: str) -> Grams:
 
 
 GRAM_WORDS = 3
-"""Length of a gram in words."""
 ALIKE = 0.8
 """Share of an answer's grams that stand in another one, from which on both count as the same."""
 _WORD = re.compile(r"\w+")
@@ -213,10 +195,6 @@ def grams(text: str) -> Grams:
     words = _WORD.findall(text.casefold())
     size = min(GRAM_WORDS, len(words))
     return frozenset(zip(*(words[at:] for at in range(size)), strict=False)) if size else frozenset()
-
-
-def alike(answer: Grams, earlier: Grams) -> bool:
-    return bool(answer) and len(answer & earlier) >= ALIKE * len(answer)
 
 
 TIMES = 4
@@ -233,8 +211,8 @@ def repeated_words(answer: str, asked: str) -> int:
     """
     words, wanted = _WORD.findall(answer.casefold()), f" {' '.join(_WORD.findall(asked.casefold()))} "
     for length in range(PIECE_WORDS.start, min(PIECE_WORDS.stop, len(words) // TIMES + 1)):
-        end = words[-TIMES * length :]
-        if end[-1] == end[-1 - length] and end[length:] == end[:-length]:
+        if _ends_with_turns(words, length, TIMES * length):
+            end = words[-TIMES * length :]
             turned = (end[at : at + length] for at in range(length))
             meant = any(f" {' '.join(piece)} " in wanted for piece in turned)
             return 0 if meant or len(set(end)) < PIECE_WORDS.start else length
@@ -270,7 +248,8 @@ class Repeating:
             return
         self._newest, self._text = self._newest[-_KEPT:], self._text[-COMPARED_CHARACTERS:]
         self.words = repeated_words(self._text, self._asked)
-        self.tokens = next((one for one in range(1, LONGEST_TOKENS + 1) if self._repeats(one)), 0)
+        lengths = ((one, max(ENOUGH_TOKENS, one * ENOUGH_TIMES)) for one in range(1, LONGEST_TOKENS + 1))
+        self.tokens = next((one for one, of in lengths if _ends_with_turns(self._newest, one, of)), 0)
 
     @property
     def piece(self) -> str:
@@ -279,9 +258,9 @@ class Repeating:
         unit = ("word" if self.words else "token") + "s" * (count > 1)
         return f"the same {count} {unit}" if count > 1 else f"the same {unit}" * count
 
-    def _repeats(self, length: int) -> bool:
-        """Whether the newest tokens are one piece of this length, repeated often enough."""
-        newest = self._newest
-        enough = max(ENOUGH_TOKENS, length * ENOUGH_TIMES)
-        long = len(newest) >= enough and newest[-1] == newest[-1 - length]
-        return long and newest[-enough + length :] == newest[-enough:-length]
+
+def _ends_with_turns(items: Sequence[str] | Sequence[int], length: int, count: int) -> bool:
+    """Whether the last `count` items are one piece of this length, again and again."""
+    if len(items) < count or items[-1] != items[-1 - length]:
+        return False
+    return items[-count + length :] == items[-count:-length]

@@ -1,16 +1,17 @@
-"""A message of a conversation: shown, stored, and as an event."""
+"""A message of a conversation: shown, stored, as an event, and how much of it is held."""
 
 import re
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.conversation.spans import own_ids, tokens_of, was_read
+from h2o_chat.chat.conversation.spans import own_ids, tokens_of, tokens_read, was_read
 from h2o_chat.chat.recall.index import asked_from
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
-from h2o_chat.events.events import Finish, ReadSoFar, Role, Said
+from h2o_chat.events.events import CacheState, Finish, ReadSoFar, Role, Said
 from h2o_chat.store import Conversation, StoredMessage, title_of
 
 LONGEST_CHARACTERS = 4 << 20
@@ -46,10 +47,8 @@ def no_such(index: int, count: int) -> UsageError:
 def not_too_long(text: str) -> str:
     """Returns the text; raises UsageError if it is longer than a message may be."""
     if len(text) > LONGEST_CHARACTERS:
-        raise UsageError(
-            f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most.",
-            "Say it in parts: --script FILE, with lines of --- between them.",
-        )
+        what = f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most."
+        raise UsageError(what, "Say it in parts: --script FILE, with lines of --- between them.")
     return text
 
 
@@ -100,6 +99,69 @@ class Message:
     """Number of its first tokens that are a thought; of an answer that was given now."""
     branch: tuple[int, int] | None = None
     """(number from 1, count) among the messages said in this place; None: it is the only one."""
+
+
+class Holds:
+    """Hold by position, from the `cache` events: the share of caches that keep each token."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, float] = {}
+        self._placed: list[tuple[int, int]] = []
+        """(position of the first token, index) of each message that was read."""
+        self._known = 0
+        """How many messages there were at the last look."""
+        self._holding: list[int] = []
+        """Indices of the messages that held anything then."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def forget(self) -> None:
+        """Forget all until the next state; the messages may be others."""
+        for known in (self._held, self._placed, self._holding):
+            known.clear()
+        self._known = 0
+
+    def take(self, state: CacheState) -> None:
+        if state.whole:
+            self._held.clear()
+        for position, hold, _ in state.changed:
+            if hold > 0:
+                self._held[position] = hold
+            else:
+                self._held.pop(position, None)
+
+    def share_out(self, messages: Sequence[Message], seen: int) -> list[tuple[int, float]]:
+        """Sets `hold` of each message that was read; returns (index, mean hold of its tokens) if above 0."""
+        new = self._place(messages)
+        total: dict[int, float] = {}
+        for position, hold in self._held.items():
+            at = bisect_right(self._placed, (position, len(messages))) - 1
+            if at >= 0:
+                _, index = self._placed[at]
+                total[index] = total.get(index, 0.0) + hold
+        for index in {*self._holding, *total, *(index for _, index in self._placed[new:])}:
+            message = messages[index]
+            read = tokens_read(tokens_of(message), seen)
+            message.hold = total.get(index, 0.0) / read if read else 1.0
+        self._holding = sorted(total)
+        return [(index, messages[index].hold) for index in self._holding]
+
+    def _place(self, messages: Sequence[Message]) -> int:
+        """Places the messages that may have moved; returns from where on `_placed` is new.
+
+        A long conversation costs no more than a short one.
+        """
+        # One turn may change three positions: of the system prompt, the message and the answer.
+        start = max(0, min(self._known, len(messages)) - 3)
+        if messages and was_read(messages[0]) and self._placed[:1] != [(messages[0].first, 0)]:
+            start = 0  # a system prompt that was read at last
+        kept = bisect_left(self._placed, start, key=lambda placed: placed[1])
+        now = ((index, messages[index]) for index in range(start, len(messages)))
+        self._placed[kept:] = [(message.first, index) for index, message in now if was_read(message)]
+        self._known = len(messages)
+        self._holding = [index for index in self._holding if index < len(messages)]
+        return kept
 
 
 OWN_PAGE = -1
@@ -160,10 +222,7 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
 
 def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:
     """Sets `texts` of the newest messages, up to MOST_TEXTS tokens, and of as many tokens of older ones that
-    are held.
-
-    Args:
-        stored: token ids by the number of their message in the store.
+    are held; `stored` has the ids of each message by its number in the store.
     """
     for message, ids in _spelt(messages, stored):
         answer = message.role == "assistant"
@@ -177,7 +236,6 @@ def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]],
 def _spelt(
     messages: Sequence[Message], stored: Mapping[int, Sequence[int]]
 ) -> Iterator[tuple[Message, Sequence[int]]]:
-    """The messages that get texts, and their ids."""
     read = [(message, stored.get(message.id or -1, ())) for message in messages]
     read = [(message, ids) for message, ids in read if was_read(message) and ids]
     left = MOST_TEXTS

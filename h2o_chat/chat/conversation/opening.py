@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +42,11 @@ class ConversationPlace:
 
 
 def stored(folder: Path, wanted: str) -> tuple[ConversationPlace, dict[str, Any]]:
-    """The conversation to resume, and the settings it was held with.
-
-    Args:
-        wanted: its id, the beginning of it, or `last`.
+    """The conversation to resume (its id, the beginning of it, or `last`), and the settings it was held with.
 
     Raises:
         UsageError: there is no such conversation.
-        BusyError: it is open elsewhere.
-        StoreError: it cannot be read.
+        StoreError: it cannot be read (`BusyError`: it is open elsewhere).
     """
     with closing(Store(folder)) as store:
         conversation = store.find(wanted)
@@ -114,8 +109,6 @@ def _last_named(folder: Path) -> str | None:
 
 OpenEngine = Callable[[Settings, Progress], "Engine"]
 """`engine_here` or `engine_apart` of `remote`."""
-
-
 Opener = Callable[[Progress], Chat]
 """Opens a conversation, stored or not, and reports its progress."""
 
@@ -165,7 +158,9 @@ def opener(
             if any(note.code == "pocket" for note in keeper.notes):
                 keeper.save(engine, keeper.leaf)
             if chat.system != settings.system:
-                chat.notes.append(_OTHER_SYSTEM)
+                what = "The conversation goes on with the system prompt that it began with."
+                hint = "What was read stays. To begin with another: leave out --resume, or say /system TEXT."
+                chat.notes.append(Note("system", what, hint))
         return chat
 
     return open_chat
@@ -197,7 +192,13 @@ def opener_of(
             place, held_with = stored(kept.folder, conversation)
             asked = Settings(**asdict(settings) | held_with)
             by_name = named and named | held_with.keys()
-        agree = agreed if words != name else partial(_small_alone, name)
+
+        def small_alone(repository: str, missing_bytes: int, free_bytes: int) -> None:
+            if missing_bytes >= ASK_FROM_BYTES:
+                size = to_be_fetched(repository, missing_bytes, free_bytes)
+                raise UsageError(size, f"/model {name}{YES} fetches it.")
+
+        agree = small_alone if words == name else agreed
         return lambda progress: opener(fitted(asked), place, open_engine, agree, by_name)(progress)
 
     return of
@@ -217,23 +218,6 @@ def with_tools(open_chat: Opener, servers: McpServers) -> Opener:
 
 YES = " --yes"
 """Stands behind a model's name: it is fetched, however large it is."""
-
-
-def _small_alone(name: str, repository: str, missing_bytes: int, free_bytes: int) -> None:
-    """Raises:
-    UsageError: the model is large; says how large.
-    """
-    if missing_bytes >= ASK_FROM_BYTES:
-        raise UsageError(
-            to_be_fetched(repository, missing_bytes, free_bytes), f"/model {name}{YES} fetches it."
-        )
-
-
-_OTHER_SYSTEM = Note(
-    "system",
-    "The conversation goes on with the system prompt that it began with: what was read cannot be changed.",
-    "Another one begins another conversation: leave out --resume, or say /system TEXT on the screen.",
-)
 
 
 def _as_held(settings: Settings, session: Session) -> Settings:

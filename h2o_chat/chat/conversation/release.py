@@ -9,19 +9,14 @@ from h2o_chat.base.system import handling
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import Keeper
 
-LOOK_S = 0.05
-"""Between two looks whether the store is free."""
-SAY_S = 5.0
-"""Between two lines that it is still waited for."""
+LOOK_S, SAY_S = 0.05, 5.0
+"""Between two looks whether the store is free, and two lines that it is still waited for."""
 
 
 def release(keeper: Keeper) -> str:
     """Ends the writing of a conversation; waits, and says so, while another process writes to the store.
 
-    A signal ends the wait.
-
-    Returns:
-        A sentence about what is not stored; empty: all is.
+    A signal ends the wait. Returns a sentence about what is not stored; empty: all is.
     """
     keeper.end()
     signals: list[int] = []
@@ -31,10 +26,8 @@ def release(keeper: Keeper) -> str:
             if time.monotonic() - said_at > SAY_S:
                 said_at = time.monotonic()
                 what = "1 thing is" if keeper.waiting == 1 else f"{keeper.waiting:,} things are"
-                sys.stderr.write(
-                    f"h2o-chat: waiting for the store: {what} not written yet · ctrl+c leaves without\n"
-                )
-                sys.stderr.flush()
+                line = f"waiting for the store: {what} not written yet · ctrl+c leaves without"
+                sys.stderr.write(f"h2o-chat: {line}\n")
             time.sleep(LOOK_S)
     unstored = keeper.unstored
     keeper.close()
@@ -42,27 +35,22 @@ def release(keeper: Keeper) -> str:
 
 
 def release_chat(chat: Chat) -> None:
-    """Lets a conversation of a closed screen go; stderr says how to go on with it.
-
-    Raises:
-        StoreError: not all of it is stored.
-    """
-    unstored = release(chat.keeper) if chat.keeper else ""
-    known_as = stored_as(chat.keeper) if chat.keeper else None
+    """Lets a conversation of a closed screen go, and says how to go on; StoreError: not all is stored."""
+    if (keeper := chat.keeper) is None:
+        return chat.close()
+    unstored, known_as = release(keeper), stored_as(keeper)
     chat.close()
-    if chat.keeper:
-        chat.keeper.store.empty_log()
-    if chat.keeper and known_as:
-        flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", program_name()
+    keeper.store.empty_log()
+    if known_as:
+        flags, other = f"--resume {known_as}{data_flag(keeper.store.folder)}", program_name()
         whole = "" if other == NAME else f" ({other} {flags})"
         sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
     if unstored:
-        raise StoreError(unstored, chat.keeper.rescue.way_back if chat.keeper else "")
+        raise StoreError(unstored, keeper.rescue.way_back)
 
 
 def stored_as(keeper: Keeper) -> str | None:
-    """The id of a conversation that is at least partly on disk; of the one before, where nothing was said
-    since.
+    """The id of a conversation that is at least partly on disk; of the one before, where nothing was said.
 
     None where the store is lost: what stands there now is not this conversation.
     """

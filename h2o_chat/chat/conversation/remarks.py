@@ -18,8 +18,6 @@ from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, find, look_up
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
 
-WORDS = {64: 50, 128: 100}
-"""About how many words these numbers of tokens are."""
 FOUR_LINES = "Four lines are offered to try that: enter sends the one in the prompt, or type your own."
 ABOUT = {
     POCKET: "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. "
@@ -32,11 +30,9 @@ ABOUT = {
 
 def why_small(session: Session) -> str:
     """Why the screen gives the first models a small budget; empty where it is another budget or model."""
-    budget = FIRST_BUDGETS.get(session.model)
-    if budget is None or session.budget != budget:
+    if session.model not in ABOUT or session.budget != FIRST_BUDGET:
         return ""
-    words = f"{budget} tokens are about {WORDS[budget]} words, so that you soon see it forget"
-    return f"{words}: /budget 512 gives it more."
+    return "128 tokens are about 100 words, so that you soon see it forget: /budget 512 gives it more."
 
 
 def greeting(session: Session) -> str:
@@ -45,18 +41,14 @@ def greeting(session: Session) -> str:
         memory = f"It remembers everything, up to {session.window:,} tokens."
     else:
         memory = f"It remembers {session.budget:,} tokens; what gets little attention is forgotten."
-    match session.template:
-        case "model":
-            template = ""
-        case "plain":
-            template = " It has no chat template: it continues what you write."
-        case name:
-            template = f" It is spoken to by the {name} template."
-    return f"{session.model} is ready. {memory}{template}"
+    template = f" It is spoken to by the {session.template} template."
+    if session.template == "plain":
+        template = " It has no chat template: it continues what you write."
+    return f"{session.model} is ready. {memory}{'' if session.template == 'model' else template}"
 
 
-FIRST_BUDGETS = {POCKET: 128, smollm2.NAME: 128}
-"""Budgets of the first models on the screen: the first tokens are evicted with the third or fourth message.
+FIRST_BUDGET = 128
+"""Budget of the first models on the screen: the first tokens are evicted with the third or fourth message.
 With 64 slots a recalled piece may be evicted before it is answered; SmolLM2's system prompt alone takes 31.
 """
 ABOUT_MEMORY = frozenset({"budget", "policy", "sinks", "recent", "chunk", "prefill", "system"})
@@ -64,37 +56,23 @@ ABOUT_MEMORY = frozenset({"budget", "policy", "sinks", "recent", "chunk", "prefi
 
 
 def first_budget(settings: Settings, named: Collection[str]) -> Settings:
-    """The settings for the screen: `pocket` and SmolLM2 begin with a small budget, others as they are.
-
-    Args:
-        named: the settings that a person named, wherever: by a flag, in a file, in the environment, or as a
-            stored conversation has them.
-    """
+    """The settings for the screen: `pocket` and SmolLM2 begin with a small budget, unless one was `named`."""
     if not ABOUT_MEMORY.isdisjoint(named):
         return settings
     model = look_up(settings.model)
-    if isinstance(model, LocalModel) and model.folder in BUNDLED:
-        return replace(settings, budget=FIRST_BUDGETS[POCKET])
-    if isinstance(model, LocalModel) and model.folder == smollm2.place():
-        return replace(settings, budget=FIRST_BUDGETS[smollm2.NAME])
-    return settings
+    first = isinstance(model, LocalModel) and (model.folder in BUNDLED or model.folder == smollm2.place())
+    return replace(settings, budget=FIRST_BUDGET) if first else settings
 
 
 def fitted_budget(settings: Settings, named: Collection[str]) -> Settings:
-    """The settings with the budget that suits a model that is here (`fits.auto_budget`), if nobody named one.
-
-    Args:
-        named: as for `first_budget`, whose budgets stay.
+    """The settings with the budget that suits a model that is here (`fits.auto_budget`), if nobody named one
+    and `first_budget` has changed nothing.
     """
     if "budget" in named or settings.budget != Settings.budget:
         return settings
     import psutil
 
     return replace(settings, budget=auto_budget(find(settings.model).folder, psutil.virtual_memory().total))
-
-
-WIDE = ("float32", "float64")
-"""Precisions of more than two bytes."""
 
 
 def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
@@ -105,21 +83,16 @@ def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
     stay = [f"about the newest {recent:,} tokens" if recent > 1 else "the newest token"] if recent else []
     stay += ["the most important words"] if budget > recent + session.sinks else []
     more = more_room(session, seen + tokens)
-    yield Note(
-        "long-prompt",
-        f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
-        f" {' and '.join(stay) or 'what the policy keeps'} stay.",
-        f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (f3)."
-        if more >= seen + tokens
-        else f"The model's window has {session.window:,} tokens: no budget would hold all of it.",
-    )
+    kept = " and ".join(stay) or "what the policy keeps"
+    what = f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end; {kept} stay."
+    hint = f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (f3)."
+    if more < seen + tokens:
+        hint = f"The model's window has {session.window:,} tokens: no budget would hold all of it."
+    yield Note("long-prompt", what, hint)
 
 
 def more_room(session: Session, tokens: int) -> int:
-    """The smallest power of two of at least twice the budget that holds `tokens` and half a budget.
-
-    At most the window.
-    """
+    """The smallest power of two that holds `tokens` and half a budget, or two budgets; at most the window."""
     assert session.budget is not None
     needed = max(2 * session.budget, tokens + session.budget // 2)
     return min(1 << (needed - 1).bit_length(), session.window)
@@ -132,17 +105,12 @@ def at_limit(turn: Turn, sampling: Sampling, repeating: Repeating, thinking: Thi
         yield Note("thought-limit", "The answer ended within its thought.", hint)
         return
     if turn.finish == "stopped" and (said := repeating.piece):
-        yield Note(
-            "answer-repeats",
-            f"The answer began to repeat {said}: it was ended.",
-            "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves.",
-        )
+        hint = "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves."
+        yield Note("answer-repeats", f"The answer began to repeat {said}: it was ended.", hint)
     if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
-        yield Note(
-            "answer-limit",
-            f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have.",
-            "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate.",
-        )
+        what = f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have."
+        hint = "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate."
+        yield Note("answer-limit", what, hint)
 
 
 def too_small(engine: "Engine", prompt: Prompt) -> Iterator[Note]:
@@ -150,20 +118,13 @@ def too_small(engine: "Engine", prompt: Prompt) -> Iterator[Note]:
     if engine.session.budget is None or prompt.system <= (protected := engine.protection()[0]):
         return
     fits = engine.budget_for(prompt.system)
-    yield Note(
-        "small-budget",
-        f"The system prompt has {prompt.system:,} tokens. The first {protected:,} are protected, the"
-        " others can be forgotten.",
-        f"A budget of {fits:,} would protect it all." if fits and fits <= engine.session.window else "",
-    )
+    what = f"The system prompt has {prompt.system:,} tokens. Only the first {protected:,} are protected."
+    hint = f"A budget of {fits:,} would protect it all." if fits and fits <= engine.session.window else ""
+    yield Note("small-budget", what, hint)
 
 
 def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: "Engine") -> Note:
-    """A note with what it costs that a message was pinned (`on`), or is pinned no longer.
-
-    Args:
-        held: of its tokens, the ones that are left somewhere.
-    """
+    """A note with what it costs that a message was pinned (`on`), or not any more; `held` tokens are left."""
     index, tokens = messages.index(message), len(tokens_of(message))
     slots, left = engine.protection()
     unread = sum(one.pinned and one.last >= engine.seen for one in messages)  # the last token of an answer
@@ -176,7 +137,6 @@ def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, e
 
 
 def smaller(session: Session, settings: Settings, engine: "Engine") -> str:
-    """Settings that take less memory, in numbers of this model."""
     if session.budget is None:
         half = max(64, engine.seen // 2)
         size = mb(half * session.slot_bytes)
@@ -189,9 +149,8 @@ def smaller(session: Session, settings: Settings, engine: "Engine") -> str:
     more = [f"--chunk {session.chunk // 2} reads prompts in smaller parts"] if session.chunk > 16 else []
     more = ["--prefill chunked reads prompts in parts"] if session.prefill == "full" else more
     more += ["--kv-dtype int8 makes slots smaller"] if session.kv_dtype == session.dtype else []
-    more += ["--dtype bfloat16 halves slots and weights"] if session.dtype in WIDE else []
+    more += ["--dtype bfloat16 halves slots and weights"] if session.dtype in ("float32", "float64") else []
     more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
-    return (
-        f"The {session.budget:,} slots take {mb(session.budget * session.slot_bytes)}, and as much again so"
-        f" that a turn can be taken back: {fewer}. Else: {'; '.join(more) or 'a smaller model'}."
-    )
+    size = mb(session.budget * session.slot_bytes)
+    room = f"The {session.budget:,} slots take {size}, and as much again so that a turn can be taken back"
+    return f"{room}: {fewer}. Else: {'; '.join(more) or 'a smaller model'}."

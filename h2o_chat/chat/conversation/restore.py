@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.errors import BudgetError, SavedCacheError
 from h2o_chat.base.progress import Seldom, ShouldStop, never, unheard
+from h2o_chat.chat.conversation.exchange import turn_tokens
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.loops import loop_in, openings
 from h2o_chat.chat.conversation.message import numbered
@@ -36,10 +37,7 @@ def restore_cache(
 
     The last saved cache on the path is loaded, and the messages since are fed token by token as they were
     then, so the cache is the same. Where none can be loaded all is read anew, in chunks, which is faster;
-    then the cache may differ, and a note says so.
-
-    Returns:
-        False if it was cancelled: then the engine is as it was.
+    then the cache may differ, and a note says so. Returns False if it was cancelled: nothing has changed.
     """
     before = engine.snapshot()
     try:
@@ -79,12 +77,11 @@ def pin_again(engine: "Engine", notes: list[Note], path: Sequence[StoredMessage]
                 notes.append(Note(error.code, text, f"{error.hint} Once it has room, it is protected again."))
 
 
-def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -> bool:
-    """Whether an answer ended in the marker that the next turn begins with (base models, see
-    `chat_template.py`)."""
-    if template.marker is None or answer.finish != "stop":
+def ended_in_marker(tokenizer: Any, template: Template, path: Sequence[StoredMessage]) -> bool:
+    """Whether the last message ended in the marker that the next turn begins with (`base_templates.py`)."""
+    if template.marker is None or not path or path[-1].finish != "stop":
         return False
-    return template.marker in text_of(tokenizer, answer.ids[-16:])
+    return template.marker in text_of(tokenizer, path[-1].ids[-16:])
 
 
 def _load_nearest(
@@ -113,11 +110,9 @@ def read_again(
     progress: ReadProgress = unheard,
     cancel: ShouldStop = never,
 ) -> bool:
-    """Feeds the messages after the first `known`: by the tokens they had, or by their text where they have
-    none.
+    """Feeds the messages after the first `known`: by the tokens they had, else by their text.
 
-    Returns:
-        False if it was cancelled.
+    Returns False if it was cancelled.
     """
     rest = path[known:]
     began, seldom, done = time.perf_counter(), Seldom(at_once=True), 0
@@ -146,19 +141,18 @@ def read_again(
                 # It was done before this message, too.
                 engine.evict_generated(openings(template, path[:index]))
             if not ids:
-                ids = prompt_tokens(engine, template, path[:index], system, message.text)
+                marker_fed = ended_in_marker(engine.tokenizer, template, path[:index])
+                ids, _ = turn_tokens(engine, template, system, message.text, marker_fed)
         elif not ids:
             ids = literal(engine.tokenizer, message.text)
         if read and message.finish != "error":
-            answer = message.role == "assistant"
-            thought = 0
+            answer, thought = message.role == "assistant", 0
             if answer and thinking.marks[1]:
                 shown = frozenset(thinking.special)
                 thought = thinking.tokens(texts(engine.tokenizer, ids, special=False, shown=shown))
             skips, first = thought if thinking.drops else 0, engine.seen + len(engine.pending)
-            exact = known > 0
             if ids and not engine.feed_again(
-                ids, answer=answer, exact=exact, cancel=cancel, tick=tell, skips=skips
+                ids, answer=answer, exact=known > 0, cancel=cancel, tick=tell, skips=skips
             ):
                 return False
             done += len(ids)
@@ -167,14 +161,3 @@ def read_again(
         to_come -= left[index - known]
         tell()
     return True
-
-
-def prompt_tokens(
-    engine: "Engine", template: Template, before: Sequence[StoredMessage], system: str | None, text: str
-) -> list[int]:
-    """The tokens of a user's message that follows `before` and was never said to a model."""
-    if not engine.seen:
-        fed = template.first(system, text)
-        engine.protect(fed.tokens_before_text if system else 0)
-        return fed.ids
-    return template.later(text, ended_in_marker(engine.tokenizer, template, before[-1])).ids

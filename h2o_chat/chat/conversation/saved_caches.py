@@ -5,6 +5,7 @@ A cache can be built again from the words, so words come first.
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,10 @@ FULL_BYTES = 4 << 20
 
 
 def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
-    """Saves the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
+    """Saves the cache, and removes the oldest files beyond SAVED_TURNS, and beyond `most_bytes` of all.
 
-    Args:
-        most_bytes: of all saved caches together. Those of the conversation that was used longest ago are
-            removed first, the one just saved last; what is open in another process stays.
-
-    Raises:
-        OSError: it cannot be written.
-        EngineError: whatever the engine raises.
-        StoreError: the other files cannot be found.
+    Caches of the conversation that was used longest ago go first, the one just saved last; what is open in
+    another process stays. Raises OSError, EngineError, or StoreError if the other files cannot be found.
     """
     engine.save(path)
     older = [file for file in saved_caches(path.parent) if file != path]
@@ -41,20 +36,17 @@ def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
     too_much = saved_caches_bytes(path.parents[2]) - most_bytes
     if too_much > 0:
         for file in [*(one for one in store.removable_caches(path.parent.name) if one != path), path]:
-            too_much -= _removed_bytes(file)
+            with suppress(FileNotFoundError):  # somebody else has removed it
+                too_much -= file.stat().st_size
+                file.unlink()
             if too_much <= 0:
                 break
 
 
 def make_room(store: Store, conversation: str, write: Callable[[], bool]) -> bool:
-    """Removes saved caches on a full disk until words can be written. Those of open conversations stay.
+    """Removes saved caches on a full disk until `write` succeeds, those of `conversation` last.
 
-    Args:
-        conversation: the one that is written; its saved caches are removed last.
-        write: tries to write; returns whether it could.
-
-    Returns:
-        Whether all of them were removed.
+    Those of open conversations stay. Returns whether all of them were removed.
     """
     if store.folder is None or not _full(store.folder):
         return False
@@ -70,11 +62,7 @@ def make_room(store: Store, conversation: str, write: Callable[[], bool]) -> boo
 
 
 def drop_earlier_pocket(store: Store, conversation: str, session: Session) -> Iterator[Note]:
-    """Removes the saved caches of a conversation with a pocket of other weights, and says so.
-
-    Raises:
-        StoreError: they cannot be removed.
-    """
+    """Removes the saved caches of a conversation with a pocket of other weights; StoreError: they stay."""
     was = store.last_run(conversation).get("revision", session.revision)
     if session.model != POCKET or was == session.revision:
         return
@@ -86,16 +74,6 @@ def drop_earlier_pocket(store: Store, conversation: str, session: Session) -> It
         raise StoreError(f"An old saved memory cannot be removed: {refusal(error)}.", "") from error
     text = f"This conversation was held with an earlier {POCKET}, whose weights are gone."
     yield Note("pocket", text, f"Every word is kept: the {POCKET} of now reads them again.")
-
-
-def _removed_bytes(file: Path) -> int:
-    """Removes a file; returns its size, 0 where somebody else has removed it."""
-    try:
-        count = file.stat().st_size
-        file.unlink()
-    except FileNotFoundError:
-        return 0
-    return count
 
 
 def _full(folder: Path) -> bool:

@@ -14,8 +14,6 @@ from h2o_chat.events.events import ASKS, Event, Prompt, Said, Token, Turn
 
 
 class Placed(Protocol):
-    """A message, here or in the store."""
-
     @property
     def role(self) -> str: ...
     @property
@@ -40,22 +38,12 @@ def tokens_read(tokens: range, seen: int) -> int:
 
 
 def coming_span(before: int, ids: int, system: int) -> range:
-    """Positions of the user's text, before it is read.
-
-    Args:
-        before: tokens seen or waiting.
-        ids: tokens that will be read.
-        system: how many of them are the system prompt.
-    """
+    """Positions of the user's text in `ids` to be read after `before` tokens, behind a system prompt."""
     return range(before + system, before + ids)
 
 
 def prompt_spans(prompt: Prompt, after: int) -> tuple[range, range]:
-    """Positions of the system prompt and of the user's text, in a prompt that was read.
-
-    Args:
-        after: first position behind the message before.
-    """
+    """Positions, from `after` on, of the system prompt and of the user's text in a prompt that was read."""
     first = max(prompt.first, after)
     system = range(first, min(first + prompt.system, prompt.last + 1))
     return system, range(system.stop, prompt.last + 1)
@@ -98,7 +86,6 @@ class Spans:
         """Index and role of the message that the model answers, or is about to."""
 
     def add(self, event: Event) -> None:
-        """Take in one event; most events move no message."""
         match event:
             case Said():
                 self._cut(event.index)

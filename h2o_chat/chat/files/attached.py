@@ -1,16 +1,19 @@
 """`@file` in a prompt: the text of the file, or of a folder's files, is sent along, with its path."""
 
 import codecs
+import io
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.base.program_name import python
 from h2o_chat.base.safe import raw_text
-from h2o_chat.chat.files.pdf_process import pdf_text
 
 LIMIT_BYTES = 2 << 20
 """Most text, of all files of one message together: four books."""
@@ -18,6 +21,10 @@ MOST_FILES = 1000
 """In a folder that is sent along."""
 PDF, PDF_LIMIT_BYTES = b"%PDF-", 64 << 20
 """A PDF file begins with this, and may be so large."""
+PDF_LIMIT_S, PDF_MEMORY_BYTES = 60.0, 2 << 30
+"""Limits of the process that reads a PDF file; of its memory, where the system can limit it."""
+NOT_INSTALLED = 3
+"""Exit code of that process: pypdf is missing."""
 
 _NAMED = re.compile(r'(?:(?<=\s)|^)@(@|"[^"\n]+"|[^\s@"][^\s]*)')
 _TYPED = re.compile(r"(?:^|\s)@([^\s@\"]*)$")
@@ -30,7 +37,6 @@ class AttachedFiles:
     text: str
     """The message; after reading, with the files."""
     error: H2OChatError | None = None
-    """Why the files cannot be read."""
 
     def begin(self, tell: Callable[["AttachedFiles"], None]) -> None:
         """Read them in a thread and tell: a network that is gone may never answer, nor may /proc/kmsg."""
@@ -91,31 +97,29 @@ def with_files(text: str) -> str:
 def _without_mark(name: str) -> tuple[str, str]:
     """The name of a file, and the mark of the sentence behind it: `notes/` and `?`."""
     bare = re.sub(r"[^\w/]+$", "", name)
-    try:
-        if bare and not Path(name).expanduser().exists() and Path(bare).expanduser().exists():
-            return bare, name[len(bare) :]
-    except (OSError, RuntimeError, ValueError):
-        pass  # `_path` says what is wrong
+    if bare and not _stands(name) and _stands(bare):
+        return bare, name[len(bare) :]
     return name, ""
+
+
+def _stands(name: str) -> bool:
+    """Whether there is a file or folder of this name; `~nobody` and names with NUL are none."""
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):
+        return False
 
 
 def _path(name: str) -> Path | None:
     """The file or folder of a name; None if the name does not look like one."""
     if re.match(r"https?://", name):
-        raise UsageError(
-            f"{name!r} is an address, and h2o-chat opens no network.",
-            "Save the page as a file, and name that.",
-        )
-    try:
-        path = Path(name).expanduser()
-        there = path.exists()
-    except (OSError, RuntimeError, ValueError):
-        there = False
-    if not there:
-        if "/" not in name and not re.search(r"\.\w{1,5}$", name):
-            return None
+        what = f"{name!r} is an address, and h2o-chat opens no network."
+        raise UsageError(what, "Save the page as a file, and name that.")
+    if _stands(name):
+        return Path(name).expanduser()
+    if "/" in name or re.search(r"\.\w{1,5}$", name):
         raise UsageError(f"There is no file {name!r}.", "@@ sends an @ that names no file.")
-    return path
+    return None
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -133,7 +137,6 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file is a PDF or a text that could be sent along."""
     try:
         with path.open("rb") as file:
             raw = file.read(LIMIT_BYTES + 1)
@@ -149,7 +152,6 @@ def _is_text(path: Path) -> bool:
 
 
 def _read(path: Path, left: int) -> str:
-    """The text of a file, of at most so many bytes."""
     name = str(path)
     if not path.is_file():
         raise UsageError(f"{name!r} is no file.", "Name a file or a folder: no pipe or device.")
@@ -159,7 +161,7 @@ def _read(path: Path, left: int) -> str:
     except OSError as error:
         raise UsageError(f"{name!r} cannot be read: {error.strerror}.") from error
     if raw.startswith(PDF) and len(raw) <= PDF_LIMIT_BYTES:
-        raw = pdf_text(raw, name, left).encode()
+        raw = _pdf_text(raw, name, left)
     if len(raw) > left:
         limit = LIMIT_BYTES >> 20
         raise UsageError(
@@ -179,3 +181,49 @@ def _fenced(content: str) -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", content)), default=2)
     marks = "`" * (longest + 1)
     return f"{marks}\n{content.rstrip()}\n{marks}"
+
+
+def _pdf_text(raw: bytes, name: str, most_bytes: int) -> bytes:
+    """The text of a PDF file, page by page, up to a little over `most_bytes`.
+
+    It is read in a process of its own: a stranger's file may take any time and memory.
+
+    Raises:
+        UsageError: it is damaged, encrypted, takes too long, or holds no text; or pypdf is not installed.
+    """
+    line = "import sys; from h2o_chat.chat.files.attached import read_pdf; sys.exit(read_pdf())"
+    command, environment = python(line, str(most_bytes))
+    try:
+        done = subprocess.run(
+            command, env=environment, input=raw, capture_output=True, timeout=PDF_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{name!r} takes longer than {PDF_LIMIT_S:.0f} s to read as PDF.") from error
+    if done.returncode == NOT_INSTALLED:
+        raise UsageError("PDF files are read by pypdf.", "pip install 'h2o-chat[pdf]'")
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it ended"]
+        raise UsageError(f"{name!r} cannot be read as PDF: {lines[-1][:200]}")
+    if not done.stdout.strip():
+        raise UsageError(f"{name!r} holds no text: its pages are pictures.")
+    return done.stdout
+
+
+def read_pdf() -> int:
+    """Runs in that process: a file on stdin, its text to stdout; returns the exit code."""
+    try:
+        import pypdf
+    except ModuleNotFoundError:
+        return NOT_INSTALLED
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (PDF_MEMORY_BYTES, PDF_MEMORY_BYTES))
+    left = int(sys.argv[1])
+    for page in pypdf.PdfReader(io.BytesIO(sys.stdin.buffer.read())).pages:
+        text = (page.extract_text() + "\n\n").encode("utf-8", "replace")
+        sys.stdout.buffer.write(text)
+        left -= len(text)
+        if left < 0:
+            break  # it is refused for its size
+    return 0

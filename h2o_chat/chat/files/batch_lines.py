@@ -1,15 +1,17 @@
 """The input of `run --batch`: a JSON object a line, all checked before anything is computed."""
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.errors import UsageError, name_of, why_no_json
+from h2o_chat.base.errors import UsageError, name_of, refusal, why_no_json
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.engine.request import Request, RequestPiece
@@ -37,7 +39,6 @@ class BatchLine:
     messages: tuple[tuple[str, str], ...]
     """(role, text): perhaps a system prompt, then user and assistant by turns; a user's is last."""
     changes: dict[str, Any]
-    """Sampling that this line sets."""
     seed: int | None
 
     @property
@@ -67,21 +68,15 @@ def read_jobs(path: Path, skip_bad: bool) -> tuple[list[BatchLine], list[UsageEr
             wrong.append(error)
     if wrong and not skip_bad:
         more = f" {len(wrong) - 1:,} more lines are bad." if len(wrong) > 1 else ""
-        raise UsageError(
-            wrong[0].message + more, f"{wrong[0].hint} Or leave bad lines out: --skip-bad.".strip()
-        )
+        hint = f"{wrong[0].hint} Or leave bad lines out: --skip-bad.".strip()
+        raise UsageError(wrong[0].message + more, hint)
     return list(jobs.values()), wrong
 
 
 def request_of(
     job: BatchLine, template: Template, tokenizer: Any, sampling: Sampling, system: str | None, seed: int
 ) -> Request:
-    """The request of a line.
-
-    Args:
-        sampling, system: for what the line does not say.
-        seed: of the whole batch.
-    """
+    """The request of a line; sampling, system prompt and seed of the batch: for what it does not say."""
     messages = list(job.messages)
     if messages[0][0] == "system":
         system = messages.pop(0)[1]
@@ -107,17 +102,15 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, and their numbers."""
     try:
         with path.open("rb") as file:
-            number = 0
-            while raw := file.readline(LINE_BYTES + 1):
-                number += 1
+            lines = iter(partial(file.readline, LINE_BYTES + 1), b"")
+            for number, raw in enumerate(lines, 1):
                 if len(raw) > LINE_BYTES:
                     _wrong(f"{path} line {number:,}", f"is longer than {LINE_BYTES >> 20} MiB")
-                raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                raw = raw.removeprefix(BOM_UTF8) if number == 1 else raw
                 if raw.strip():
                     yield number, raw
     except (OSError, ValueError) as error:  # ValueError: there is a NUL in the name
-        what = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{path} cannot be read: {what}.", "Give a file of JSON lines.") from error
+        raise UsageError(f"{path} cannot be read: {refusal(error)}.", "Give a file of JSON lines.") from error
 
 
 def _wrong(where: str, what: str, hint: str = _HINT) -> NoReturn:
@@ -125,10 +118,7 @@ def _wrong(where: str, what: str, hint: str = _HINT) -> NoReturn:
 
 
 def _job(raw: bytes, number: int, where: str) -> BatchLine:
-    """
-    Raises:
-        UsageError: the line cannot be used; begins with `where`.
-    """
+    """UsageError: the line cannot be used; begins with `where`."""
     try:
         line = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:
@@ -162,16 +152,14 @@ def _id(line: dict[str, Any], where: str) -> str | int:
 
 
 def _messages(line: dict[str, Any], where: str) -> Iterator[tuple[str, str]]:
-    given = [key for key in ("prompt", "messages") if line.get(key) is not None]
-    if len(given) != 1:
-        _wrong(
-            where,
-            "has prompt and messages: one of them is needed" if given else "has no prompt and no messages",
-        )
-    if given == ["prompt"]:
-        yield "user", _text(line["prompt"], f"{where}: prompt")
+    prompt, messages = line.get("prompt"), line.get("messages")
+    if prompt is not None and messages is not None:
+        _wrong(where, "has prompt and messages: one of them is needed")
+    if prompt is None and messages is None:
+        _wrong(where, "has no prompt and no messages")
+    if messages is None:
+        yield "user", _text(prompt, f"{where}: prompt")
         return
-    messages = line["messages"]
     if not isinstance(messages, list) or not messages:
         _wrong(f"{where}: messages", "is no list of messages")
     wanted = "user"

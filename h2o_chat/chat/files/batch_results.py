@@ -1,18 +1,18 @@
 """The output of `run --batch`: a line for each answer, written at once; a run that was killed goes on in
 it."""
 
-import hashlib
 import json
 import os
 import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of
+from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of, refusal
 from h2o_chat.base.private_files import stands_at
 from h2o_chat.base.system import lock
 from h2o_chat.chat.files.batch_lines import BatchLine
@@ -29,8 +29,7 @@ _DECIDE_NOTHING = ("threads", "events_every", "recall")
 
 
 def made_with(settings: Settings, sampling: Sampling) -> dict[str, Any]:
-    """The settings that decide the answers of a run: model, policy, budget, and all that is not at its
-    default.
+    """The settings that decide the answers of a run: model, policy, budget, and what is not at its default.
 
     A system prompt is given by its digest, because every line repeats it.
     """
@@ -43,7 +42,7 @@ def made_with(settings: Settings, sampling: Sampling) -> dict[str, Any]:
             if one.name in _ALWAYS_SAID or (value != one.default and one.name not in _DECIDE_NOTHING):
                 found[one.name] = list(value) if isinstance(value, tuple) else value
     if settings.system is not None:
-        found["system"] = f"sha256 {hashlib.sha256(settings.system.encode()).hexdigest()[:16]}"
+        found["system"] = f"sha256 {sha256(settings.system.encode()).hexdigest()[:16]}"
     return found
 
 
@@ -55,14 +54,7 @@ def line_of(
     made: dict[str, Any] | None = None,
     asked: str | None = None,
 ) -> str:
-    """One answer, or the reason why there is none, as a line of JSON with its newline.
-
-    Args:
-        turn: None where nothing was read.
-        error: one of ours has a code and a hint.
-        made: see `made_with`.
-        asked: `BatchLine.digest`.
-    """
+    """One answer, or why there is none, as a line of JSON; `made`: see `made_with`, `asked`: the digest."""
     read, said = (turn.prompt_tokens, turn.new_tokens) if turn else (0, 0)
     wrong = None
     if error is not None:
@@ -109,41 +101,35 @@ class ResultsFile:
         self._bytes: int | None = None
         """Length of the file; None where it is no regular file."""
         try:
-            self._file = os.fdopen(
-                os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+", buffering=0
-            )
+            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "rb+", buffering=0)
         except (OSError, ValueError) as error:
-            what = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(f"{path} cannot be opened: {what}.", "Give -o another file.") from error
+            raise UsageError(
+                f"{path} cannot be opened: {refusal(error)}.", "Give -o another file."
+            ) from error
         try:
             if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-                self._lock()
+                lock(self._file.fileno())
                 self._read()
+        except BlockingIOError as error:
+            self._file.close()
+            hint = "Wait until it ends, or give -o another file."
+            raise BusyError(f"Another process writes to {path}.", hint) from error
         except BaseException:
             self._file.close()
             raise
 
     def left(self, jobs: Sequence[BatchLine]) -> list[BatchLine]:
-        """The jobs that have no answer yet.
-
-        Raises:
-            UsageError: the file has an answer to a line that asks for something else now.
-        """
+        """The jobs that have no answer yet; UsageError: a line with an answer asks for something else now."""
         for job in jobs:
             if self.done.get(str(job.id), job.digest) not in (job.digest, None):
-                raise UsageError(
-                    f"Line {job.line:,}, id {name_of(job.id)}, has changed since {self._path} got its answer:"
-                    " nothing was changed.",
-                    "Give it another id, take its answer out of that file, or give -o another file.",
-                )
+                line = f"Line {job.line:,}, id {name_of(job.id)},"
+                what = f"{line} has changed since {self._path} got its answer: nothing was changed."
+                hint = "Give it another id, take its answer out of that file, or give -o another file."
+                raise UsageError(what, hint)
         return [job for job in jobs if str(job.id) not in self.done]
 
     def write(self, line: str) -> None:
-        """Writes a whole line at once, see `require`.
-
-        Raises:
-            OSError: the disk is full, say; what was written of it is cut off by the next run.
-        """
+        """Writes a whole line; what is written of it before an OSError is cut off by the next run."""
         self.require()
         rest = memoryview(line.encode())
         while rest:
@@ -152,23 +138,21 @@ class ResultsFile:
             self._bytes += len(line.encode())
 
     def require(self) -> None:
-        """
-        Raises:
-            StoreLostError: the file was removed, moved, replaced or cut; says where its lines are.
-        """
+        """StoreLostError: the file was removed, moved, replaced or cut; says where its lines are."""
         if self._bytes is None:
             return
         about = os.fstat(self._file.fileno())
         if about.st_size != self._bytes:
-            raise StoreLostError(
-                f"{self._path} was changed by somebody else while it was written: it has {about.st_size:,}"
-                f" bytes, and {self._bytes:,} were written.",
-                "Run it again with -o another file.",
-            )
+            bytes_now = f"it has {about.st_size:,} bytes, and {self._bytes:,} were written"
+            what = f"{self._path} was changed by somebody else while it was written: {bytes_now}."
+            raise StoreLostError(what, "Run it again with -o another file.")
         if not stands_at(self._file.fileno(), self._path):
             beside = self._path.with_name(f"{self._path.name}.rescued-{os.getpid()}")
             try:
-                _copy(self._file, beside)
+                beside.parent.mkdir(parents=True, exist_ok=True)
+                with beside.open("xb") as copy:
+                    self._file.seek(0)
+                    shutil.copyfileobj(self._file, copy)
                 where = f"All lines so far are in {beside}: -o with that name goes on."
             except OSError as error:
                 where = f"They could not be written to {beside} either: {error.strerror}."
@@ -176,14 +160,6 @@ class ResultsFile:
 
     def close(self) -> None:
         self._file.close()
-
-    def _lock(self) -> None:
-        try:
-            lock(self._file.fileno())
-        except BlockingIOError as error:
-            raise BusyError(
-                f"Another process writes to {self._path}.", "Wait until it ends, or give -o another file."
-            ) from error
 
     def _read(self) -> None:
         """Read the answers that are there, and go to the end."""
@@ -196,11 +172,9 @@ class ResultsFile:
                     asked = answer.get("asked")
                     self.done[str(answer["id"])] = asked if isinstance(asked, str) else None
                     end += len(raw)
-                elif raw.endswith(b"\n") or not _begun(raw):
-                    raise UsageError(
-                        f"{self._path} line {number:,} is no answer of a batch: nothing was changed.",
-                        "Give -o another file.",
-                    )
+                elif raw.endswith(b"\n") or not (raw.startswith(_BEGINS) or _BEGINS.startswith(raw)):
+                    what = f"{self._path} line {number:,} is no answer of a batch: nothing was changed."
+                    raise UsageError(what, "Give -o another file.")
         self._file.truncate(end)
         self._file.seek(end)
         if end and answer is not None and not raw.endswith(b"\n"):  # whole, but for its end
@@ -212,11 +186,9 @@ class ResultsFile:
             return
         name = next(key for key in {**self._made, **before} if before.get(key) != self._made.get(key))
         was, now = (name_of(one.get(name, "not given")) for one in (before, self._made))
-        raise UsageError(
-            f"{self._path} line {number:,} was made with another {name} ({was}, now {now}):"
-            " nothing was changed.",
-            "Give the flags of that run, or -o another file.",
-        )
+        what = f"{self._path} line {number:,} was made with another {name} ({was}, now {now})"
+        hint = "Give the flags of that run, or -o another file."
+        raise UsageError(f"{what}: nothing was changed.", hint)
 
 
 class Stdout:
@@ -231,36 +203,16 @@ class Stdout:
     def require(self) -> None: ...
 
     def write(self, line: str) -> None:
-        """Hands a line to the reader at once.
-
-        Raises:
-            BrokenPipeError: nobody reads any more.
-        """
         self._stream.write(line)
         self._stream.flush()
 
     def close(self) -> None: ...
 
 
-def _copy(opened: IO[bytes], to: Path) -> None:
-    """Copy the content of an open file that has lost its name; its folder is made again."""
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with to.open("xb") as copy:
-        opened.seek(0)
-        shutil.copyfileobj(opened, copy)
-
-
-def _begun(raw: bytes) -> bool:
-    """Whether it may be the beginning of a line of ours."""
-    return raw.startswith(_BEGINS) or _BEGINS.startswith(raw)
-
-
 def _answer_in(raw: bytes) -> dict[str, Any] | None:
-    """The answer on a line; None where it is none."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not {"id", "text", "finish_reason", "usage", "error"} <= found.keys():
-        return None
-    return found
+    keys = {"id", "text", "finish_reason", "usage", "error"}
+    return found if isinstance(found, dict) and keys <= found.keys() else None

@@ -35,19 +35,9 @@ _FILE_NAME_CHARACTERS = 50
 
 
 def to_json(conversation: Conversation) -> str:
-    """All branches, one message a line. In ASCII, so that nothing that shows or sends it obeys a character of
-    it."""
-    data: dict[str, Any] = {
-        "format": FORMAT,
-        "schema": SCHEMA,
-        "id": conversation.id,
-        "title": conversation.title,
-        "model": conversation.model,
-        "created": conversation.created,
-        "updated": conversation.updated,
-        "settings": conversation.settings,
-        "leaf": conversation.leaf,
-    }
+    """All branches, one message a line. In ASCII: nothing that shows or sends it obeys a character of it."""
+    names = ("id", "title", "model", "created", "updated", "settings", "leaf")
+    data = {"format": FORMAT, "schema": SCHEMA} | {name: getattr(conversation, name) for name in names}
     messages = ",\n".join(json.dumps(_as_dict(message)) for message in conversation.messages)
     return json.dumps(data)[:-1] + f', "messages": [\n{messages}\n]}}\n'
 
@@ -70,8 +60,7 @@ FORMATS: dict[str, Callable[[Conversation], str]] = {"md": to_markdown, "json": 
 
 
 def file_name(conversation: Conversation, suffix: str) -> str:
-    """A name made of the title: letters, digits and hyphens only, so that it never leads into another
-    folder."""
+    """A name made of the title: letters, digits and hyphens only, so that it leads into no other folder."""
     plain = unicodedata.normalize("NFKC", conversation.title).lower()
     words = re.sub(r"[\W_]+", "-", plain)[:_FILE_NAME_CHARACTERS].strip("-")
     return "-".join(part for part in (words, conversation.id) if part) + f".{suffix}"
@@ -107,7 +96,6 @@ def write_file(path: Path, text: str, force: bool) -> None:
 
 
 def mark_of(message: StoredMessage) -> str:
-    """The mark behind an answer that was ended by something."""
     return MARKS.get(message.finish or "", "")
 
 
@@ -131,7 +119,6 @@ def _as_dict(message: StoredMessage) -> dict[str, Any]:
 
 
 def _recalled(message: Message) -> list[str]:
-    """Lines that say what the model read once more with a message."""
     return [
         f"recalled{f' from {numbered(one.index)}' if one.index >= 0 else ''}: “{one.words}”"
         for one in message.recalled
@@ -141,11 +128,8 @@ def _recalled(message: Message) -> list[str]:
 def _about(conversation: Conversation) -> str:
     model = one_line(conversation.model)
     elsewhere = len(conversation.messages) - len(conversation.branch())
-    return (
-        f"{when(conversation.created)}"
-        + (f", {model}" if model else "")
-        + (f"; {elsewhere} messages of other branches are not shown" if elsewhere else "")
-    )
+    about = ", ".join(filter(None, (when(conversation.created), model)))
+    return f"{about}; {elsewhere} messages of other branches are not shown" if elsewhere else about
 
 
 def _escape_markdown(text: str) -> str:
@@ -155,11 +139,7 @@ def _escape_markdown(text: str) -> str:
 def _closed(text: str) -> str:
     """The text, with an open code block closed: it would go on through all that follows."""
     fence = ""
-    for line in text.split("\n"):
-        found = re.match(r" {0,3}(`{3,}|~{3,})(.*)", line)
-        if found is None:
-            continue
-        marks, rest = found.groups()
+    for marks, rest in re.findall(r"^ {0,3}(`{3,}|~{3,})(.*)$", text, re.MULTILINE):
         if not fence:
             fence = marks if "~" in marks or "`" not in rest else ""
         elif marks.startswith(fence) and not rest.strip():

@@ -8,7 +8,7 @@ imported conversation is read anew when it is resumed.
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -23,12 +23,17 @@ from h2o_chat.store import Conversation, StoredMessage, clean, title_of
 
 MAX_BYTES = 64 << 20
 MAX_MESSAGES = 100_000
-"""Limit for one file."""
 MAX_CHARACTERS = LONGEST_CHARACTERS
 MAX_NAME_CHARACTERS = 1_000
-
 _YEAR_9999 = 253_402_300_799.0
+_HINT = (
+    "An export of this program (sessions export --format json), or messages like"
+    ' {"messages": [{"role": "user", "content": "..."}, ...]}, also as JSON lines.'
+)
+
 Kind = TypeVar("Kind")
+Part = tuple[Any, str]
+"""A value in a file, and where it stands."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,6 @@ class _OurMessage:
 
 @dataclass(frozen=True)
 class _Said:
-    """A message in OpenAI's format."""
-
     role: str
     content: Any = None
     tool_calls: Any = None
@@ -81,11 +84,7 @@ def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
 
 
 def parse(raw: bytes, name: str, notes: list[str] | None = None) -> list[Conversation]:
-    """The conversations in the bytes of a file; none without messages.
-
-    Args:
-        name: of the file, for errors.
-        notes: gets notes about what was left out.
+    """The conversations in the bytes of a file; none without messages. `notes` gets what was left out.
 
     Raises:
         UsageError: something in it is wrong; says where and what.
@@ -107,15 +106,6 @@ def parse(raw: bytes, name: str, notes: list[str] | None = None) -> list[Convers
     return found
 
 
-_HINT = (
-    "An export of this program (sessions export --format json), or messages like"
-    ' {"messages": [{"role": "user", "content": "..."}, ...]}, also as JSON lines.'
-)
-
-Part = tuple[Any, str]
-"""A value in a file, and where it stands."""
-
-
 def _conversations(text: str, name: str, left_out: list[str]) -> Iterator[Conversation]:
     try:
         values = [(json.loads(text), name)]
@@ -127,9 +117,8 @@ def _conversations(text: str, name: str, left_out: list[str]) -> Iterator[Conver
         values = list(_lines(text, name))
     if _has(values[0][0], "role"):
         yield _of_openai(values, "", name, left_out)
-        return
-    for value, where in values:
-        yield _conversation(value, where, left_out)
+    else:
+        yield from (_conversation(value, where, left_out) for value, where in values)
 
 
 def _lines(text: str, name: str) -> Iterator[Part]:
@@ -148,7 +137,6 @@ def _lines(text: str, name: str) -> Iterator[Part]:
 
 
 def _has(value: Any, key: str) -> bool:
-    """Whether it is an object with this key, and not null there."""
     return isinstance(value, dict) and value.get(key) is not None
 
 
@@ -174,13 +162,9 @@ def _each(values: Sequence[Any], where: str) -> list[Part]:
 
 def _of_openai(parts: Sequence[Part], model: str, where: str, left_out: list[str]) -> Conversation:
     """Messages in a row. The places of those that nobody said go to `left_out`."""
-    said = []
-    for value, place in _limited(parts, where):
-        one = _typed(_Said, value, place)
-        if _is_of_a_tool(one):
-            left_out.append(place)
-        else:
-            said.append((one, place))
+    given = [(_typed(_Said, value, place), place) for value, place in _limited(parts, where)]
+    said = [(one, place) for one, place in given if not _is_of_a_tool(one)]
+    left_out += [place for one, place in given if _is_of_a_tool(one)]
     now = time.time()
     messages = list[StoredMessage]()
     for index, (one, place) in enumerate(_limited(said, where)):
@@ -194,8 +178,8 @@ def _of_openai(parts: Sequence[Part], model: str, where: str, left_out: list[str
 def _is_of_a_tool(said: _Said) -> bool:
     """Whether a message is the result of a tool, or an answer without a word: the call of one."""
     calls = said.tool_calls is not None or said.function_call is not None
-    wordless = said.role == "assistant" and (said.content is None or (not said.content and calls))
-    return said.role in ("tool", "function") or wordless
+    wordless = said.content is None or (not said.content and calls)
+    return said.role in ("tool", "function") or (said.role == "assistant" and wordless)
 
 
 def _limited(parts: Sequence[tuple[Kind, str]], where: str) -> Sequence[tuple[Kind, str]]:
@@ -237,20 +221,15 @@ def _ours(data: dict[str, Any], where: str) -> Conversation:
     if ours.leaf not in messages:
         raise UsageError(f"{where}: leaf is {ours.leaf}, which is none of the messages.")
     created = _time(ours.created, f"{where}: created")
-    return Conversation(
-        id="",
-        title=_text(ours.title, f"{where}: title", MAX_NAME_CHARACTERS),
-        model=_text(ours.model, f"{where}: model", MAX_NAME_CHARACTERS),
-        settings={
-            name: _cleaned(precedence.check(name, value, f"{where}: settings.{name}"))
-            for name, value in ours.settings.items()
-            if name in precedence.NAMES and value is not None  # others are of another version
-        },
-        created=created,
-        updated=created,
-        leaf=ours.leaf,
-        messages=[message for message in messages.values() if message is not None],
-    )
+    title = _text(ours.title, f"{where}: title", MAX_NAME_CHARACTERS)
+    model = _text(ours.model, f"{where}: model", MAX_NAME_CHARACTERS)
+    settings = {
+        name: _cleaned(precedence.check(name, value, f"{where}: settings.{name}"))
+        for name, value in ours.settings.items()
+        if name in precedence.NAMES and value is not None  # others are of another version
+    }
+    branches = [message for message in messages.values() if message is not None]
+    return Conversation("", title, model, settings, created, created, ours.leaf, branches)
 
 
 def _our_message(
@@ -259,8 +238,7 @@ def _our_message(
     if one.id in before:
         raise UsageError(f"{where}.id is {one.id}, which is no number or was there before.")
     if one.parent not in before:
-        parent = f"{where}.parent is {one.parent}, which is none of the messages before it."
-        raise UsageError(parent)
+        raise UsageError(f"{where}.parent is {one.parent}, which is none of the messages before it.")
     role = _role(one.role, one.parent is None, f"{where}.role")
     text, created = _text(one.text, f"{where}.text", MAX_CHARACTERS), _time(one.created, f"{where}.created")
     finish = one.finish if role == "assistant" else None
@@ -268,25 +246,17 @@ def _our_message(
 
 
 def _typed(kind: type[Kind], value: Any, where: str) -> Kind:
-    """An object of a file.
-
-    Raises:
-        UsageError: it is none, or has a value of another kind; says which.
-    """
+    """An object of a file; UsageError: it is none, or has a value of another kind; says which."""
     if not isinstance(value, dict):
         raise UsageError(f"{where} is {seen(value)} and not an object.", _HINT)
     try:
         found: Kind = typed.read(kind, value, where)
     except ValueError as error:
-        needed = [one.name for one in fields(kind) if one.default is one.default_factory is MISSING]  # type: ignore[arg-type]
-        if "required" in str(error) and (lacks := [name for name in needed if name not in value]):
-            raise UsageError(f"{where} has no {lacks[0]}.", _HINT) from error
         raise UsageError(f"{error}.", _HINT) from error
     return found
 
 
 def _text(value: Any, where: str, limit: int) -> str:
-    """A text, with what cannot be stored replaced."""
     if not isinstance(value, str):
         raise UsageError(f"{where} is {seen(value)} and not a text.", "Only text can be imported.")
     if len(value) > limit:

@@ -98,13 +98,10 @@ class CacheView:
     attended: dict[int, int] = field(default_factory=dict)
     """Tokens seen when a held token last got more than its even share of the attention."""
     places: Spans = field(default_factory=Spans)
-    """The messages whose tokens were read."""
     words: Words = field(init=False)
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
     evictions: deque[Eviction] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
-    """The newest last."""
     survival: Survival = field(default_factory=Survival)
-    """The survival map."""
     states: int = 0
     """Number of `cache` events so far: whoever draws them sees whether there is another one."""
     _bitmaps: dict[int, str] = field(default_factory=dict)
@@ -118,7 +115,6 @@ class CacheView:
     def begin(
         self, session: Session, cache: CacheState | None, messages: list[Message] | None = None
     ) -> None:
-        """Begin with another conversation, of which the cache holds this."""
         self.__init__(session, states=self.states + 1)  # type: ignore[misc]
         self.words = Words(self.places, messages or [])
         for index, message in enumerate(messages or []):
@@ -128,7 +124,6 @@ class CacheView:
             self.lost.clear()
 
     def add(self, event: Event) -> None:
-        """Take in one event; some say nothing about memory."""
         self.places.add(event)
         self.words.add(event)
         match event:
@@ -258,19 +253,16 @@ class CacheView:
         self._told = {one.position: one.text for one in cache.heaviest}
         self.lost.append(cache.lost)
         if cache.whole:
-            self.hold.clear()
-            self.score.clear()
-            self.attended.clear()
-            self._bitmaps.clear()
+            for known in (self.hold, self.score, self.attended, self._bitmaps):
+                known.clear()
         for position, hold, score in cache.changed:
             if self.hold.get(position) != hold:
                 self._bitmaps.pop(position, None)  # unless it is told anew it is not known
             if hold > 0:
                 self.hold[position], self.score[position] = hold, score
             else:
-                self.hold.pop(position, None)
-                self.score.pop(position, None)
-                self.attended.pop(position, None)
+                for known in (self.hold, self.score, self.attended):
+                    known.pop(position, None)
         self._bitmaps.update(cache.holders)
         if cache.heads:  # empty while nobody looks
             self.survival.add(cache.seen, self.hold)

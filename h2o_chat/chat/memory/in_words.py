@@ -28,8 +28,6 @@ class HeldWord:
 
 @dataclass(frozen=True)
 class Phrase:
-    """Neighbouring words that are forgotten."""
-
     text: str
     first: int
     last: int
@@ -122,9 +120,8 @@ def in_lines(memory: CacheView) -> list[str]:
             words.append(f"{held.word.text} ({heads(held.hold, memory.caches)})")
     if by_message:
         lines.append("still remembered from long ago:")
-    return lines + [
-        f"{numbered(index)} {', '.join(words)}" for index, words in [*by_message.items()][:MESSAGES]
-    ]
+    shown = [*by_message.items()][:MESSAGES]
+    return lines + [f"{numbered(index)} {', '.join(words)}" for index, words in shown]
 
 
 MOST = 20
@@ -143,11 +140,7 @@ KEPT_BECAUSE = {
 
 
 def why(memory: CacheView, wanted: str) -> list[str]:
-    """A line for each place where a word, several words, or the token `@POSITION` stands, oldest first.
-
-    Raises:
-        UsageError: it was never said, as far as the tokens are known.
-    """
+    """A line for each place of a word, of several, or the token `@POSITION`; UsageError: there is none."""
     if memory.session is None or memory.cache is None:
         raise UsageError("Nothing was read yet.", "Say something first.")
     if wanted.startswith("@") and wanted[1:].isdecimal():
@@ -178,8 +171,7 @@ def _token(memory: CacheView, position: int) -> str:
     word, span = memory.word(position), memory.span(position)
     text = memory.text(position)
     name = f"“{safe_text(word.text)}”" if word else token_label(text) if text else "a token"
-    where = f" {numbered(span.index)}" if span else ""
-    index = span.index if span else 0
+    where, index = (f" {numbered(span.index)}", span.index) if span else ("", 0)
     return f"@{position} {name}{where}  {_reason(memory, word or Word(name, position, position, index))}"
 
 
@@ -202,20 +194,17 @@ def _kept(memory: CacheView, word: Word, kind: str) -> str:
     if session.budget is None:
         return "the full policy keeps everything"
     if kind == "S":
-        return f"{_pinned(memory, word.first)}; it is never forgotten where it is held"
+        span = memory.span(word.first)
+        pinned = "the system prompt" if span and span.role == "system" else "its message is pinned"
+        if word.first < session.sinks:
+            pinned = "one of the first tokens, which attention rests on"
+        return f"{pinned}; it is never forgotten where it is held"
     if not memory.evicted:
         return f"nothing had to go yet, {cache.kept:,} of {session.budget:,} slots are taken"
     if kind == "R":
         more = word.first - memory.recent_from + 1
         return f"safe for {more:,} more token{'s' * (more > 1)}"
     return f"{KEPT_BECAUSE.get(session.policy, 'ranked above what went')} ({token_label(session.policy)})"
-
-
-def _pinned(memory: CacheView, position: int) -> str:
-    session, span = memory.session, memory.span(position)
-    if session is not None and position < session.sinks:
-        return "one of the first tokens, which attention rests on"
-    return "the system prompt" if span and span.role == "system" else "its message is pinned"
 
 
 def _forgotten(memory: CacheView, word: Word) -> str:

@@ -9,9 +9,10 @@ are folded: `wifi` finds `Wi-Fi`. Scripts without spaces are compared letter by 
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import log
+from textwrap import wrap
 
 PIECE_CHARACTERS = 200
 """Longest piece: a longer message is cut where a sentence ends, else at a space."""
@@ -54,7 +55,6 @@ Feature = str | tuple[str, str]
 @dataclass(frozen=True)
 class Piece:
     message: int
-    """The place of the message in the conversation."""
     text: str
     user: bool
     """Said by the user, not by the model."""
@@ -107,8 +107,11 @@ class Index:
             weights = {one: self._weight(len(self._of(one))) for one in asked if isinstance(one, kind)}
             total = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
             for feature, weight in weights.items():
-                for number in self._among(feature, score):
-                    score[number] += weight / total
+                where = self._of(feature)
+                for number in score:
+                    at = bisect_left(where, number)
+                    if where[at : at + 1] == [number]:
+                        score[number] += weight / total
         hits = [Hit(number, self.pieces[number], share) for number, share in score.items()]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
         pages = max((one.score for one in hits if one.piece.page), default=0.0) >= PAGE_SCORE
@@ -117,14 +120,6 @@ class Index:
 
     def _of(self, feature: Feature) -> list[int]:
         return self._where.get(feature, [])
-
-    def _among(self, feature: Feature, numbers: Iterable[int]) -> Iterator[int]:
-        """The pieces, among some, in which a feature stands."""
-        where = self._of(feature)
-        for number in numbers:
-            at = bisect_left(where, number)
-            if at < len(where) and where[at] == number:
-                yield number
 
     def _weight(self, pieces: int) -> float:
         """The idf, squared, of what stands in so many pieces; 0 counts as 1."""
@@ -147,10 +142,8 @@ def question_of(text: str) -> str:
 
 
 def asked_from(text: str) -> int:
-    """Where the question of a message begins: at 0, or, in a page, with its last paragraph, or with its last
-    sentence where that paragraph is long.
-
-    It begins at 0, too, where the last sentence has more than SENTENCE_CHARACTERS.
+    """Where the question of a message begins: at 0, or, in a page, with its last paragraph; where that is
+    long, with its last sentence, if that has at most SENTENCE_CHARACTERS.
     """
     if len(text) <= PAGE_CHARACTERS:
         return 0
@@ -173,7 +166,7 @@ def pieces_of(text: str) -> Iterator[str]:
     """Neighbouring sentences that tell something, up to PIECE_CHARACTERS together."""
     joined = ""
     for _, sentence in sentences(text):
-        for part in _parts(" ".join(sentence.split())):
+        for part in wrap(" ".join(sentence.split()), PIECE_CHARACTERS, break_on_hyphens=False):
             if joined and (asks(sentence) or len(joined) + 1 + len(part) > PIECE_CHARACTERS):
                 yield joined
                 joined = ""
@@ -181,16 +174,6 @@ def pieces_of(text: str) -> Iterator[str]:
                 joined = f"{joined} {part}".strip()
     if joined:
         yield joined
-
-
-def _parts(sentence: str) -> Iterator[str]:
-    """Cut to PIECE_CHARACTERS, at a space where there is one."""
-    while len(sentence) > PIECE_CHARACTERS:
-        at = sentence.rfind(" ", 1, PIECE_CHARACTERS)
-        at = PIECE_CHARACTERS if at < 0 else at
-        yield sentence[:at]
-        sentence = sentence[at:].strip()
-    yield sentence
 
 
 def features(text: str) -> set[Feature]:

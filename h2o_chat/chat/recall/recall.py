@@ -2,22 +2,26 @@
 
 The rule: a question is looked up in the index of what was said; `index.py` scores each piece. The pieces that
 share most with it and are no longer held go in front of it, in the order in which they were said, as many as
-fit into SHARE of the budget. The same rule brings pieces of a page that is pasted with the question, and of
-other conversations (`elsewhere.py`).
+fit into SHARE of the budget. The same rule brings pieces of a page that is pasted with the question, of
+remembered facts and of other conversations (`Elsewhere`).
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from textwrap import shorten
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import StoreError, UsageError
+from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
-from h2o_chat.chat.recall.elsewhere import Elsewhere
+from h2o_chat.chat.files.export import when
 from h2o_chat.chat.recall.index import Hit, Index, asked_from, features, question_of
 from h2o_chat.events.events import Note
+from h2o_chat.store import Fact, SaidElsewhere
 
 BLOCK_CHARACTERS = 1000
 
@@ -31,13 +35,12 @@ class Places:
     def __init__(self, text: str, count: Callable[[str], int]) -> None:
         self._text, self._count = text, count
         self._begins, self._before = [0], [0]
-        while self._begins[-1] < len(text):
-            begins = self._begins[-1]
+        while (begins := self._begins[-1]) < len(text):
             end = text.find(" ", begins + BLOCK_CHARACTERS, begins + 2 * BLOCK_CHARACTERS)
             if end < 0:
                 end = min(len(text), begins + 2 * BLOCK_CHARACTERS)
             self._begins.append(end)
-            self._before.append(self._before[-1] + count(text[begins : self._begins[-1]]))
+            self._before.append(self._before[-1] + count(text[begins:end]))
 
     def of(self, words: str, tokens: range) -> range:
         """The tokens that the words are, of those that the text is; all where they are not found.
@@ -49,13 +52,10 @@ class Places:
         found = re.search(r" ?".join(map(re.escape, words.split())), self._text)
         if found is None or not self._before[-1]:
             return tokens
-        before, whole = self._tokens_before(found.start()), self._before[-1]
+        block, whole = bisect_right(self._begins, found.start()) - 1, self._before[-1]
+        before = self._before[block] + self._count(self._text[self._begins[block] : found.start()])
         stop = -(-(before + self._count(words)) * len(tokens) // whole)
         return tokens[before * len(tokens) // whole : stop]
-
-    def _tokens_before(self, at: int) -> int:
-        block = bisect_right(self._begins, at) - 1
-        return self._before[block] + self._count(self._text[self._begins[block] : at])
 
 
 SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5
@@ -75,12 +75,50 @@ NEWEST = 0.4
 """Share of the budget that surely holds the newest tokens."""
 POLICIES_WITHOUT_RECALL = ("h2o-paper", "full")
 """Policies that stay as they were published, or evict nothing."""
+MESSAGES_ELSEWHERE = 20_000
+"""Messages of other conversations that are looked through, the newest ones; taking them in takes a second."""
+TITLE_CHARACTERS = 30
+"""Characters of a conversation's title that the model reads with its words."""
 
 
 class Holding(Protocol):
-    """An engine, asked for what it holds."""
-
     def held(self, positions: range) -> float: ...
+
+
+class Elsewhere:
+    """Searches what lies outside of a conversation: remembered facts, other conversations."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._store, self._keeper = keeper.store, keeper
+        self._known: tuple[object, Index, list[Fact | SaidElsewhere]] | None = None
+        """The conversation and facts that it was made from, the index, the source of each message in it."""
+
+    def find(self, question: str, others: bool) -> list[Hit]:
+        """Finds what shares a rare word with a question, each text once; not `others`: facts alone."""
+        facts = self._store.facts.all()
+        if not facts and not others:
+            return []
+        index, each = self._index(facts)
+        there = {one.id for one in self._store.list()}  # some may have been removed since
+        found = dict[str, Hit]()
+        for hit in index.find(question):
+            source = each[hit.piece.message]
+            if isinstance(source, Fact) or (others and source.conversation in there):
+                piece = replace(hit.piece, message=-1, text=f"({_named(source)}) {hit.piece.text}")
+                found.setdefault(hit.piece.text, Hit(-1, piece, hit.score))
+        return list(found.values())
+
+    def _index(self, facts: list[Fact]) -> tuple[Index, list[Fact | SaidElsewhere]]:
+        """All of it: also where facts alone are wanted, the others tell which words are rare."""
+        made_from = self._keeper.conversation, facts
+        if self._known is None or self._known[0] != made_from:
+            others = self._store.facts.said_elsewhere(made_from[0], MESSAGES_ELSEWHERE)
+            each: list[Fact | SaidElsewhere] = [*others, *facts]
+            index = Index()
+            for number, one in enumerate(each):
+                index.add(number, one.text, user=True)
+            self._known = made_from, index, each
+        return self._known[1:]
 
 
 class Recall:
@@ -112,11 +150,7 @@ class Recall:
     def for_message(
         self, text: str, messages: Sequence[Message], engine: Holding, settings: Settings, budget: int | None
     ) -> tuple[tuple[Recalled, ...], str]:
-        """Returns what is recalled for a message, and the message as the model is fed it.
-
-        Args:
-            budget: slots per layer and KV head; None keeps everything.
-        """
+        """Returns what is recalled for a message, and the message as the model is fed it."""
         # A note that is left here belongs to a message that could not be sent.
         self._notes[:] = [note for note in self._notes if note.code != "recalled"]
         recalled = self._asked_for(messages)
@@ -130,27 +164,24 @@ class Recall:
     def by_hand(self, words: str, messages: Sequence[Message], budget: int | None) -> Note:
         """Puts what has most of these words in front of the next message, whether it is held or not.
 
-        Raises:
-            UsageError: no words, or no message has any of them.
+        Raises UsageError if no message has a rare one of them.
         """
         if not words.strip():
             raise UsageError("Which words?", "/recall WORDS that were said: /recall cat called")
         self.read(messages)
         found = self._index.find(words)
-        hits = self._fitting(found, _room(budget)) or found[:1]  # who asks for it gets it
-        if not hits:
-            raise UsageError(
-                f"No message contains a rare word from {words!r}.", "/recall WORDS that were said."
-            )
+        if not found:
+            what = f"No message contains a rare word from {words!r}."
+            raise UsageError(what, "/recall WORDS that were said.")
         before = self._asked_for(messages)
-        recalled = _in_order(hits)
+        recalled = _in_order(self._fitting(found, _room(budget)) or found[:1])  # who asks for it gets it
         self._wanted = recalled, [messages[one.index] for one in recalled]
         former = all_numbered(one.index for one in before) if before != recalled else ""
         instead = f", instead of {former}" if former else ""
         return _note(recalled, f"goes in front of your next message{instead}")
 
     def was_fed(self) -> None:
-        """A message was read: whatever was recalled by hand has been used and is no longer pending."""
+        """A message was read, and with it what was recalled by hand."""
         self._wanted = (), []
 
     def read(self, messages: Sequence[Message]) -> None:
@@ -167,9 +198,7 @@ class Recall:
     def _needed(
         self, text: str, messages: Sequence[Message], engine: Holding, budget: int, others: bool
     ) -> tuple[Recalled, ...]:
-        """Finds what a message asks for that is no longer held, or was said elsewhere. Returns nothing if all
-        of it is still held.
-        """
+        """Finds what a message asks for that is no longer held, or was said elsewhere."""
         self.read(messages)
         question = question_of(text)
         if len(features(question)) < 2:
@@ -203,28 +232,26 @@ class Recall:
         again: Mapping[str, Sequence[Message]],
         engine: Holding,
         room: int,
-    ) -> list[Recalled]:
+    ) -> tuple[Recalled, ...]:
         """Finds what was said elsewhere, where nothing here (`best`) shares NEAR_BEST of it."""
         try:
             hits = self.elsewhere.find(question, others)[:LOOKED_AT] if self.elsewhere else []
         except StoreError:  # whoever writes there says why
             self._notes.append(Note("elsewhere", "Nothing is recalled from elsewhere: the store has failed."))
-            hits = []
-        found = list[Recalled]()
-        for score, words in hits:
-            enough = score >= max(LEAST_SCORE, NEAR_BEST * hits[0][0]) and NEAR_BEST * score > best
-            held = any(self._held(one, words, engine) >= HELD for one in again.get(words, []))
-            size = self._count(words)
-            if enough and not held and size <= room:
-                found.append(Recalled(-1, words))
-                room -= size
-        return found
+            return ()
+        hits = [hit for hit in hits if hit.score >= max(LEAST_SCORE, NEAR_BEST * hits[0].score)]
+        hits = [
+            hit
+            for hit in hits
+            if NEAR_BEST * hit.score > best
+            and all(self._held(one, hit.piece.text, engine) < HELD for one in again.get(hit.piece.text, []))
+        ]
+        return _in_order(self._fitting(hits, room))
 
     def _of_page(
         self, text: str, question: str, messages: Sequence[Message], budget: int, room: int
     ) -> tuple[Recalled, ...]:
-        """Finds the parts of a page that its closing question needs but that will be evicted before the
-        question is read."""
+        """Finds what the question behind a page needs of it, and will be evicted before it is read."""
         page = text[: asked_from(text)][-PAGE_LOOKED_AT:]
         if not page:
             return ()
@@ -235,9 +262,8 @@ class Recall:
         index, places = Index(), Places(" ".join(page.split()), self._count)
         index.add(len(messages), page, user=True)
         held_from = tokens - int(NEWEST * budget)
-        gone = [
-            hit for hit in index.find(question) if places.of(hit.piece.text, range(tokens)).start < held_from
-        ]
+        hits = index.find(question)
+        gone = [hit for hit in hits if places.of(hit.piece.text, range(tokens)).start < held_from]
         return _in_order(self._fitting(gone, room))
 
     def _fitting(self, hits: Sequence[Hit], room_tokens: int) -> list[Hit]:
@@ -284,3 +310,10 @@ def _note(recalled: Sequence[Recalled], what: str) -> Note:
     words = " ".join(f"“{one.words}”" for one in recalled)
     about = next((one.index for one in recalled if one.index >= 0), None)
     return Note("recalled", f"{all_numbered(one.index for one in recalled)} {words} {what}.", about=about)
+
+
+def _named(source: Fact | SaidElsewhere) -> str:
+    day = when(source.created).split()[0]
+    if isinstance(source, Fact):
+        return f"remembered {day}"
+    return f"from “{shorten(source.title, TITLE_CHARACTERS, placeholder='…')}”, {day}"

@@ -8,7 +8,6 @@ Text cannot forge a turn: what a user types never becomes one of the tokens that
 marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell them from a user's.)
 """
 
-import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -39,12 +38,11 @@ class Fed:
 def choose(tokenizer: Any, wanted: str, think: str = "auto") -> "Template":
     """The model's own template where it has one and no other is wanted; else a named or the plain one.
 
-    Raises:
-        UsageError: it has no such switch of its thoughts.
+    Raises UsageError if it has no such switch of its thoughts.
     """
     template: Template = PlainTemplate(tokenizer)
     if wanted in BASE_TEMPLATES:
-        template = NamedTemplate(tokenizer, wanted)
+        template = ModelTemplate(tokenizer, wanted)
     elif wanted == "auto" and tokenizer.chat_template:
         template = ModelTemplate(tokenizer)
     if think == "auto":
@@ -75,10 +73,9 @@ class PlainTemplate:
     def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
         start = self._tokenizer.bos_token_id
         head = [] if start is None else [start]
-        if system is None:
-            return Fed([*head, *literal(self._tokenizer, text)], len(head))
-        ids = [*head, *literal(self._tokenizer, f"{system}\n{text}")]
-        return Fed(ids, _agree(ids, [*head, *literal(self._tokenizer, f"{system}\n")]))
+        before = "" if system is None else f"{system}\n"
+        ids = [*head, *literal(self._tokenizer, before + text)]
+        return Fed(ids, _agree(ids, [*head, *literal(self._tokenizer, before)]))
 
     def later(self, text: str, turn_marker_fed: bool = False) -> Fed:
         return Fed(literal(self._tokenizer, text), 0)
@@ -88,18 +85,17 @@ class PlainTemplate:
 
 
 class ModelTemplate:
-    """The chat template that comes with the model's tokenizer."""
+    """The chat template that comes with the model's tokenizer, or one of BASE_TEMPLATES.
 
-    name = "model"
-    """Its name in the session."""
-    marker: str | None = None
-    """Ends an answer, beside the model's own end."""
+    Attributes:
+        name: in the session.
+        marker: ends an answer, beside the model's own end.
+    """
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._jinja: str | None = None
-        """None: the tokenizer's own."""
-        self._think = "auto"
+    def __init__(self, tokenizer: Any, base: str = "", think: str = "auto") -> None:
+        self._tokenizer, self._base, self._think = tokenizer, base, think
+        self.name = base or "model"
+        self.marker = BASE_TEMPLATES[base].marker if base else None
 
     @cached_property
     def thinking(self) -> Thinking:
@@ -107,11 +103,7 @@ class ModelTemplate:
 
     def thinking_as(self, think: str) -> "ModelTemplate":
         """The template with its switches set so (`Settings.think`)."""
-        other = copy.copy(self)
-        other._think = think
-        for cached in ("thinking", "opening_tokens"):
-            other.__dict__.pop(cached, None)
-        return other
+        return ModelTemplate(self._tokenizer, self._base, think)
 
     @cached_property
     def opening_tokens(self) -> int:
@@ -130,11 +122,7 @@ class ModelTemplate:
         return self._turn([("user", text)], after_answer=True, turn_marker_fed=turn_marker_fed)
 
     def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> Fed:
-        """The tokens of a turn that gives results of tools, where the template renders them.
-
-        Args:
-            then: what the user says behind them; perhaps empty.
-        """
+        """The tokens of a turn with results of tools, and `then` what the user says (`ToolForm.native`)."""
         said = [("tool", text) for text in texts] + ([("user", then)] if then else [])
         return self._turn(said, after_answer=True, turn_marker_fed=turn_marker_fed)
 
@@ -150,13 +138,12 @@ class ModelTemplate:
         words = [_word_not_in(texts, f"{role}{number}") for number, (role, _) in enumerate(said)]
         anchor = _word_not_in(texts, "assistant") if after_answer else ""
         roles = [role for role, _ in said]
-        blank = self._render(list(zip(roles, words, strict=True)), anchor, turn_marker_fed, tools)
-        lost = [role for role, word in zip(roles, words, strict=True) if word not in blank]
+        placeholders = list(zip(roles, words, strict=True))
+        blank = self._render(placeholders, anchor, turn_marker_fed, tools)
+        lost = [role for role, word in placeholders if word not in blank]
         if lost:
-            raise UsageError(
-                f"The model's chat template leaves out what the {lost[0]} says.",
-                "Leave --system out." if lost == ["system"] else "Use --template plain.",
-            )
+            hint = "Leave --system out." if lost == ["system"] else "Use --template plain."
+            raise UsageError(f"The model's chat template leaves out what the {lost[0]} says.", hint)
         marks = self.marks_in(blank)
         before = blank[: blank.index(words[roles.index("system") + 1 if "system" in roles else 0])]
         contents = dict(zip(words, texts, strict=True))
@@ -185,35 +172,27 @@ class ModelTemplate:
     def rendered(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), opens: bool = True
     ) -> str:
-        """The text that the template makes of messages.
-
-        Args:
-            opens: whether it opens the next answer.
+        """The text that the template makes of messages; `opens`: with the opening of the next answer.
 
         Raises:
             UsageError: it does not take the system prompt.
             ModelError: it fails.
         """
-        values = {
-            "messages": messages, "tools": tools or None, "documents": None, "add_generation_prompt": opens
-        }  # fmt: skip
+        values: dict[str, Any] = {"messages": messages, "tools": tools or None, "documents": None}
+        values |= {"add_generation_prompt": opens, **switches(self._think)}
         try:
-            values |= switches(self._think)
             return render(self.source, {**self._tokenizer.special_tokens_map, **values})
         except (TemplateFailed, ValueError) as error:  # ValueError: several templates, and no default
             if messages[0]["role"] == "system":
-                raise UsageError(
-                    f"The model's chat template does not take this system prompt: {error}",
-                    "Leave --system out and say it in the first message.",
-                ) from error
+                what = f"The model's chat template does not take this system prompt: {error}"
+                raise UsageError(what, "Leave --system out and say it in the first message.") from error
             raise ModelError(f"The model's chat template fails: {error}", "Use --template plain.") from error
 
     @property
     def source(self) -> str:
-        return str(self._tokenizer.get_chat_template(self._jinja))
+        return BASE_TEMPLATES[self._base].jinja if self._base else self._tokenizer.get_chat_template(None)
 
     def mark_texts(self) -> list[str]:
-        """The special tokens, as text."""
         return list(self.marks_in(""))
 
     def marks_in(self, blank: str) -> dict[str, int]:
@@ -247,15 +226,6 @@ class ModelTemplate:
                 else:
                     between += piece
         return ids + literal(self._tokenizer, between, marks, anchor)
-
-
-class NamedTemplate(ModelTemplate):
-    """One of the well-known templates, for a base model that has none."""
-
-    def __init__(self, tokenizer: Any, name: str) -> None:
-        super().__init__(tokenizer)
-        self.name = name
-        self._jinja, self.marker = BASE_TEMPLATES[name].jinja, BASE_TEMPLATES[name].marker
 
 
 Template = PlainTemplate | ModelTemplate

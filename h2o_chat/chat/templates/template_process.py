@@ -26,7 +26,6 @@ LONGEST_S = 1.5
 OVERRUN = -signal.SIGPROF if hasattr(signal, "SIGPROF") else 1
 """Exit code after too much computing, as the parent sees it."""
 MOST_BYTES = 1 << 30
-"""Memory of the whole process."""
 MOST_CHARACTERS = 1 << 20
 """Characters that a template may add to the messages; real ones add some thousands."""
 
@@ -111,8 +110,7 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 def answer(question: dict[str, Any]) -> dict[str, str]:
-    """`text` that a template makes of its values; else `error` that it raised, or the `limit` that it
-    passed."""
+    """`text` that a template makes of its values; else the `error` it raised, or the `limit` it passed."""
     said = sum(len(message["content"]) for message in question["values"]["messages"])
     try:
         text = _compiled(question["template"]).render(**question["values"])
@@ -141,7 +139,6 @@ def _clock() -> Iterator[None]:
 
 
 def main() -> None:
-    """Answers until nobody asks any more."""
     with suppress(ImportError, ValueError, OSError):  # a system that knows no such limit
         import resource
 

@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from h2o_chat.base.config import THINKS
@@ -43,11 +43,7 @@ class Thinking:
     """The values of `Settings.think` that it knows: on and off, low, medium and high."""
 
     def divide(self, text: str, growing: bool = False) -> tuple[str | None, str]:
-        """(the thought, None where there is none; the answer behind it).
-
-        Args:
-            growing: more is to come: nothing is told of what may be a mark.
-        """
+        """(the thought or None, the answer behind it); `growing`: nothing is told of what may be a mark."""
         (before, after), head = self.marks, text.lstrip()
         if not after:
             return None, text
@@ -88,14 +84,8 @@ def thinking_of(template: Any) -> Thinking:
     try:
         asked = template.rendered([_USER])
         found = _opened(template, asked) or _written(template, asked) or _inline(template) or Thinking()
-        return Thinking(
-            found.marks,
-            found.opened_tokens,
-            found.plain,
-            found.special,
-            bool(found.marks[1]) and _drops(template, found.marks),
-            tuple(_choices(template)),
-        )
+        drops = bool(found.marks[1]) and _drops(template, found.marks)
+        return replace(found, drops=drops, choices=tuple(_choices(template)))
     except H2OChatError:  # it renders no such conversation
         return Thinking()
 

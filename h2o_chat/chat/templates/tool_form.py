@@ -47,8 +47,6 @@ To call one, write its name and its arguments as JSON within <tool_call></tool_c
 
 
 class Call(NamedTuple):
-    """A tool that the model wants to be called."""
-
     name: str
     arguments: dict[str, Any]
 
@@ -79,37 +77,25 @@ class ToolForm:
         functions = (json.dumps(one["function"], ensure_ascii=False) for one in tools)
         return _DESCRIBED.format(tools="\n".join(functions))
 
-    def results(self, texts: Sequence[str], then: str) -> str:
-        """Results of calls as a user's message, for a template that renders none."""
-        responses = (f"<tool_response>\n{one}\n</tool_response>" for one in texts)
-        return "\n".join(filter(None, (*responses, then)))
-
     def fed(self, results: Sequence[str], then: str, template: Template, turn_marker_fed: bool) -> Fed:
         """The tokens of a turn that gives results; see `Template.results`."""
         if self.native:
             return template.results(results, then, turn_marker_fed)
-        return template.later(self.results(results, then), turn_marker_fed)
+        responses = (f"<tool_response>\n{one}\n</tool_response>" for one in results)
+        return template.later("\n".join(filter(None, (*responses, then))), turn_marker_fed)
 
     def written(self, parts: Parts) -> str:
         """An earlier answer as the model would have written it, without its thoughts."""
         if not parts.calls:
             return parts.content
-        calls = (
-            self.begins
-            + json.dumps({"name": one.name, self.arguments: one.arguments}, ensure_ascii=False)
-            + self.ends
-            for one in parts.calls
-        )
+        made = ({"name": one.name, self.arguments: one.arguments} for one in parts.calls)
+        calls = (f"{self.begins}{json.dumps(one, ensure_ascii=False)}{self.ends}" for one in made)
         return "\n".join(filter(None, (parts.content.strip(), *calls)))
 
     def read(self, text: str, tools: bool) -> Parts:
-        """The parts of an answer; what is no complete call stays content.
-
-        Args:
-            tools: whether calls are looked for.
-        """
-        divided, content = self.thinking.divide(text)
-        thought = divided or ""
+        """The parts of an answer; what is no complete call stays content, without `tools` all of it."""
+        thought, content = self.thinking.divide(text)
+        thought = thought or ""
         if not tools:
             return Parts(content, (), thought)
         mark, end = self.begins.strip(), self.ends.strip()
@@ -122,8 +108,8 @@ class ToolForm:
                 continue
             rest.append(content[at:found])
             calls += made
-            at = after + len(content[after:]) - len(content[after:].lstrip())
-            at += len(end) if end and content.startswith(end, at) else 0
+            at = _behind_blanks(content, after)
+            at += len(end) if content.startswith(end, at) else 0
         said = "".join([*rest, content[at:]])
         if not calls and (bare := _FENCED.fullmatch(content)):
             made, after = self._call_at(bare[1], 0)
@@ -133,7 +119,7 @@ class ToolForm:
 
     def _call_at(self, text: str, at: int) -> tuple[list[Call] | None, int]:
         """The calls that stand there as JSON, and where it ends; None: there is none."""
-        at += len(text[at:]) - len(text[at:].lstrip())
+        at = _behind_blanks(text, at)
         doubled = text.startswith("{{", at)  # as the templates of some models show a call
         try:
             found, end = json.JSONDecoder().raw_decode(text, at + doubled)
@@ -150,8 +136,13 @@ class ToolForm:
 
 
 def _json_begins(text: str, at: int) -> int:
-    """Where an answer that is JSON alone begins; -1 where it is none."""
-    return -1 if at else (len(text) - len(text.lstrip()) if text.lstrip()[:1] in ("{", "[") else -1)
+    """Where an answer that is JSON alone begins; -1 where it is none, or `at` is behind its beginning."""
+    begins = _behind_blanks(text, 0)
+    return begins if at == 0 and text.startswith(("{", "["), begins) else -1
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    return at + len(text[at:]) - len(text[at:].lstrip())
 
 
 class Splitter:
@@ -176,7 +167,7 @@ class Splitter:
             yield from self._new(kind, whole[: len(whole) - held] if self._text.endswith(whole) else whole)
 
     def end(self, parts: Parts) -> Iterator[tuple[str, str]]:
-        """The parts that were held back."""
+        """Yields the parts that were held back."""
         yield from self._new("thought", parts.thought)
         yield from self._new("content", parts.content)
 
@@ -216,21 +207,15 @@ def form_of(template: Template) -> ToolForm:
         asked = template.rendered([user], [_PROBE], opens=False)
         answer = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
         called = template.rendered([user, answer], [_PROBE], opens=False)
-        result = template.rendered(
-            [
-                user,
-                {"role": "assistant", "content": "probe_answer"},
-                {"role": "tool", "content": "probe_result"},
-            ]
-        )
+        plain = {"role": "assistant", "content": "probe_answer"}
+        result = template.rendered([user, plain, {"role": "tool", "content": "probe_result"}])
     except H2OChatError:
         return ToolForm(thinking=template.thinking)
     opening = described.removeprefix(asked)
     made = _written_call(called.removeprefix(asked).removeprefix(opening), template.mark_texts())
     if made is None or "probe_description" not in described or "probe_result" not in result:
         return ToolForm(thinking=template.thinking)
-    begins, ends, key = made
-    return ToolForm(True, begins, ends, key, template.thinking)
+    return ToolForm(True, *made, template.thinking)
 
 
 def _written_call(text: str, marks: Sequence[str]) -> tuple[str, str, str] | None:

@@ -62,11 +62,7 @@ class McpServers:
         self._held: list[Future[None]] = []
 
     def start(self) -> None:
-        """Starts all servers and learns their tools; does nothing the second time.
-
-        Raises:
-            UsageError: the package `mcp` is not installed.
-        """
+        """Starts all servers and learns their tools, once; UsageError: the package `mcp` is not installed."""
         if self._loop is not None:
             return
         try:
@@ -166,7 +162,6 @@ class McpServers:
 
 
 def _words(error: BaseException | None) -> str:
-    """An error in one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".: ")

@@ -10,7 +10,6 @@ from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.events.events import Note
 
 CALLS = 8
-"""Most calls of one answer."""
 RESULT_CHARACTERS = 16_384
 """Most of a result that the model reads, some 4,000 tokens."""
 SHOWN_CHARACTERS = 2_000
@@ -62,14 +61,14 @@ class ToolCalls:
         for call in calls[:CALLS]:
             arguments = json.dumps(call.arguments, ensure_ascii=False)
             yield Note("tool", f"The model calls {call.name} {cut(arguments, SHOWN_CHARACTERS)}")
-            text = f"There is no tool of this name, only {', '.join(sorted(self.names))}."
-            if call.name in self.names:
-                if self._may(call, cancel):
-                    text = self._servers.call(call.name, call.arguments, cancel)
-                else:
-                    text = "The user does not allow this call."
-                    hint = f"run makes calls with --allow-tools, or --allow-tool {call.name}."
-                    yield Note("tool-refused", f"{call.name} was not called.", hint)
+            if call.name not in self.names:
+                text = f"There is no tool of this name, only {', '.join(sorted(self.names))}."
+            elif self._may(call, cancel):
+                text = self._servers.call(call.name, call.arguments, cancel)
+            else:
+                text = "The user does not allow this call."
+                hint = f"run makes calls with --allow-tools, or --allow-tool {call.name}."
+                yield Note("tool-refused", f"{call.name} was not called.", hint)
             told.append(f"{call.name} (untrusted):\n{cut(text, RESULT_CHARACTERS)}")
         if len(calls) > CALLS:
             told.append(f"{len(calls) - CALLS} more calls were not made: {CALLS} at once are the most.")

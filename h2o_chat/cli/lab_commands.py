@@ -18,7 +18,7 @@ from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.typer_messages import MODEL, PlainTyper
-from h2o_chat.lab.report_output import print_table, run_eval, tell
+from h2o_chat.lab.report_output import opened_model, print_table, tell
 
 evaluate = PlainTyper(no_args_is_help=True, help="Measure what forgetting costs on your model.")
 bench = PlainTyper(no_args_is_help=True, help="How the program behaves on this machine.")
@@ -113,12 +113,11 @@ def perplexity(
     variants = list(map(PolicyVariant.parse, policies or COMPARED))
     found, slots = lab_texts.read_texts(texts), budgets or [32, 64, 128]
 
-    def measure(loaded: Any, tick: Any) -> Any:
+    with opened_model(settings, "read") as (loaded, tick):
         documents = lab_texts.documents(found, loaded.tokenizer, length)
         ids = lab_texts.half_of(documents, half)
-        return task.measure(loaded, ids, variants, slots, seed, tick, prompt, equal_bytes, paired)
-
-    return run_eval(settings, "read", measure, as_json, task.show_table)
+        report = task.measure(loaded, ids, variants, slots, seed, tick, prompt, equal_bytes, paired)
+    return tell(report, as_json, task.show_table)
 
 
 @evaluate.command()
@@ -143,10 +142,9 @@ def recall(
 
     runs = runs_of(policies or COMPARED, budgets or [512])[1:]
 
-    def measure(loaded: Any, tick: Any) -> Any:
-        return task.measure(loaded, generate, conversations, seed, runs, tick, recall)
-
-    return run_eval(settings, "answer", measure, as_json, task.show_table)
+    with opened_model(settings, "answer") as (loaded, tick):
+        report = task.measure(loaded, generate, conversations, seed, runs, tick, recall)
+    return tell(report, as_json, task.show_table)
 
 
 @evaluate.command()
@@ -177,10 +175,9 @@ def qa(
     runs = runs_of(policies or ["h2o"], budgets or [256])
     asked = half_of(read_items(items, task.Item), half)
 
-    def measure(loaded: Any, tick: Any) -> Any:
-        return task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick)
-
-    return run_eval(settings, "answer", measure, as_json, task.show_table)
+    with opened_model(settings, "answer") as (loaded, tick):
+        report = task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick)
+    return tell(report, as_json, task.show_table)
 
 
 @evaluate.command()
@@ -219,10 +216,9 @@ def stuck(
     if temperature:
         sampling = replace(sampling, top_p=top_p, min_p=min_p)
 
-    def measure(loaded: Any, tick: Any) -> Any:
-        return task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
-
-    return run_eval(settings, "talk", measure, as_json, task.show_table)
+    with opened_model(settings, "talk") as (loaded, tick):
+        report = task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
+    return tell(report, as_json, task.show_table)
 
 
 @bench.command()

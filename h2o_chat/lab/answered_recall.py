@@ -143,12 +143,11 @@ def write(script: Answered, tokens: int, seed: str, recall: bool = False) -> lis
     _fill(script, talk, tokens)
     questions = []
     for fact, kind in kinds.items():
-        asked = [{"role": "user", "content": FACTS[fact][1]}]
         distance = script.tokens - ends.get(fact, script.tokens)
-        questions.append(Question(asked, distance, expected.get(fact), stale.get(fact), kind))
+        questions.append(Question(FACTS[fact][1], distance, expected.get(fact), stale.get(fact), kind))
         script.ask(FACTS[fact][1])
     for question in questions if recall else ():
-        script.ask(question.messages[0]["content"], recall=True)
+        script.ask(question.text, recall=True)
     return questions
 
 

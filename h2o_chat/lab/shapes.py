@@ -1,64 +1,41 @@
 """Models of real shapes with random weights: nothing to say, and every byte of the real one."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-
-def llama(
-    layers: int, hidden: int, inner: int, heads: tuple[int, int], words: int, **more: Any
-) -> LlamaConfig:
-    """The configuration of a llama.
-
-    Args:
-        hidden: size of the residual stream.
-        inner: size of the feed-forward layer.
-        heads: query heads, KV heads.
-        words: of the vocabulary.
-    """
-    return LlamaConfig(
-        num_hidden_layers=layers,
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_attention_heads=heads[0],
-        num_key_value_heads=heads[1],
-        vocab_size=words,
-        **{"tie_word_embeddings": False, **more},
-    )
-
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 SHAPES = {
-    "smollm2-135m": llama(
-        *(30, 576, 1536, (9, 3), 49_152),
+    "smollm2-135m": LlamaConfig(
+        num_hidden_layers=30,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        vocab_size=49_152,
         max_position_embeddings=8_192,
         rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
         tie_word_embeddings=True,
     ),
-    "tinyllama-1.1b": llama(22, 2048, 5632, (32, 4), 32_000, max_position_embeddings=2_048),
+    "tinyllama-1.1b": LlamaConfig(
+        num_hidden_layers=22,
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_attention_heads=32,
+        num_key_value_heads=4,
+        vocab_size=32_000,
+        max_position_embeddings=2_048,
+    ),
 }
-SHARDS = 4
 
 
-def make(shape: str, folder: Path, seed: int = 0) -> int:
-    """Writes a model folder as large models are published: bf16 in several files with an index.
-
-    Returns:
-        The bytes of its weights.
-    """
+def make(shape: str, folder: Path, seed: int) -> None:
+    """Writes a model folder in bf16."""
     torch.manual_seed(seed)
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        model = LlamaForCausalLM(SHAPES[shape])
-    finally:
-        torch.set_default_dtype(usual)
-    size = 2 * int(model.num_parameters())
-    model.save_pretrained(folder, max_shard_size=size // (SHARDS - 1))
+    model = AutoModelForCausalLM.from_config(SHAPES[shape], dtype=torch.bfloat16)
+    model.save_pretrained(folder)
     byte_tokenizer().save_pretrained(folder)
-    return size
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:

@@ -116,8 +116,7 @@ _NOT_TOLD = re.compile(r"(?:\bnot\b|\bnever\b|n't\b).*\b(?:told|tell|mentioned|k
 
 @dataclass(frozen=True)
 class Question:
-    messages: list[dict[str, str]]
-    """{"role", "content"}, the question last."""
+    text: str
     distance: int
     """Tokens between the telling and the question."""
     expected: str | None

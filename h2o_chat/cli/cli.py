@@ -20,14 +20,13 @@ from h2o_chat.base.config import SCREEN_TOKENS, data_folder, tool_servers
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.base.system import RANKS
 from h2o_chat.cli import config_command, memory_command, models_command, sessions_command
-from h2o_chat.cli.cluster_command import app as cluster
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor import doctor
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
 from h2o_chat.cli.lab_commands import bench, evaluate
 from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.run import ending
-from h2o_chat.cli.serve_command import serve
+from h2o_chat.cli.serve_command import cluster, serve
 from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper, help_command
 from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended

@@ -20,9 +20,9 @@ from h2o_chat.chat.conversation.message import about_time
 from h2o_chat.chat.files.batch_lines import SHOWN, BatchLine, read_jobs, request_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
 from h2o_chat.chat.templates.chat_template import choose
-from h2o_chat.cli.cluster_command import with_ray
 from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.run import complain, discard_stdout, ending, note_session
+from h2o_chat.cli.serve_command import with_ray
 from h2o_chat.engine.request import Request
 from h2o_chat.events.events import Turn
 from h2o_chat.models.hub import stay_offline

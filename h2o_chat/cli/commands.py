@@ -58,7 +58,7 @@ def confirmed(question: str) -> bool:
         UsageError: there is none.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("Nobody is there to confirm it.", "Say --yes.")
+        raise UsageError(f"{question.splitlines()[0]} Nobody is there to confirm it.", "Say --yes.")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -75,10 +75,7 @@ def asking(yes: bool) -> Agree:
     def agree(repository: str, missing_bytes: int, free_bytes: int) -> None:
         if yes or missing_bytes < ASK_FROM_BYTES:
             return
-        what = to_be_fetched(repository, missing_bytes, free_bytes)
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError(f"{what} Nobody is there to confirm it.", "Say --yes.")
-        if not confirmed(f"{what}\nFetch it?"):
+        if not confirmed(f"{to_be_fetched(repository, missing_bytes, free_bytes)}\nFetch it?"):
             raise ModelError(f"{repository} was not fetched.", "Without -m another one answers.")
 
     return agree

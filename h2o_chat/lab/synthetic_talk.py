@@ -110,7 +110,6 @@ def between(rng: random.Random) -> Iterator[str]:
         yield rng.choice(_SAID).format(**filled)
 
 
-ANSWER_TOKENS = 32
 _NOT_TOLD = re.compile(r"(?:\bnot\b|\bnever\b|n't\b).*\b(?:told|tell|mentioned|know)\b", re.IGNORECASE)
 
 

@@ -192,9 +192,8 @@ class PlainChat:
             self.say(f"{name} = {settable.typed(value) or 'none'}")
 
     def find(self, words: str) -> None:
-        divide = self.chat.template.thinking.divide
-        said = [divide(one.text)[1] if one.role == "assistant" else one.text for one in self.chat.messages]
-        found = [index for index, text in enumerate(said) if words.lower() in text.lower()]
+        told = [_told(message, self.chat.template.thinking)[1] for message in self.chat.messages]
+        found = [index for index, text in enumerate(told) if words.lower() in text.lower()]
         if not found:
             raise UsageError(f"{words!r} stands in no message.", "/find WORDS")
         for index in found:
@@ -221,10 +220,10 @@ class PlainChat:
         for event in events:
             self.memory.add(event)
             if self._recorder and (note := self._recorder.write(event)):
-                self.lines.note(note.message, note.hint)
+                self.note(note)
             match event:
                 case Said():
-                    who = f"#{event.index + 2} {self._speaker('assistant')}"
+                    who = f"#{event.index + 2} {speaker('assistant', self.chat.session.model)}"
                     kind, splitter = "", Splitter(form, False)
                     if event.role == "tool":
                         self._say_message(event.index)
@@ -239,7 +238,11 @@ class PlainChat:
                 case Turn():
                     _answer(self.lines, who, kind, splitter.end(form.read(event.text, False)))
                     self.lines.end_line()
-                    if mark := _mark(event):
+                    unread = event.finish == "stopped" and not event.prompt_tokens
+                    mark = (
+                        "stopped while it was read: nothing was sent" if unread else MARKS.get(event.finish)
+                    )
+                    if mark:
                         self.lines.note(f"{mark}.")
 
     def reading(self, so_far: ReadSoFar) -> None:
@@ -278,10 +281,8 @@ class PlainChat:
         message = self.chat.messages[index]
         pinned = " (pinned)" if message.pinned else ""
         thinks, text = _told(message, self.chat.template.thinking)
-        self.lines.say(f"#{index + 1} {self._speaker(message.role)}{thinks}{pinned}: {text}")
-
-    def _speaker(self, role: str) -> str:
-        return speaker(role, self.chat.session.model)
+        who = speaker(message.role, self.chat.session.model)
+        self.lines.say(f"{numbered(index)} {who}{thinks}{pinned}: {text}")
 
 
 def _answer(lines: Lines, who: str, before: str, pieces: Iterable[tuple[str, str]]) -> str:
@@ -312,13 +313,6 @@ def _ask(lines: Lines, signals: Signals, call: Call, cancel: ShouldStop) -> Lite
         signals.stopped = True
         return "no"
     return "once" if said == "y" else "always" if said == "a" else "no"
-
-
-def _mark(turn: Turn) -> str:
-    """Why an answer has ended, where something ended it."""
-    if turn.finish == "stopped" and not turn.prompt_tokens:
-        return "stopped while it was read: nothing was sent"
-    return MARKS.get(turn.finish, "")
 
 
 def run(

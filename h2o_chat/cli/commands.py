@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Annotated, NoReturn, ParamSpec
 
 import typer
+from rich.cells import cell_len, set_cell_size
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode, ModelError, UsageError, name_of
+from h2o_chat.chat.conversation.opening import choose_unnamed
 from h2o_chat.cli.run import ending, say
 from h2o_chat.models.hub import Agree
 from h2o_chat.models.obtain import ASK_FROM_BYTES, size, to_be_fetched
@@ -37,8 +39,6 @@ def print_rows(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> No
     Args:
         right: columns of numbers.
     """
-    from rich.cells import cell_len, set_cell_size
-
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
@@ -90,8 +90,6 @@ def with_model(settings: Settings, asked: Collection[str], folder: Path) -> Sett
     """
     if "model" in asked:
         return settings
-    from h2o_chat.chat.conversation.opening import choose_unnamed
-
     what = f"{settings.model}, as configured"
     if settings.model is None:
         settings, what = choose_unnamed(settings, folder)

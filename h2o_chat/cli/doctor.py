@@ -25,6 +25,7 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import Settings, config_file, data_folder
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.conversation.opening import choose_unnamed
 from h2o_chat.cli.commands import ends
 from h2o_chat.models.hub import SPARE_BYTES, is_offline
 from h2o_chat.models.hub_cache import cache_folder
@@ -211,8 +212,6 @@ def _configuration(report: DoctorReport) -> Settings:
 
 def _model(settings: Settings, report: DoctorReport, *, loads: bool) -> None:
     """The model that a start without flags would run."""
-    from h2o_chat.chat.conversation.opening import choose_unnamed
-
     if settings.model is None:
         settings, report.rows["model"] = choose_unnamed(settings, data_folder(None))
     model = look_up(settings.model)

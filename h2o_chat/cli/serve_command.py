@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from h2o_chat.base.config import Sampling, Settings, data_folder
+from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.recall.recall import POLICIES_WITHOUT_RECALL
@@ -79,46 +79,27 @@ def serve(
     """Serve many conversations over HTTP, as OpenAI's clients and those of llama-server speak it."""
     settings, sampling = settings_of(given, events_every=0)
     _optional("serve.server", "serve", "A server needs starlette and uvicorn")
+    from h2o_chat.serve import server
+    from h2o_chat.serve.prefixes import Prefixes
     from h2o_chat.serve.request_queue import Limits
+    from h2o_chat.serve.saved_memories import Saved
+    from h2o_chat.serve.service import Service
 
     settings = with_model(settings, given.maps[0], data_folder(data))
     sampling = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given)).complete(sampling)
     folder = None if no_store else data_folder(data)
-    limits = Limits(queue, queue, timeout, grace)
     scheme = "https" if tls_proxy else "http"
     usual_host, usual_port = split(address)
-    at = host or usual_host, usual_port if port is None else port
-    return _served(settings, sampling, at, any_model, keys, scheme, rows, snapshots, limits, folder, state)
-
-
-def _served(
-    settings: Settings,
-    sampling: Sampling,
-    address: tuple[str, int],
-    any_model: bool,
-    keys_file: Path | None,
-    scheme: str,
-    rows: int | None,
-    snapshots: int | None,
-    limits: "Limits",
-    folder: Path | None,
-    state: str | None,
-) -> ExitCode:
-    from h2o_chat.serve.prefixes import Prefixes
-    from h2o_chat.serve.saved_memories import Saved
-    from h2o_chat.serve.server import give_back, listen, serve, share
-    from h2o_chat.serve.service import Service
-
-    host, port = address
-    keys, loopback, limits = checked(host, keys_file, limits)
+    host, port = host or usual_host, usual_port if port is None else port
+    known_keys, loopback, limits = checked(host, keys, Limits(queue, queue, timeout, grace))
     try:
-        at = listen(host, port)
+        at = server.listen(host, port)
     except OSError as error:
         raise UsageError(
             f"{host}:{port} cannot be had: {refusal(error)}.", "Choose another: --address 127.0.0.1:0."
         ) from error
     with at:
-        give_back()
+        server.give_back()
         with progress_bar() as progress:
             stay_offline()
             batch = batch_here(settings, rows, sys.maxsize, progress)
@@ -138,7 +119,7 @@ def _served(
                 for kept in saved.rows():
                     prefixes.add(kept)
             if state is not None:
-                share(service, state)
+                server.share(service, state)
             note_session(replace(service.session, template=service.template.name), sampling)
             sys.stderr.write(
                 f"h2o-chat: {batch.runner.rows} rows of {service.row_bytes / 1e6:,.1f} MB,"
@@ -153,7 +134,7 @@ def _served(
             sys.stderr.write(f"h2o-chat: serving http://{shown}:{at.getsockname()[1]}/v1\n  ctrl+c ends it\n")
             sys.stderr.flush()
 
-        service, saved = asyncio.run(serve(service_of, keys, loopback, scheme, at, ready))
+        service, saved = asyncio.run(server.serve(service_of, known_keys, loopback, scheme, at, ready))
     service.close(CLOSE_S)
     if service.shared and service.shared.pending:
         sys.stderr.write(f"h2o-chat: {service.shared.pending:,} answers are not written to {state}\n")

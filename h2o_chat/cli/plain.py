@@ -3,7 +3,6 @@
 The same conversation as on the screen, kept in the same place, with the same commands. Never textual.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Literal
@@ -33,7 +32,6 @@ from h2o_chat.events.recording import Recorder
 
 LISTED = 20
 """Stored conversations that `/open` lists."""
-SAY_S = 5.0
 SHOWN_MESSAGES = 10
 
 
@@ -66,7 +64,6 @@ class PlainChat:
         self.editing: int | None = None
         self.pins_next = self._left = False
         self._opener_of, self._recorder = opener_of, recorder
-        self._said_at = float("-inf")
 
     def converse(self) -> ExitCode:
         self.lines.note(greeting(self.chat.session), f"/help shows the commands; {HOW}.")
@@ -121,15 +118,7 @@ class PlainChat:
     def note(self, note: Note) -> None:
         self.lines.note(note.message, note.hint)
 
-    def run(
-        self,
-        job: Job,
-        doing: str,
-        *,
-        edits: int | None = None,
-        fork: int | None = None,
-        keeps_messages: bool = False,
-    ) -> None:
+    def run(self, job: Job, doing: str, **_: object) -> None:
         reported = False
 
         def events() -> Iterator[Event]:
@@ -172,7 +161,7 @@ class PlainChat:
         before = self.chat
         if before.keeper:
             before.keeper.leave()
-        chat = self._opener_of(name, conversation)(progress_in(self.lines))
+        chat = self._opener_of(name, conversation)(self.lines.progress)
         before.close()
         self.opened(chat)
         self.lines.note(f"{chat.session.model} is ready.")
@@ -216,7 +205,6 @@ class PlainChat:
         """Write events as they come."""
         form = ToolForm(thinking=self.chat.template.thinking)
         who, kind, splitter = "", "", Splitter(form, False)
-        self._said_at = time.monotonic()
         for event in events:
             self.memory.add(event)
             if self._recorder and (note := self._recorder.write(event)):
@@ -246,10 +234,7 @@ class PlainChat:
                         self.lines.note(f"{mark}.")
 
     def reading(self, so_far: ReadSoFar) -> None:
-        """Write the progress of reading, now and then."""
-        if time.monotonic() - self._said_at >= SAY_S:
-            self._said_at = time.monotonic()
-            self.lines.say(f"reading {progress_words(so_far)} · ctrl+c stops")
+        self.lines.say_if_quiet(f"reading {progress_words(so_far)} · ctrl+c stops")
 
     def opened(self, chat: Chat, rebuilt: bool = False) -> None:
         """Go on with another conversation, or with another cache for this one."""
@@ -335,7 +320,7 @@ def run(
     lines, signals = Lines(), Signals()
     servers.ask = partial(_ask, lines, signals)
     lines.note(f"opening {name}")
-    chat = open_chat(progress_in(lines))
+    chat = open_chat(lines.progress)
     talk = PlainChat(chat, sampling, lines, signals, opener_of, recorder)
     try:
         with signals.taken():
@@ -348,17 +333,3 @@ def run(
         if recorder:
             recorder.end()
     return code
-
-
-def progress_in(lines: Lines) -> Callable[[str, float | None], None]:
-    """Returns what writes the progress of an opening, now and then in a line."""
-    told = time.monotonic()
-
-    def progress(stage: str, share: float | None) -> None:
-        nonlocal told
-        if share is not None and time.monotonic() - told >= SAY_S:
-            told = time.monotonic()
-            what, _, details = stage.partition(":")
-            lines.say(f"{what} {share:.0%}{details}")
-
-    return progress

@@ -21,7 +21,7 @@ from h2o_chat.base.config import PolicyName, Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.intervals import DRAWS, interval
+from h2o_chat.lab.intervals import interval, samples
 from h2o_chat.lab.report_output import print_table
 from h2o_chat.lab.timed_programs import (
     Ours,
@@ -296,8 +296,7 @@ def _ratios(peers: Sequence[Peer]) -> list[Ratio]:
 
 def _ratio(one: Peer, other: Peer) -> Ratio:
     tokens = _by_turns(one.decodes, other.decodes)
-    draws = torch.randint(len(tokens), (DRAWS, len(tokens)), generator=torch.Generator().manual_seed(0))
-    low, high = interval(torch.tensor(tokens, dtype=torch.float64)[draws].quantile(0.5, 1))
+    low, high = interval(samples(torch.tensor(tokens, dtype=torch.float64), 0).quantile(0.5, 1))
     both = one.firsts and other.firsts
     first = statistics.median(_by_turns(one.firsts, other.firsts)) if both else 0.0
     return Ratio(one.name, other.name, statistics.median(tokens), low, high, max(tokens), first)

@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections import ChainMap
-from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -282,9 +281,9 @@ def run(
                 raise UsageError(f"--batch and {what} were given.", "Give one of them.")
         settings, sampling = settings_of(given, events_every=0)
         settings = with_model(settings, given.maps[0], data_folder(data))
-        asked = run_batch.asked_for(settings, sampling, batch, output, rows, skip_bad)
+        lines = run_batch.lines_in(batch, output, skip_bad)
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
-        return replace(asked, sampling=makers.complete(sampling), ray=ray)
+        return run_batch.BatchTask(settings, makers.complete(sampling), lines, output, rows, ray)
 
     if batch is not None:
         raise typer.Exit(run_batch.run_batch(many))

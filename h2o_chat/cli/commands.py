@@ -43,11 +43,10 @@ def print_rows(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> No
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     for row in rows:
-        cells = []
-        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            blanks = " " * (width - cell_len(cell))
-            cells.append(blanks + cell if number in right else cell + blanks)
-        line = "  ".join(cells).rstrip()
+        padded = [set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for number in right:
+            padded[number] = row[number].rjust(widths[number])
+        line = "  ".join(padded).rstrip()
         typer.echo(set_cell_size(line, columns).rstrip() if columns and cell_len(line) > columns else line)
 
 

@@ -19,6 +19,7 @@ from h2o_chat.cli.commands import ends
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.typer_messages import MODEL, PlainTyper
 from h2o_chat.lab.report_output import opened_model, print_table, tell
+from h2o_chat.models.resolve import POCKET, find
 
 evaluate = PlainTyper(no_args_is_help=True, help="Measure what forgetting costs on your model.")
 bench = PlainTyper(no_args_is_help=True, help="How the program behaves on this machine.")
@@ -55,13 +56,9 @@ COMPARED = ["h2o", "h2o-paper", "window", "streaming"]
 def checked(**given: Any) -> Settings:
     """Settings, of pocket where no model is named, so that a command means the same on every machine.
 
-    It says what is wrong with the model's name before two seconds of imports.
-
     Raises:
-        UsageError: a setting that cannot be, or no such model.
+        UsageError: a setting that cannot be, or no such model; before two seconds of imports.
     """
-    from h2o_chat.models.resolve import POCKET, find
-
     settings = Settings(**given | {"model": given.get("model") or POCKET})
     find(settings.model)
     return settings

@@ -308,11 +308,7 @@ def run(
     servers: McpServers,
     recorder: Recorder | None = None,
 ) -> ExitCode:
-    """Holds a conversation from the opening to its end.
-
-    Args:
-        name: of the model that is opened.
-        servers: of the tools, if there are any.
+    """Holds a conversation from the opening of the model `name` to its end.
 
     Raises:
         H2OChatError: it cannot be opened, or not all of it is stored.

@@ -47,7 +47,7 @@ class BatchTask:
     output: Path | None
     """None: stdout."""
     rows: int | None
-    ray: str | None = None
+    ray: str | None
     """The Ray cluster that answers; None: this process does."""
 
 
@@ -55,10 +55,8 @@ Answered = tuple[BatchLine, Turn | None, Exception | None]
 """A line, its answer, and why there is none."""
 
 
-def asked_for(
-    settings: Settings, sampling: Sampling, input: Path, output: Path | None, rows: int | None, skip_bad: bool
-) -> BatchTask:
-    """Reads the lines; stderr names those that are left out.
+def lines_in(input: Path, output: Path | None, skip_bad: bool) -> list[BatchLine]:
+    """The lines of the input; stderr names those that are left out.
 
     Raises:
         UsageError: the input cannot be read or is the output too, or a line is bad and may not be left out.
@@ -70,7 +68,7 @@ def asked_for(
         complain(f"Left out: {error.message}", "")
     if len(bad) > SHOWN:
         complain(f"Left out: {len(bad) - SHOWN:,} more lines.", "")
-    return BatchTask(settings, sampling, jobs, output, rows)
+    return jobs
 
 
 def run_batch(prepare: Callable[[], BatchTask]) -> ExitCode:

@@ -179,7 +179,7 @@ def timed_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     from h2o_chat.lab import speed
 
-    monkeypatch.setattr(speed, "wait_until_idle", lambda: True)
+    monkeypatch.setattr(speed, "wait_until_idle", lambda: None)
     monkeypatch.setattr(speed, "COPY_BYTES", 1 << 20)
     threads = torch.get_num_threads()
     yield

@@ -6,7 +6,6 @@ imports torch, so it is imported inside the commands.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -209,9 +208,7 @@ def stuck(
     wanted = policies or ["h2o"]
     runs = runs_of([policy for policy in wanted if policy != "full"], budgets or [512])
     runs = runs if "full" in wanted else runs[1:]
-    sampling = Sampling(temperature, max_tokens=tokens)
-    if temperature:
-        sampling = replace(sampling, top_p=top_p, min_p=min_p)
+    sampling = Sampling(temperature, top_p=top_p, min_p=min_p, max_tokens=tokens)
 
     with opened_model(settings, "talk") as (loaded, tick):
         report = task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)

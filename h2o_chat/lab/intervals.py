@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 DRAWS = 2000
-CONFIDENCE = 0.95
 
 
 def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
@@ -31,7 +30,7 @@ def samples(values: Tensor, seed: int) -> Tensor:
 
 def interval(found: Tensor) -> tuple[float, float]:
     """Interval in which 95% of the values [DRAWS] lie."""
-    low, high = found.quantile(torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).double()).tolist()
+    low, high = found.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     return low, high
 
 

@@ -23,7 +23,7 @@ def bootstrap(per_document: Tensor, seed: int) -> tuple[float, float]:
 
 
 def samples(values: Tensor, seed: int) -> Tensor:
-    """As many samples as DRAWS, each with replacement of as many as there are values [N]. [DRAWS, N] fp64"""
+    """Draws DRAWS samples with replacement, each as large as the values [N]. [DRAWS, N] fp64"""
     generator = torch.Generator().manual_seed(seed)
     return values.double()[torch.randint(len(values), (DRAWS, len(values)), generator=generator)]
 

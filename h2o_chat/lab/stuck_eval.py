@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.loops import alike, grams, same_question
+from h2o_chat.chat.conversation.loops import Grams, alike, grams
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.policy_variant import Run
@@ -93,10 +93,11 @@ class StuckReport:
 
 def repeated(messages: Sequence[str], answers: Sequence[str]) -> list[bool]:
     """Returns for each answer whether it says what an earlier answer to another message said."""
-    found, said = [], list(map(grams, answers))
-    for at, message in enumerate(messages):
-        before = (said[one] for one in range(at) if not same_question(message, messages[one]))
-        found.append(any(alike(said[at], earlier) for earlier in before))
+    found, before = [], list[tuple[str, Grams]]()
+    for message, answer in zip(messages, answers, strict=True):
+        said, asked = grams(answer), " ".join(message.casefold().split())
+        found.append(any(asked != other and alike(said, earlier) for other, earlier in before))
+        before.append((asked, said))
     return found
 
 

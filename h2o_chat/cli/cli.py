@@ -6,11 +6,10 @@ import gc
 import os
 import sys
 from collections import ChainMap
-from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,25 +17,28 @@ import h2o_chat
 from h2o_chat.base import precedence
 from h2o_chat.base.config import SCREEN_TOKENS, data_folder, tool_servers
 from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.base.system import RANKS
-from h2o_chat.cli import config_command, memory_command, models_command, sessions_command
-from h2o_chat.cli.cluster_command import app as cluster
+from h2o_chat.base.system import PASSES_SOCKETS, RANKS
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.opening import ConversationPlace, opener, opener_of, stored, with_tools
+from h2o_chat.chat.conversation.release import release_chat
+from h2o_chat.chat.conversation.remarks import first_budget, fitted_budget
+from h2o_chat.chat.tools.mcp_servers import McpServers, allow, refuse
+from h2o_chat.cli import config_command, memory_command, models_command, run_batch, sessions_command
+from h2o_chat.cli import run as running
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor import doctor
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
 from h2o_chat.cli.lab_commands import bench, evaluate
+from h2o_chat.cli.prompt_input import grammar_of, prompt_of, read_script
 from h2o_chat.cli.replay_command import demo, replay
-from h2o_chat.cli.run import ending
-from h2o_chat.cli.serve_command import serve
+from h2o_chat.cli.serve_command import cluster, serve
 from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper, help_command
+from h2o_chat.events.recording import Recorder
 from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import checked, obtain
 from h2o_chat.models.resolve import LocalModel, find, look_up
-
-if TYPE_CHECKING:
-    from h2o_chat.chat.conversation.opening import ConversationPlace
-
+from h2o_chat.remote.engine_here import engine_here
 
 _ORDER = ("run", "serve", "models", "sessions", "memory", "config", "doctor", "replay", "demo", "lab")
 
@@ -101,10 +103,8 @@ _Record = Annotated[
 ]
 
 
-def _kept(resume: str | None, folder: Path | None) -> tuple["ConversationPlace", dict[str, Any]]:
+def _kept(resume: str | None, folder: Path | None) -> tuple[ConversationPlace, dict[str, Any]]:
     """The place where it is kept (no folder: in memory alone), and the settings of a resumed conversation."""
-    from h2o_chat.chat.conversation.opening import ConversationPlace, stored
-
     if resume is None:
         return ConversationPlace(folder), {}
     if folder is None:
@@ -161,10 +161,6 @@ def screen(
             checked(model)
         else:
             ask(model.repository, asking(yes))
-        from h2o_chat.chat.conversation.opening import opener, opener_of, with_tools
-        from h2o_chat.chat.tools.mcp_servers import McpServers
-        from h2o_chat.events.recording import Recorder
-
         recorder = Recorder(record) if record else None
         if recorder:
             recorder.open()
@@ -181,12 +177,7 @@ def screen(
                 servers,
                 recorder,
             )
-        from h2o_chat.base.system import PASSES_SOCKETS
-        from h2o_chat.chat.conversation.chat import Chat
-        from h2o_chat.chat.conversation.release import release_chat
-        from h2o_chat.chat.conversation.remarks import first_budget
         from h2o_chat.remote.engine_apart import engine_apart
-        from h2o_chat.remote.engine_here import engine_here
         from h2o_chat.tui import leaving
         from h2o_chat.tui.chat_app import ChatApp
         from h2o_chat.tui.leaving import leave_with_the_terminal
@@ -214,7 +205,7 @@ def screen(
             release_chat(screen.chat)
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
-    code = ending(work)
+    code = running.ending(work)
     if code is not ExitCode.OK:
         raise typer.Exit(code)
 
@@ -280,14 +271,8 @@ def run(
     given: ChainMap[str, Any],
 ) -> None:
     """Ask once, play a script, or answer a file of prompts, without a screen; answers go to stdout."""
-    from h2o_chat.chat.conversation.opening import opener, with_tools
-    from h2o_chat.chat.conversation.remarks import fitted_budget
-    from h2o_chat.chat.tools.mcp_servers import McpServers, allow, refuse
-    from h2o_chat.cli import run as running
-    from h2o_chat.cli import run_batch as batches
-    from h2o_chat.events.recording import Recorder
 
-    def many() -> batches.BatchTask:
+    def many() -> run_batch.BatchTask:
         assert batch is not None
         others = {"a prompt": prompt, "--script": script, "--json": json, "--resume": resume, "--save": save}
         others |= {"--schema": schema, "torchrun": RANKS > 1}
@@ -296,12 +281,12 @@ def run(
                 raise UsageError(f"--batch and {what} were given.", "Give one of them.")
         settings, sampling = settings_of(given, events_every=0)
         settings = with_model(settings, given.maps[0], data_folder(data))
-        asked = batches.asked_for(settings, sampling, batch, output, rows, skip_bad)
+        lines = run_batch.lines_in(batch, output, skip_bad)
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
-        return replace(asked, sampling=makers.complete(sampling), ray=ray)
+        return run_batch.BatchTask(settings, makers.complete(sampling), lines, output, rows, ray)
 
     if batch is not None:
-        raise typer.Exit(batches.run_batch(many))
+        raise typer.Exit(run_batch.run_batch(many))
 
     def prepare() -> running.RunTask:
         for flag, value in (("--output", output), ("--rows", rows), ("--skip-bad", skip_bad), ("--ray", ray)):
@@ -313,8 +298,6 @@ def run(
         turns, named = _turns(prompt, script), named_in(given, held_with)
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named)
-        from h2o_chat.cli.prompt_input import grammar_of
-
         grammar = grammar_of(schema) if schema else ""
         servers = McpServers(tool_servers())
         servers.allowed |= {*allow_tool}
@@ -326,8 +309,6 @@ def run(
 
 
 def _turns(prompt: str | None, script: Path | None) -> list[str]:
-    from h2o_chat.cli.prompt_input import prompt_of, read_script
-
     if script is not None:
         if prompt is not None:
             raise UsageError("A prompt and --script were given.", "Give one of them.")
@@ -347,5 +328,5 @@ def main() -> None:
         from h2o_chat.engine.ranks import Rank
 
         if (rank := Rank()).number:
-            sys.exit(ending(rank.follow))
+            sys.exit(running.ending(rank.follow))
     app(prog_name="h2o-chat")

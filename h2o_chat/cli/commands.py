@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Annotated, NoReturn, ParamSpec
 
 import typer
+from rich.cells import cell_len, set_cell_size
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode, ModelError, UsageError, name_of
+from h2o_chat.chat.conversation.opening import choose_unnamed
 from h2o_chat.cli.run import ending, say
 from h2o_chat.models.hub import Agree
 from h2o_chat.models.obtain import ASK_FROM_BYTES, size, to_be_fetched
@@ -37,17 +39,14 @@ def print_rows(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> No
     Args:
         right: columns of numbers.
     """
-    from rich.cells import cell_len, set_cell_size
-
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     for row in rows:
-        cells = []
-        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            blanks = " " * (width - cell_len(cell))
-            cells.append(blanks + cell if number in right else cell + blanks)
-        line = "  ".join(cells).rstrip()
+        padded = [set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for number in right:
+            padded[number] = row[number].rjust(widths[number])
+        line = "  ".join(padded).rstrip()
         typer.echo(set_cell_size(line, columns).rstrip() if columns and cell_len(line) > columns else line)
 
 
@@ -58,7 +57,7 @@ def confirmed(question: str) -> bool:
         UsageError: there is none.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("Nobody is there to confirm it.", "Say --yes.")
+        raise UsageError(f"{question.splitlines()[0]} Nobody is there to confirm it.", "Say --yes.")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -75,10 +74,7 @@ def asking(yes: bool) -> Agree:
     def agree(repository: str, missing_bytes: int, free_bytes: int) -> None:
         if yes or missing_bytes < ASK_FROM_BYTES:
             return
-        what = to_be_fetched(repository, missing_bytes, free_bytes)
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError(f"{what} Nobody is there to confirm it.", "Say --yes.")
-        if not confirmed(f"{what}\nFetch it?"):
+        if not confirmed(f"{to_be_fetched(repository, missing_bytes, free_bytes)}\nFetch it?"):
             raise ModelError(f"{repository} was not fetched.", "Without -m another one answers.")
 
     return agree
@@ -93,8 +89,6 @@ def with_model(settings: Settings, asked: Collection[str], folder: Path) -> Sett
     """
     if "model" in asked:
         return settings
-    from h2o_chat.chat.conversation.opening import choose_unnamed
-
     what = f"{settings.model}, as configured"
     if settings.model is None:
         settings, what = choose_unnamed(settings, folder)

@@ -14,6 +14,7 @@ import typer
 from h2o_chat.base import precedence
 from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, config_file, read_tables
 from h2o_chat.base.errors import StoreError, UsageError, name_of
+from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.files.export import write_file
 from h2o_chat.cli.commands import ends, print_rows
 from h2o_chat.cli.flags import MAKERS
@@ -92,11 +93,7 @@ def _plain(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    from h2o_chat.base.safe import safe_text
-
-    if value is None:
-        return "not set"
-    return safe_text(json.dumps(value, ensure_ascii=False))
+    return "not set" if value is None else safe_text(json.dumps(value, ensure_ascii=False))
 
 
 def _defaults(tables: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import Settings, config_file, data_folder
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.conversation.opening import choose_unnamed
 from h2o_chat.cli.commands import ends
 from h2o_chat.models.hub import SPARE_BYTES, is_offline
 from h2o_chat.models.hub_cache import cache_folder
@@ -71,9 +72,10 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     """Tell what is here, what will run, what is wrong, and what to do about it."""
     report = examine()
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    code = ExitCode.FAILED if report.prevents else ExitCode.OK
     if as_json:
         typer.echo(json.dumps({"ok": not report.prevents, **asdict(report)}))
-        return ExitCode.FAILED if report.prevents else ExitCode.OK
+        return code
     for name, value in report.rows.items():
         typer.echo(f"{name:15} {safe_text(value)}")
     for problem in sorted(report.problems, key=lambda one: not one.prevents):
@@ -81,7 +83,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
         typer.echo(f"  {safe_text(problem.do)}")
     if not report.problems:
         typer.echo("\nNothing is wrong.")
-    return ExitCode.FAILED if report.prevents else ExitCode.OK
+    return code
 
 
 def examine() -> DoctorReport:
@@ -108,20 +110,14 @@ def _versions(report: DoctorReport) -> None:
     report.rows["versions"] = ", ".join(shown)
     from packaging.requirements import Requirement  # comes with transformers
 
-    for need in map(Requirement, _requirements()):
+    needs = importlib.metadata.requires("h2o-chat") if _version("h2o-chat") else []  # none: run from a folder
+    for need in map(Requirement, needs or []):
         if need.marker and not need.marker.evaluate({"extra": ""}):
             continue
         have = _version(need.name)
         if have is None or not need.specifier.contains(have, prereleases=True):
             found = "is not installed" if have is None else f"is {have}; needed is {need.specifier}"
             raise UsageError(f"{need.name} {found}.", f'Install it: pip install "{need}"')
-
-
-def _requirements() -> list[str]:
-    try:
-        return importlib.metadata.requires("h2o-chat") or []
-    except importlib.metadata.PackageNotFoundError:  # run from a folder
-        return []
 
 
 def _version(name: str) -> str | None:
@@ -152,8 +148,7 @@ def _machine(report: DoctorReport) -> None:
     )
     why, made = library.why_not(), build.made()
     if not why and made:
-        how = f"{library.forms()[-1]}, compiled on {made.date} by {made.compiler}"
-        report.rows["native step"] = how
+        report.rows["native step"] = f"{library.forms()[-1]}, compiled on {made.date} by {made.compiler}"
         return
     report.rows["native step"] = f"none: {why}"
     report.note(
@@ -196,8 +191,9 @@ def _folders(report: DoctorReport) -> None:
             with tempfile.TemporaryFile(dir=there):
                 pass
         except OSError:
-            what = f"{folder} cannot be written to: {otherwise}."
-            report.note(what, "Mend its permissions, or choose another.")
+            report.note(
+                f"{folder} cannot be written to: {otherwise}.", "Mend its permissions, or choose another."
+            )
         if free < SPARE_BYTES:
             report.note(f"The disk of {folder} is nearly full: {otherwise}.", "Make room.")
     report.rows["conversations"] += f"; saved memories: {size(saved_caches_bytes(data_folder(None)))}"
@@ -216,8 +212,6 @@ def _configuration(report: DoctorReport) -> Settings:
 
 def _model(settings: Settings, report: DoctorReport, *, loads: bool) -> None:
     """The model that a start without flags would run."""
-    from h2o_chat.chat.conversation.opening import choose_unnamed
-
     if settings.model is None:
         settings, report.rows["model"] = choose_unnamed(settings, data_folder(None))
     model = look_up(settings.model)

@@ -6,7 +6,6 @@ imports torch, so it is imported inside the commands.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -18,7 +17,8 @@ from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.typer_messages import MODEL, PlainTyper
-from h2o_chat.lab.shared.report_output import print_table, run_eval, tell
+from h2o_chat.lab.report_output import opened_model, print_table, tell
+from h2o_chat.models.resolve import POCKET, find
 
 evaluate = PlainTyper(no_args_is_help=True, help="Measure what forgetting costs on your model.")
 bench = PlainTyper(no_args_is_help=True, help="How the program behaves on this machine.")
@@ -55,13 +55,9 @@ COMPARED = ["h2o", "h2o-paper", "window", "streaming"]
 def checked(**given: Any) -> Settings:
     """Settings, of pocket where no model is named, so that a command means the same on every machine.
 
-    It says what is wrong with the model's name before two seconds of imports.
-
     Raises:
-        UsageError: a setting that cannot be, or no such model.
+        UsageError: a setting that cannot be, or no such model; before two seconds of imports.
     """
-    from h2o_chat.models.resolve import POCKET, find
-
     settings = Settings(**given | {"model": given.get("model") or POCKET})
     find(settings.model)
     return settings
@@ -77,7 +73,7 @@ def measured(shape: str | None, model: str | None, seed: int, **given: Any) -> I
     if shape is None:
         yield checked(model=model, seed=seed, **given)
         return
-    from h2o_chat.lab.shared.shapes import SHAPES, make
+    from h2o_chat.lab.shapes import SHAPES, make
 
     if shape not in SHAPES:
         raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")
@@ -106,19 +102,18 @@ def perplexity(
 ) -> ExitCode:
     """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
     settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
-    from h2o_chat.lab.eval import perplexity as task
-    from h2o_chat.lab.shared import lab_texts
-    from h2o_chat.lab.shared.policy_variant import PolicyVariant
+    from h2o_chat.lab import lab_texts
+    from h2o_chat.lab import perplexity as task
+    from h2o_chat.lab.policy_variant import PolicyVariant
 
     variants = list(map(PolicyVariant.parse, policies or COMPARED))
     found, slots = lab_texts.read_texts(texts), budgets or [32, 64, 128]
 
-    def measure(loaded: Any, tick: Any) -> Any:
+    with opened_model(settings, "read") as (loaded, tick):
         documents = lab_texts.documents(found, loaded.tokenizer, length)
         ids = lab_texts.half_of(documents, half)
-        return task.measure(loaded, ids, variants, slots, seed, tick, prompt, equal_bytes, paired)
-
-    return run_eval(settings, "read", measure, as_json, task.show_table)
+        report = task.measure(loaded, ids, variants, slots, seed, tick, prompt, equal_bytes, paired)
+    return tell(report, as_json, task.show_table)
 
 
 @evaluate.command()
@@ -138,15 +133,14 @@ def recall(
 ) -> ExitCode:
     """Ask for things told long ago in made-up conversations, which the model answers."""
     settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
-    from h2o_chat.lab.eval import answered_recall as task
-    from h2o_chat.lab.shared.policy_variant import runs_of
+    from h2o_chat.lab import answered_recall as task
+    from h2o_chat.lab.policy_variant import runs_of
 
     runs = runs_of(policies or COMPARED, budgets or [512])[1:]
 
-    def measure(loaded: Any, tick: Any) -> Any:
-        return task.measure(loaded, generate, conversations, seed, runs, tick, recall)
-
-    return run_eval(settings, "answer", measure, as_json, task.show_table)
+    with opened_model(settings, "answer") as (loaded, tick):
+        report = task.measure(loaded, generate, conversations, seed, runs, tick, recall)
+    return tell(report, as_json, task.show_table)
 
 
 @evaluate.command()
@@ -170,17 +164,16 @@ def qa(
 ) -> ExitCode:
     """Questions on long texts as arXiv 2605.18053 asks them, by token F1, with recall and without."""
     settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize)
-    from h2o_chat.lab.eval import qa as task
-    from h2o_chat.lab.shared.lab_texts import half_of, read_items
-    from h2o_chat.lab.shared.policy_variant import runs_of
+    from h2o_chat.lab import qa as task
+    from h2o_chat.lab.lab_texts import half_of, read_items
+    from h2o_chat.lab.policy_variant import runs_of
 
     runs = runs_of(policies or ["h2o"], budgets or [256])
     asked = half_of(read_items(items, task.Item), half)
 
-    def measure(loaded: Any, tick: Any) -> Any:
-        return task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick)
-
-    return run_eval(settings, "answer", measure, as_json, task.show_table)
+    with opened_model(settings, "answer") as (loaded, tick):
+        report = task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick)
+    return tell(report, as_json, task.show_table)
 
 
 @evaluate.command()
@@ -209,20 +202,17 @@ def stuck(
     """Whether a conversation still answers at its end, or says one sentence to whatever is said."""
     settings = checked(model=model, dtype=dtype, threads=threads, quantize=quantize)
     messages = read_script(turns)
-    from h2o_chat.lab.eval import stuck_eval as task
-    from h2o_chat.lab.shared.policy_variant import runs_of
+    from h2o_chat.lab import stuck_eval as task
+    from h2o_chat.lab.policy_variant import runs_of
 
     wanted = policies or ["h2o"]
     runs = runs_of([policy for policy in wanted if policy != "full"], budgets or [512])
     runs = runs if "full" in wanted else runs[1:]
-    sampling = Sampling(temperature, max_tokens=tokens)
-    if temperature:
-        sampling = replace(sampling, top_p=top_p, min_p=min_p)
+    sampling = Sampling(temperature, top_p=top_p, min_p=min_p, max_tokens=tokens)
 
-    def measure(loaded: Any, tick: Any) -> Any:
-        return task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
-
-    return run_eval(settings, "talk", measure, as_json, task.show_table)
+    with opened_model(settings, "talk") as (loaded, tick):
+        report = task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
+    return tell(report, as_json, task.show_table)
 
 
 @bench.command()
@@ -255,8 +245,7 @@ def speed(
         let_torch_sleep(checked(engine=engine))
     given = {"budget": budget, "engine": engine, "dtype": dtype, "threads": threads}
     with measured(shape, model, seed, **given) as settings:
-        from h2o_chat.lab.bench.speed import Wanted, run_speed
-        from h2o_chat.lab.bench.speed_table import show_speed
+        from h2o_chat.lab.speed import Wanted, run_speed, show_speed
 
         policy: Any = policies or ["h2o"]
         wanted = Wanted(settings, quantize or ["auto"], seen or [640], prompt, turns, seed, policy)
@@ -290,9 +279,8 @@ def gpu(
     how = quantize or ["none"]
     with measured(shape, model, 0, budget=budget, device="cuda", quantize=how[0]) as settings:
         from h2o_chat.graph.loading import open_model
-        from h2o_chat.lab.bench.speed import Wanted, run_speed
-        from h2o_chat.lab.bench.speed_table import show_speed
-        from h2o_chat.lab.bench.timed_programs import rows_speed
+        from h2o_chat.lab.speed import Wanted, run_speed, show_speed
+        from h2o_chat.lab.timed_programs import rows_speed
 
         wanted = Wanted(settings, how, seen or [512, 4096, 32_000, 100_000], prompt, turns=6)
         report, loaded = run_speed(wanted), open_model(settings, lambda *_: None)

@@ -3,7 +3,6 @@
 The same conversation as on the screen, kept in the same place, with the same commands. Never textual.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Literal
@@ -33,7 +32,6 @@ from h2o_chat.events.recording import Recorder
 
 LISTED = 20
 """Stored conversations that `/open` lists."""
-SAY_S = 5.0
 SHOWN_MESSAGES = 10
 
 
@@ -66,7 +64,6 @@ class PlainChat:
         self.editing: int | None = None
         self.pins_next = self._left = False
         self._opener_of, self._recorder = opener_of, recorder
-        self._said_at = float("-inf")
 
     def converse(self) -> ExitCode:
         self.lines.note(greeting(self.chat.session), f"/help shows the commands; {HOW}.")
@@ -121,15 +118,7 @@ class PlainChat:
     def note(self, note: Note) -> None:
         self.lines.note(note.message, note.hint)
 
-    def run(
-        self,
-        job: Job,
-        doing: str,
-        *,
-        edits: int | None = None,
-        fork: int | None = None,
-        keeps_messages: bool = False,
-    ) -> None:
+    def run(self, job: Job, doing: str, **_: object) -> None:
         reported = False
 
         def events() -> Iterator[Event]:
@@ -172,7 +161,7 @@ class PlainChat:
         before = self.chat
         if before.keeper:
             before.keeper.leave()
-        chat = self._opener_of(name, conversation)(progress_in(self.lines))
+        chat = self._opener_of(name, conversation)(self.lines.progress)
         before.close()
         self.opened(chat)
         self.lines.note(f"{chat.session.model} is ready.")
@@ -192,9 +181,8 @@ class PlainChat:
             self.say(f"{name} = {settable.typed(value) or 'none'}")
 
     def find(self, words: str) -> None:
-        divide = self.chat.template.thinking.divide
-        said = [divide(one.text)[1] if one.role == "assistant" else one.text for one in self.chat.messages]
-        found = [index for index, text in enumerate(said) if words.lower() in text.lower()]
+        told = [_told(message, self.chat.template.thinking)[1] for message in self.chat.messages]
+        found = [index for index, text in enumerate(told) if words.lower() in text.lower()]
         if not found:
             raise UsageError(f"{words!r} stands in no message.", "/find WORDS")
         for index in found:
@@ -217,14 +205,13 @@ class PlainChat:
         """Write events as they come."""
         form = ToolForm(thinking=self.chat.template.thinking)
         who, kind, splitter = "", "", Splitter(form, False)
-        self._said_at = time.monotonic()
         for event in events:
             self.memory.add(event)
             if self._recorder and (note := self._recorder.write(event)):
-                self.lines.note(note.message, note.hint)
+                self.note(note)
             match event:
                 case Said():
-                    who = f"#{event.index + 2} {self._speaker('assistant')}"
+                    who = f"#{event.index + 2} {speaker('assistant', self.chat.session.model)}"
                     kind, splitter = "", Splitter(form, False)
                     if event.role == "tool":
                         self._say_message(event.index)
@@ -239,14 +226,15 @@ class PlainChat:
                 case Turn():
                     _answer(self.lines, who, kind, splitter.end(form.read(event.text, False)))
                     self.lines.end_line()
-                    if mark := _mark(event):
+                    unread = event.finish == "stopped" and not event.prompt_tokens
+                    mark = (
+                        "stopped while it was read: nothing was sent" if unread else MARKS.get(event.finish)
+                    )
+                    if mark:
                         self.lines.note(f"{mark}.")
 
     def reading(self, so_far: ReadSoFar) -> None:
-        """Write the progress of reading, now and then."""
-        if time.monotonic() - self._said_at >= SAY_S:
-            self._said_at = time.monotonic()
-            self.lines.say(f"reading {progress_words(so_far)} · ctrl+c stops")
+        self.lines.say_if_quiet(f"reading {progress_words(so_far)} · ctrl+c stops")
 
     def opened(self, chat: Chat, rebuilt: bool = False) -> None:
         """Go on with another conversation, or with another cache for this one."""
@@ -278,10 +266,8 @@ class PlainChat:
         message = self.chat.messages[index]
         pinned = " (pinned)" if message.pinned else ""
         thinks, text = _told(message, self.chat.template.thinking)
-        self.lines.say(f"#{index + 1} {self._speaker(message.role)}{thinks}{pinned}: {text}")
-
-    def _speaker(self, role: str) -> str:
-        return speaker(role, self.chat.session.model)
+        who = speaker(message.role, self.chat.session.model)
+        self.lines.say(f"{numbered(index)} {who}{thinks}{pinned}: {text}")
 
 
 def _answer(lines: Lines, who: str, before: str, pieces: Iterable[tuple[str, str]]) -> str:
@@ -314,13 +300,6 @@ def _ask(lines: Lines, signals: Signals, call: Call, cancel: ShouldStop) -> Lite
     return "once" if said == "y" else "always" if said == "a" else "no"
 
 
-def _mark(turn: Turn) -> str:
-    """Why an answer has ended, where something ended it."""
-    if turn.finish == "stopped" and not turn.prompt_tokens:
-        return "stopped while it was read: nothing was sent"
-    return MARKS.get(turn.finish, "")
-
-
 def run(
     open_chat: Opener,
     opener_of: Callable[[str, str | None], Opener],
@@ -329,11 +308,7 @@ def run(
     servers: McpServers,
     recorder: Recorder | None = None,
 ) -> ExitCode:
-    """Holds a conversation from the opening to its end.
-
-    Args:
-        name: of the model that is opened.
-        servers: of the tools, if there are any.
+    """Holds a conversation from the opening of the model `name` to its end.
 
     Raises:
         H2OChatError: it cannot be opened, or not all of it is stored.
@@ -341,7 +316,7 @@ def run(
     lines, signals = Lines(), Signals()
     servers.ask = partial(_ask, lines, signals)
     lines.note(f"opening {name}")
-    chat = open_chat(progress_in(lines))
+    chat = open_chat(lines.progress)
     talk = PlainChat(chat, sampling, lines, signals, opener_of, recorder)
     try:
         with signals.taken():
@@ -354,17 +329,3 @@ def run(
         if recorder:
             recorder.end()
     return code
-
-
-def progress_in(lines: Lines) -> Callable[[str, float | None], None]:
-    """Returns what writes the progress of an opening, now and then in a line."""
-    told = time.monotonic()
-
-    def progress(stage: str, share: float | None) -> None:
-        nonlocal told
-        if share is not None and time.monotonic() - told >= SAY_S:
-            told = time.monotonic()
-            what, _, details = stage.partition(":")
-            lines.say(f"{what} {share:.0%}{details}")
-
-    return progress

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,8 @@ from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.safe import safe_text
 from h2o_chat.base.system import handling
 
+SAY_S = 5.0
+"""Seconds without a line, typed or written, after which it is said how far long work is."""
 BLOCK = '"""'
 """A line of this begins a text of several lines, and ends it."""
 HOW = f"a line that ends with \\ goes on; lines between two lines of {BLOCK} are one message"
@@ -82,6 +85,7 @@ class Lines:
         self._asks = sys.stdin.isatty()
         self._in_line = False
         """The text written last did not end its line."""
+        self._quiet_since = time.monotonic()
 
     def read(self) -> str | None:
         """The next text, of one line or several; None at the end."""
@@ -101,6 +105,7 @@ class Lines:
         if self._asks:
             self.write(sign)
         line = sys.stdin.readline()
+        self._quiet_since = time.monotonic()
         self._in_line = self._asks and not line.endswith("\n")
         return line.rstrip("\r\n") if line else None
 
@@ -110,6 +115,7 @@ class Lines:
             sys.stdout.write(safe_text(text))
             sys.stdout.flush()
             self._in_line = not text.endswith("\n")
+            self._quiet_since = time.monotonic()
 
     def end_line(self) -> None:
         if self._in_line:
@@ -119,6 +125,16 @@ class Lines:
         """Write whole lines."""
         self.end_line()
         self.write(f"{text}\n")
+
+    def say_if_quiet(self, text: str) -> None:
+        if time.monotonic() - self._quiet_since >= SAY_S:
+            self.say(text)
+
+    def progress(self, stage: str, share: float | None) -> None:
+        """Says how far an opening is (`Progress`)."""
+        if share is not None:
+            what, _, details = stage.partition(":")
+            self.say_if_quiet(f"{what} {share:.0%}{details}")
 
     def note(self, message: str, hint: str = "") -> None:
         self.say(f"note: {message} {hint}".rstrip())

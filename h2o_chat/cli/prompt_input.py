@@ -37,8 +37,7 @@ def read_script(path: Path) -> list[str]:
         with path.open("rb") as file:
             raw = _limited(file, str(path))
     except (OSError, ValueError) as error:  # ValueError: there is a NUL in the name
-        what = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{path} cannot be read: {what}.", "Give a text file of turns.") from error
+        raise UsageError(f"{path} cannot be read: {refusal(error)}.", "Give a text file of turns.") from error
     return [not_too_long(turn) for turn in turns_of(decode(raw, str(path)))]
 
 
@@ -78,10 +77,8 @@ def grammar_of(file: Path) -> str:
     """The grammar of JSON that a file's JSON schema describes."""
     try:
         schema = loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"--schema {name_of(file)} cannot be read: {refusal(error)}.") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--schema {name_of(file)} is no JSON: {error}.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"--schema {name_of(file)} is no file of JSON: {refusal(error)}.") from error
     if not isinstance(schema, dict):
         raise UsageError(f"--schema {name_of(file)} is no JSON object.", 'Write {"type": "object", ...}.')
     return f"start: {json_rule(schema)}"

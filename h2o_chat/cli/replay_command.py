@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from h2o_chat.base import precedence
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command
 from h2o_chat.cli.commands import ends
+from h2o_chat.events.recording import read
 from h2o_chat.models.resolve import BUNDLED
 
 DEMO = tuple(folder.parent / "demo.jsonl" for folder in BUNDLED)
@@ -31,8 +33,6 @@ def replay(
 ) -> ExitCode:
     """Show a recorded conversation again, as it was; no model is loaded."""
     pace = _times(speed)
-    from h2o_chat.events.recording import read
-
     if other is not None:
         if pace != 1:
             raise UsageError("Two recordings are printed, not played.", "Leave out --speed.")
@@ -49,7 +49,6 @@ def replay(
             "A replay needs a terminal, and this is none.",
             f"Without one, read {file} itself: one event a line, as JSON.",
         )
-    from h2o_chat.base.config import Sampling, Settings
     from h2o_chat.tui import leaving
     from h2o_chat.tui.chat_app import ChatApp
     from h2o_chat.tui.leaving import leave_with_the_terminal

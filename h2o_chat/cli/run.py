@@ -13,13 +13,15 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from h2o_chat.base import errors
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode, H2OChatError, OutOfMemoryError, StoreError, UsageError
 from h2o_chat.base.progress import progress_bar
+from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.keeper import NOWHERE_ELSE, Keeper
+from h2o_chat.chat.conversation.opening import Opener
 from h2o_chat.chat.conversation.release import release, stored_as
 from h2o_chat.chat.conversation.tool_rounds import MAY_CALL, send_and_call
 from h2o_chat.chat.templates.tool_form import Splitter, ToolForm
@@ -28,9 +30,6 @@ from h2o_chat.cli.interruptible import interruptible, with_progress
 from h2o_chat.events.events import End, Error, Event, Note, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.tokenizer_calls import is_panic
-
-if TYPE_CHECKING:
-    from h2o_chat.chat.conversation.opening import Opener
 
 SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
@@ -58,7 +57,7 @@ Output = Callable[[Event], None]
 def json_line(event: Event) -> None:
     """Writes an event to stdout as one line of JSON."""
     line = to_json(event)
-    sys.stdout.write((_shown(line) if sys.stdout.isatty() else line) + "\n")
+    sys.stdout.write((safe_text(line) if sys.stdout.isatty() else line) + "\n")
     sys.stdout.flush()
 
 
@@ -102,14 +101,7 @@ class PlainText:
             if not self._answer and self._answers:
                 self._stream.write(SEPARATOR + "\n")
             self._answer += text
-            self._stream.write(_shown(text) if self._stream.isatty() else text)
-
-
-def _shown(text: str) -> str:
-    """Text for a terminal, which shows control characters and never obeys them."""
-    from h2o_chat.base.safe import safe_text  # imports rich, and only a terminal needs it
-
-    return safe_text(text)
+            self._stream.write(safe_text(text) if self._stream.isatty() else text)
 
 
 @dataclass
@@ -130,7 +122,7 @@ class _RunCounts:
 class RunTask:
     """A checked task, before anything is loaded."""
 
-    open_chat: "Opener"
+    open_chat: Opener
     turns: Sequence[str]
     sampling: Sampling
     grammar: str = ""

@@ -9,9 +9,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError, name_of, written_out
@@ -20,9 +20,9 @@ from h2o_chat.chat.conversation.message import about_time
 from h2o_chat.chat.files.batch_lines import SHOWN, BatchLine, read_jobs, request_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
 from h2o_chat.chat.templates.chat_template import choose
-from h2o_chat.cli.cluster_command import with_ray
 from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.run import complain, discard_stdout, ending, note_session
+from h2o_chat.cli.serve_command import with_ray
 from h2o_chat.engine.request import Request
 from h2o_chat.events.events import Turn
 from h2o_chat.models.hub import stay_offline
@@ -47,7 +47,7 @@ class BatchTask:
     output: Path | None
     """None: stdout."""
     rows: int | None
-    ray: str | None = None
+    ray: str | None
     """The Ray cluster that answers; None: this process does."""
 
 
@@ -55,10 +55,8 @@ Answered = tuple[BatchLine, Turn | None, Exception | None]
 """A line, its answer, and why there is none."""
 
 
-def asked_for(
-    settings: Settings, sampling: Sampling, input: Path, output: Path | None, rows: int | None, skip_bad: bool
-) -> BatchTask:
-    """Reads the lines; stderr names those that are left out.
+def lines_in(input: Path, output: Path | None, skip_bad: bool) -> list[BatchLine]:
+    """The lines of the input; stderr names those that are left out.
 
     Raises:
         UsageError: the input cannot be read or is the output too, or a line is bad and may not be left out.
@@ -70,29 +68,7 @@ def asked_for(
         complain(f"Left out: {error.message}", "")
     if len(bad) > SHOWN:
         complain(f"Left out: {len(bad) - SHOWN:,} more lines.", "")
-    return BatchTask(settings, sampling, jobs, output, rows)
-
-
-@dataclass
-class _BatchCounts:
-    of: int
-    before: int
-    """Lines answered by earlier runs."""
-    began: float = field(default_factory=time.monotonic)
-    done: int = 0
-    tokens: int = 0
-    failed: list[str] = field(default_factory=list)
-    bugs: int = 0
-
-    def told(self) -> str:
-        """`120 of 1,000 · 345 tok/s · about 14 min`"""
-        took = time.monotonic() - self.began
-        left = self.of - self.before - self.done
-        words = f"{self.before + self.done:,} of {self.of:,} · {self.tokens / max(took, 1e-9):,.0f} tok/s"
-        return f"{words} · about {about_time(took / self.done * left)}" if self.done and left else words
-
-    def share(self) -> float:
-        return (self.before + self.done) / max(1, self.of)
+    return jobs
 
 
 def run_batch(prepare: Callable[[], BatchTask]) -> ExitCode:
@@ -115,9 +91,8 @@ def _answer_all(asked: BatchTask) -> ExitCode:
     results = ResultsFile(asked.output, made) if asked.output else Stdout(sys.stdout)
     try:
         left = results.left(jobs)
-        tally = _BatchCounts(len(jobs), len(jobs) - len(left))
-        if tally.before:
-            sys.stderr.write(f"h2o-chat: {tally.before:,} of {len(jobs):,} are answered already\n")
+        if before := len(jobs) - len(left):
+            sys.stderr.write(f"h2o-chat: {before:,} of {len(jobs):,} are answered already\n")
         if not left:
             return ExitCode.OK
         if asked.ray is None:
@@ -131,7 +106,7 @@ def _answer_all(asked: BatchTask) -> ExitCode:
             answered = answers(asked, batch, left)
         else:
             answered = with_ray("bulk").answers(asked, left)
-        return _Run(asked, results, tally).all(answered)
+        return _Answers(results, made, len(jobs), len(left)).write_all(answered)
     finally:
         results.close()
 
@@ -157,15 +132,19 @@ def answers(asked: BatchTask, batch: "Batch", left: Iterable[BatchLine]) -> Iter
         yield None
 
 
-class _Run:
-    def __init__(self, asked: BatchTask, results: ResultsFile | Stdout, tally: _BatchCounts) -> None:
-        self.asked, self.results, self.tally = asked, results, tally
-        self.made = made_with(asked.settings, asked.sampling)
+class _Answers:
+    """Writes the answers, counts them, and tells how far it is.
 
-    def all(self, answered: Iterator[Answered | None]) -> ExitCode:
-        """Writes the answers; returns the exit code."""
-        self.tally.began, seldom = time.monotonic(), Seldom(at_once=True)
-        kept = "all lines written are whole"
+    Args:
+        left: lines that earlier runs did not answer.
+    """
+
+    def __init__(self, results: ResultsFile | Stdout, made: dict[str, Any], lines: int, left: int) -> None:
+        self.results, self.made, self.lines, self.left = results, made, lines, left
+        self.began, self.done, self.failed, self.bugs, self.tokens = time.monotonic(), 0, 0, 0, 0
+
+    def write_all(self, answered: Iterator[Answered | None]) -> ExitCode:
+        seldom, kept = Seldom(at_once=True), "all lines written are whole"
         with interruptible(lambda: kept) as interrupted, progress_bar() as progress:
             for one in answered:
                 if one is not None:
@@ -173,35 +152,40 @@ class _Run:
                 elif interrupted():
                     break
                 elif seldom.due():
-                    progress(f"answers: {self.tally.told()}", self.tally.share())
+                    progress(f"answers: {self._so_far()}", 1 - self.left / self.lines)
         self.results.require()
         self._sum_up(interrupted())
         if interrupted():
             return interrupted()
-        if self.tally.bugs:
+        if self.bugs:
             return ExitCode.BUG
-        return ExitCode.FAILED if self.tally.failed else ExitCode.OK
+        return ExitCode.FAILED if self.failed else ExitCode.OK
 
     def _write(self, job: BatchLine, turn: Turn | None, error: Exception | None) -> None:
         self.results.write(line_of(job.id, turn, error, made=self.made, asked=job.digest))
-        self.tally.done += 1
-        self.tally.tokens += turn.new_tokens if turn else 0
+        self.done += 1
+        self.left -= 1
+        self.tokens += turn.new_tokens if turn else 0
         if error is None:
             return
-        self.tally.failed.append(str(job.id))
+        self.failed += 1
         if not isinstance(error, H2OChatError):
-            self.tally.bugs += 1
+            self.bugs += 1
             sys.stderr.write(written_out("".join(traceback.format_exception(error))))
         message = getattr(error, "message", f"{type(error).__name__}: {error}")
         complain(f"line {job.line:,}, id {name_of(job.id)}: {message}", getattr(error, "hint", ""))
 
+    def _so_far(self) -> str:
+        """`120 of 1,000 · 345 tok/s · about 14 min`"""
+        took = time.monotonic() - self.began
+        words = f"{self.lines - self.left:,} of {self.lines:,} · {self.tokens / max(took, 1e-9):,.0f} tok/s"
+        return f"{words} · about {about_time(took / self.done * self.left)}" if self.done else words
+
     def _sum_up(self, interrupted: ExitCode) -> None:
-        tally = self.tally
-        took = time.monotonic() - tally.began
-        failed = f", {len(tally.failed):,} of them failed" if tally.failed else ""
-        left = tally.of - tally.before - tally.done
-        more = f"; {left:,} are left: run it again" if interrupted and left else ""
+        took = time.monotonic() - self.began
+        failed = f", {self.failed:,} of them failed" if self.failed else ""
+        more = f"; {self.left:,} are left: run it again" if interrupted and self.left else ""
         sys.stderr.write(
-            f"h2o-chat: {tally.done:,} answered{failed}: {tally.tokens:,} tokens in {about_time(took)},"
-            f" {tally.tokens / max(took, 1e-9):,.0f} tok/s{more}\n"
+            f"h2o-chat: {self.done:,} answered{failed}: {self.tokens:,} tokens in {about_time(took)},"
+            f" {self.tokens / max(took, 1e-9):,.0f} tok/s{more}\n"
         )

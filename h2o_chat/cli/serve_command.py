@@ -1,10 +1,11 @@
-"""`h2o-chat serve`: many conversations at once, over HTTP.
+"""`h2o-chat serve`: many conversations at once, over HTTP; `cluster up`: by many replicas, on Ray.
 
 The contract: stdout is empty; notes and errors go to stderr, but no key and no word of a conversation; a
 signal ends it in order, a second one at once; the exit code is one of `ExitCode`.
 """
 
 import asyncio
+import os
 import sys
 from collections import ChainMap
 from dataclasses import replace
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from h2o_chat.base.config import Sampling, Settings, data_folder
+from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.recall.recall import POLICIES_WITHOUT_RECALL
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import note_session
+from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import obtain
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
 ADDRESS = "127.0.0.1:8080"
 CLOSE_S = 5.0
 """Seconds for the running step, once the server has ended."""
+REPLICA_WAITING, REPLICA_TIME_S = 64, 600.0
+"""Requests that may wait in a replica, and the longest time of one."""
 _option = partial(typer.Option, rich_help_panel="Server")
+cluster = PlainTyper(no_args_is_help=True, help="Serve on several machines, by Ray.")
 
 
 @takes_flags()
@@ -73,56 +78,28 @@ def serve(
 ) -> ExitCode:
     """Serve many conversations over HTTP, as OpenAI's clients and those of llama-server speak it."""
     settings, sampling = settings_of(given, events_every=0)
-    try:
-        import_module("h2o_chat.serve.server")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "h11"):
-            raise
-        raise UsageError(
-            f"A server needs starlette and uvicorn, and {error.name} is not installed.",
-            "pip install 'h2o-chat[serve]'",
-        ) from error
-    from h2o_chat.serve.request_queue import Limits
-
-    settings = with_model(settings, given.maps[0], data_folder(data))
-    makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
-    sampling = makers.complete(sampling)
-    folder = None if no_store else data_folder(data)
-    limits = Limits(queue, queue, timeout, grace)
-    scheme = "https" if tls_proxy else "http"
-    usual_host, usual_port = split(address)
-    at = host or usual_host, usual_port if port is None else port
-    return _served(settings, sampling, at, any_model, keys, scheme, rows, snapshots, limits, folder, state)
-
-
-def _served(
-    settings: Settings,
-    sampling: Sampling,
-    address: tuple[str, int],
-    any_model: bool,
-    keys_file: Path | None,
-    scheme: str,
-    rows: int | None,
-    snapshots: int | None,
-    limits: "Limits",
-    folder: Path | None,
-    state: str | None,
-) -> ExitCode:
+    _optional("serve.server", "serve", "A server needs starlette and uvicorn")
+    from h2o_chat.serve import server
     from h2o_chat.serve.prefixes import Prefixes
+    from h2o_chat.serve.request_queue import Limits
     from h2o_chat.serve.saved_memories import Saved
-    from h2o_chat.serve.server import give_back, listen, serve, share
     from h2o_chat.serve.service import Service
 
-    host, port = address
-    keys, loopback, limits = checked(host, keys_file, limits)
+    settings = with_model(settings, given.maps[0], data_folder(data))
+    sampling = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given)).complete(sampling)
+    folder = None if no_store else data_folder(data)
+    scheme = "https" if tls_proxy else "http"
+    usual_host, usual_port = split(address)
+    host, port = host or usual_host, usual_port if port is None else port
+    known_keys, loopback, limits = checked(host, keys, Limits(queue, queue, timeout, grace))
     try:
-        at = listen(host, port)
+        at = server.listen(host, port)
     except OSError as error:
         raise UsageError(
             f"{host}:{port} cannot be had: {refusal(error)}.", "Choose another: --address 127.0.0.1:0."
         ) from error
     with at:
-        give_back()
+        server.give_back()
         with progress_bar() as progress:
             stay_offline()
             batch = batch_here(settings, rows, sys.maxsize, progress)
@@ -142,7 +119,7 @@ def _served(
                 for kept in saved.rows():
                     prefixes.add(kept)
             if state is not None:
-                share(service, state)
+                server.share(service, state)
             note_session(replace(service.session, template=service.template.name), sampling)
             sys.stderr.write(
                 f"h2o-chat: {batch.runner.rows} rows of {service.row_bytes / 1e6:,.1f} MB,"
@@ -157,7 +134,7 @@ def _served(
             sys.stderr.write(f"h2o-chat: serving http://{shown}:{at.getsockname()[1]}/v1\n  ctrl+c ends it\n")
             sys.stderr.flush()
 
-        service, saved = asyncio.run(serve(service_of, keys, loopback, scheme, at, ready))
+        service, saved = asyncio.run(server.serve(service_of, known_keys, loopback, scheme, at, ready))
     service.close(CLOSE_S)
     if service.shared and service.shared.pending:
         sys.stderr.write(f"h2o-chat: {service.shared.pending:,} answers are not written to {state}\n")
@@ -192,3 +169,73 @@ def split(address: str) -> tuple[str, int]:
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
         raise UsageError(f"--address is {address!a}.", f"It is HOST:PORT, such as {ADDRESS}.")
     return host, int(port)
+
+
+def _optional(module: str, extra: str, needs: str) -> Any:
+    """A module of an optional part of the program; raises UsageError where what it needs is not installed."""
+    try:
+        return import_module(f"h2o_chat.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("h2o_chat"):
+            raise
+        raise UsageError(
+            f"{needs}, and {error.name} is not installed.", f"pip install 'h2o-chat[{extra}]'"
+        ) from error
+
+
+def with_ray(module: str) -> Any:
+    """A module of `h2o_chat.cluster`; raises UsageError where Ray is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it tells its makers about each cluster
+    return _optional(f"cluster.{module}", "cluster", "A cluster needs Ray")
+
+
+@cluster.command(short_help="Serve on all machines of a Ray cluster, or on this one.")
+@takes_flags()
+@ends
+def up(
+    context: typer.Context,
+    replicas: Annotated[
+        str, _option(metavar="MIN:MAX", help="Processes that answer; Ray adds and removes them.")
+    ] = "1:1",
+    state: Annotated[
+        str | None, _option(metavar="URL", help="Where conversations are: a folder of all, or s3://...")
+    ] = None,
+    address: Annotated[str, _option(metavar="HOST:PORT", help="Where every machine listens.")] = ADDRESS,
+    ray: Annotated[
+        str | None,
+        _option(metavar="ADDRESS", help="The Ray cluster.", show_default="the one here, or a new one"),
+    ] = None,
+    cpus: Annotated[float, _option(min=0, help="Processors of a replica, for Ray.")] = 1,
+    gpus: Annotated[float, _option(min=0, help="GPUs of a replica, for Ray.")] = 0,
+    keys: Annotated[Path | None, _option(metavar="FILE", help="See serve.")] = None,
+    tls_proxy: Annotated[bool, _option("--tls-proxy", help="See serve.")] = False,
+    rows: Annotated[int, _option(min=1, help="Conversations at once, of a replica.")] = 16,
+    grace: Annotated[float, _option(min=0, help="Seconds for answers of a replica that goes.")] = 20,
+    yes: FetchYes = False,
+    *,
+    given: ChainMap[str, Any],
+) -> ExitCode:
+    """Serve many conversations from several processes and machines; each goes on wherever it was kept."""
+    settings, sampling = settings_of(given, events_every=0)
+    fewest, _, most = (replicas if ":" in replicas else f"{replicas}:{replicas}").partition(":")
+    if not (fewest.isdecimal() and most.isdecimal() and 0 < int(fewest) <= int(most)):
+        raise UsageError(f"--replicas is {replicas!a}.", "It is MIN:MAX, such as 2:8.")
+    replicas_on_ray = with_ray("replicas")
+    from h2o_chat.serve.request_queue import Limits
+    from h2o_chat.serve.shared_storage import Storage
+
+    settings = with_model(settings, given.maps[0], data_folder(None))
+    sampling = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given)).complete(sampling)
+    if settings.model and (here := Path(settings.model)).exists():  # replicas run in other folders
+        settings = replace(settings, model=str(here.absolute()))
+    if state is not None:
+        state = state if "://" in state else str(Path(state).absolute())
+        Storage(state)  # raises what is wrong with it before replicas start
+    host, port = split(address)
+    limits = Limits(REPLICA_WAITING, REPLICA_WAITING, REPLICA_TIME_S, grace)
+    known_keys, loopback, limits = checked(host, keys, limits)
+    scheme = "https" if tls_proxy else "http"
+    task = replicas_on_ray.Task(settings, sampling, limits, known_keys, loopback, scheme, rows, state)
+    application = replicas_on_ray.deployed(task, int(fewest), int(most), cpus, gpus)
+    replicas_on_ray.up(application, host, port, ray)
+    return ExitCode.OK

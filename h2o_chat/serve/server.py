@@ -16,7 +16,8 @@ from typing import Any
 import uvicorn
 
 from h2o_chat.base.system import handling
-from h2o_chat.serve.epochs import Epochs, Storage
+from h2o_chat.serve.epochs import Epochs
+from h2o_chat.serve.shared_storage import Storage
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
 from h2o_chat.serve.saved_memories import Saved

@@ -1,5 +1,6 @@
 """`h2o-chat doctor`: what it finds, what it calls wrong, and the exit code."""
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -103,10 +104,10 @@ def test_a_broken_installation_is_said(h2o: Program, home: Path, model: Path, br
 
 def test_what_is_missing_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     others = ["bitsandbytes>=99; extra == 'quantize'", "typer>=0.20"]
-    monkeypatch.setattr(doctor, "_requirements", lambda: [*others, "torch>=99"])
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: [*others, "torch>=99"])
     with pytest.raises(UsageError, match=r"torch is 2.* needed is >=99"):
         doctor._versions(doctor.DoctorReport())
-    monkeypatch.setattr(doctor, "_requirements", lambda: [*others, "no-such-package>=1"])
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: [*others, "no-such-package>=1"])
     with pytest.raises(UsageError, match=r'is not installed\. Install it: pip install "no-such-package>=1"'):
         doctor._versions(doctor.DoctorReport())
 

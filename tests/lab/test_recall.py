@@ -10,11 +10,11 @@ from h2o_chat.base.config import Settings
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
-from h2o_chat.lab.eval import answered_recall
-from h2o_chat.lab.eval.answered_recall import BARE, KINDS, Answered, write
-from h2o_chat.lab.eval.synthetic_talk import Question, holds, is_right
-from h2o_chat.lab.shared.intervals import wilson
-from h2o_chat.lab.shared.policy_variant import runs_of
+from h2o_chat.lab import answered_recall
+from h2o_chat.lab.answered_recall import BARE, KINDS, Answered, write
+from h2o_chat.lab.intervals import wilson
+from h2o_chat.lab.policy_variant import runs_of
+from h2o_chat.lab.synthetic_talk import Question, holds, is_right
 from h2o_chat.models.load import Loaded
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
@@ -42,7 +42,7 @@ def pocket() -> Loaded:
     ],
 )
 def test_right_answers(expected: str | None, stale: str | None, answer: str, right: bool) -> None:
-    assert is_right(Question([], 0, expected, stale), answer) is right
+    assert is_right(Question("", 0, expected, stale), answer) is right
 
 
 def test_wilson_is_the_textbook_interval() -> None:
@@ -76,7 +76,7 @@ def test_what_is_asked_for_was_told() -> None:
     questions = write(talk, 3000, "7")  # type: ignore[arg-type]
     assert 3000 <= talk.tokens < 3100
     assert [question.kind for question in questions] == list(KINDS.elements())
-    assert talk.asked == [question.messages[0]["content"] for question in questions]
+    assert talk.asked == [question.text for question in questions]
     text = " ".join(talk.said)
     for question in questions:
         told = [value for value in (question.stale, question.expected) if value is not None]
@@ -96,7 +96,7 @@ def test_the_same_facts_with_and_without_talk_in_between() -> None:
         talk = Silent()
         drawn.append((write(talk, tokens, seed), talk.said))  # type: ignore[arg-type]
     short, long, again, other = drawn
-    asked = [[(q.messages, q.expected, q.stale, q.kind) for q in questions] for questions, _ in (short, long)]
+    asked = [[(q.text, q.expected, q.stale, q.kind) for q in questions] for questions, _ in (short, long)]
     assert asked[0] == asked[1]
     assert len(short[1]) < len(long[1])
     assert long == again
@@ -118,7 +118,7 @@ def test_the_model_answers_itself(pocket: Loaded) -> None:
     talk = Answered(Chat(Engine(pocket, settings), settings))
     questions = write(talk, 300, "3 0")
     assert len(talk.answers) == len(questions) == KINDS.total()
-    assert not {q.messages[0]["content"] for q in questions} & {m.text for m in talk.chat.messages}
+    assert not {q.text for q in questions} & {m.text for m in talk.chat.messages}
     assert talk.tokens >= 300
 
 

@@ -27,8 +27,8 @@ import weights
 from gguf_files import write
 
 from h2o_chat.base.errors import H2OChatError, UsageError
-from h2o_chat.lab.bench.speed import TURN_TOKENS
-from h2o_chat.lab.bench.timed_programs import Sample
+from h2o_chat.lab.speed import TURN_TOKENS
+from h2o_chat.lab.timed_programs import Sample
 
 FOREIGN = [name for name, one in programs.PROGRAMS.items() if one.environment]
 REAL = os.environ.get("PEERS_FOLDER")

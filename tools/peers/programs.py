@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from gguf_files import write  # type: ignore[import-not-found]
 
 from h2o_chat.base.errors import H2OChatError, UsageError
-from h2o_chat.lab.bench.timed_programs import Sample, others_s
+from h2o_chat.lab.timed_programs import Sample, others_s
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
 

@@ -22,9 +22,9 @@ from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph.captured import captured
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
-from h2o_chat.lab.bench.speed import TURN_TOKENS, bandwidth_gb_s
-from h2o_chat.lab.bench.timed_programs import GREEDY, TIMED, WARM, Ours, Program, Stock, rows_speed
-from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer, llama
+from h2o_chat.lab.shapes import SHAPES, byte_tokenizer
+from h2o_chat.lab.speed import TURN_TOKENS, bandwidth_gb_s
+from h2o_chat.lab.timed_programs import GREEDY, TIMED, WARM, Ours, Program, Stock, rows_speed
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.probing import frame_of
 from h2o_chat.transformers_cache import registered
@@ -45,9 +45,17 @@ GPU_SHAPES: dict[str, LlamaConfig | Qwen2Config] = {
         rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
         tie_word_embeddings=True,
     ),
-    # The window is so large that stock transformers can be fed as much.
-    "7b": llama(32, 4096, 11_008, (32, 32), 32_000, max_position_embeddings=131_072),
-    "tiny": llama(2, 256, 256, (4, 2), 320, max_position_embeddings=4096),
+    # Llama 2 7B, as transformers defaults to; the window is so large that stock can be fed as much.
+    "7b": LlamaConfig(max_position_embeddings=131_072),
+    "tiny": LlamaConfig(
+        hidden_size=256,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=320,
+        max_position_embeddings=4096,
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.engine.runner import Runner
-from h2o_chat.lab.bench.timed_programs import rows_speed
+from h2o_chat.lab.timed_programs import rows_speed
 from h2o_chat.models.choices import pin_offloaded
 from h2o_chat.models.load import Loaded
 

@@ -24,7 +24,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
-from h2o_chat.lab.shared.shapes import byte_tokenizer
+from h2o_chat.lab.shapes import byte_tokenizer
 from h2o_chat.models.load import load
 from h2o_chat.models.resolve import POCKET
 

@@ -21,8 +21,8 @@ from crash_test import path_of
 
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.run import SEPARATOR
-from h2o_chat.lab.eval.stuck_eval import WORLD, repeated
-from h2o_chat.lab.eval.synthetic_talk import holds
+from h2o_chat.lab.stuck_eval import WORLD, repeated
+from h2o_chat.lab.synthetic_talk import holds
 
 CHECKED = 3
 """Answers that are compared after each kill."""

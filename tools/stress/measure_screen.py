@@ -30,7 +30,7 @@ from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import read
-from h2o_chat.lab.shared.report_output import print_table
+from h2o_chat.lab.report_output import print_table
 from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.replay import Pace, Player, RecordedChat, ReplayPane

@@ -160,7 +160,7 @@ def _exports(raw: bytes) -> None:
 
 
 def _texts(folder: Path, raw: bytes) -> None:
-    from h2o_chat.lab.shared.lab_texts import read_texts
+    from h2o_chat.lab.lab_texts import read_texts
 
     path = folder / ("texts.json" if raw[:1] in b"[{" else "texts.txt")
     path.write_bytes(raw)
@@ -169,8 +169,8 @@ def _texts(folder: Path, raw: bytes) -> None:
 
 
 def _items(folder: Path, raw: bytes) -> None:
-    from h2o_chat.lab.eval.qa import Item
-    from h2o_chat.lab.shared.lab_texts import read_items
+    from h2o_chat.lab.lab_texts import read_items
+    from h2o_chat.lab.qa import Item
 
     path = folder / "items.jsonl"
     path.write_bytes(raw)

@@ -34,7 +34,7 @@ def make(folder: Path) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from h2o_chat.lab.shared.shapes import byte_tokenizer
+    from h2o_chat.lab.shapes import byte_tokenizer
 
     torch.manual_seed(0)
     LlamaForCausalLM(LlamaConfig(**CONFIG)).save_pretrained(folder)

@@ -61,7 +61,7 @@ def _number(raw: bytes) -> None:
 
 
 def _variant(raw: bytes) -> None:
-    from h2o_chat.lab.shared.policy_variant import PolicyVariant
+    from h2o_chat.lab.policy_variant import PolicyVariant
     from h2o_chat.policies.references import named
     from h2o_chat.policies.shares import divide
 
@@ -84,7 +84,7 @@ def _path(raw: bytes) -> None:
     from h2o_chat.base.errors import UsageError
     from h2o_chat.chat.files import importer
     from h2o_chat.cli.prompt_input import read_script
-    from h2o_chat.lab.shared import lab_texts as texts
+    from h2o_chat.lab import lab_texts as texts
 
     path = Path(os.fsdecode(raw.replace(b"\0", b"")))
     data_folder(path)

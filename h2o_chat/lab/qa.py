@@ -18,9 +18,9 @@ from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
-from h2o_chat.lab.shared.intervals import mean_interval
-from h2o_chat.lab.shared.policy_variant import Run
-from h2o_chat.lab.shared.report_output import print_table, slots
+from h2o_chat.lab.intervals import mean_interval
+from h2o_chat.lab.policy_variant import Run
+from h2o_chat.lab.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import text_of, tokens_of
 
@@ -101,36 +101,23 @@ def measure(
     for done, (run, recall) in enumerate(ways):
         settings = replace(run.settings(), recall="auto" if recall else "off", system=system)
         chat = Chat(Engine(loaded, settings), settings)
-        step, found = chat.session.engine, list[tuple[str, bool, float]]()
+        step, began, answers, recalled = chat.session.engine, time.monotonic(), list[str](), set[int]()
         for number, item in enumerate(items):
+            chat.clear()
             text = message(loaded.tokenizer, item, prompt_tokens)
-            found.append(_answer(chat, text, answer_tokens))
+            for event in chat.send(text, Sampling(max_tokens=answer_tokens)):
+                if isinstance(event, Turn):
+                    answers.append(event.text)
+                elif isinstance(event, Note) and event.code in ("recalled", "doubtful"):
+                    recalled.add(number)
             tick((done + (number + 1) / len(items)) / len(ways))
+        seconds = time.monotonic() - began
         chat.close()
-        each = [f1(answer, item.answer) for (answer, *_), item in zip(found, items, strict=True)]
-        scores.append(
-            Scored(
-                run.name,
-                run.budget,
-                recall,
-                sum(each) / len(each),
-                mean_interval(each, seed),
-                sum(told for _, told, _ in found),
-                sum(seconds for *_, seconds in found),
-                [answer for answer, *_ in found],
-            )
-        )
+        each = [f1(answer, item.answer) for answer, item in zip(answers, items, strict=True)]
+        mean, interval = sum(each) / len(each), mean_interval(each, seed)
+        who = run.name, run.budget, recall
+        scores.append(Scored(*who, mean, interval, len(recalled), seconds, answers))
     return QaReport(loaded.name, len(items), step, scores)
-
-
-def _answer(chat: Chat, text: str, tokens: int) -> tuple[str, bool, float]:
-    """Answer to one message in a new conversation; whether something was recalled; seconds."""
-    began = time.monotonic()
-    chat.clear()
-    events = list(chat.send(text, Sampling(max_tokens=tokens)))
-    told = any(isinstance(event, Note) and event.code in ("recalled", "doubtful") for event in events)
-    answer = next(event.text for event in events if isinstance(event, Turn))
-    return answer, told, time.monotonic() - began
 
 
 def show_table(report: QaReport) -> None:

@@ -1,8 +1,9 @@
-"""How every `h2o-chat lab eval` runs, and reports on stdout: one JSON object, or a table."""
+"""How every `h2o-chat lab eval` opens its model, and reports on stdout: one JSON object, or a table."""
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -53,21 +54,10 @@ def slots(budget: int | None) -> str:
     return "all" if budget is None else f"{budget:,}"
 
 
-def run_eval(
-    settings: Settings,
-    stage: str,
-    measure: Callable[["Loaded", Tick], Found],
-    as_json: bool,
-    show: Callable[[Found], None],
-) -> ExitCode:
-    """Measures with progress on stderr, and writes the report to stdout.
-
-    Args:
-        stage: the progress bar's word.
-    """
+@contextmanager
+def opened_model(settings: Settings, stage: str) -> Iterator[tuple["Loaded", Tick]]:
+    """The model, and what shows the progress of measuring it on stderr, as `stage`."""
     from h2o_chat.native.native_model import open_model
 
     with progress_bar() as progress:
-        loaded = open_model(settings, progress)
-        report = measure(loaded, partial(progress, stage))
-    return tell(report, as_json, show)
+        yield open_model(settings, progress), partial(progress, stage)

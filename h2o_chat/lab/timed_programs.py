@@ -32,15 +32,14 @@ def others_s() -> float:
     return float(all_s) - own.user - own.system
 
 
-def wait_until_idle(most_s: float = 60.0) -> bool:
-    """Waits until a second passes in which nothing else runs; False if none came in `most_s`."""
+def wait_until_idle(most_s: float = 60.0) -> None:
+    """Waits until a second passes in which nothing else runs, `most_s` at most."""
     give_up = time.monotonic() + most_s
     while time.monotonic() < give_up:
         before = others_s()
         time.sleep(1.0)
         if others_s() - before < IDLE_SHARE:
-            return True
-    return False
+            return
 
 
 class Sample:

@@ -17,15 +17,15 @@ from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.conversation.chat import Chat, pin
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.eval import synthetic_talk
-from h2o_chat.lab.eval.synthetic_talk import ANSWER_TOKENS, CORRECTED, DISTRACTORS, FACTS, VALUES, Question
-from h2o_chat.lab.shared.intervals import wilson
-from h2o_chat.lab.shared.policy_variant import Run
-from h2o_chat.lab.shared.report_output import print_table, slots
+from h2o_chat.lab.intervals import wilson
+from h2o_chat.lab.policy_variant import Run
+from h2o_chat.lab.report_output import print_table, slots
+from h2o_chat.lab.synthetic_talk import CORRECTED, DISTRACTORS, FACTS, VALUES, Question, between, is_right
 from h2o_chat.models.load import Loaded
 
 KINDS = Counter({"plain": 5, "pinned": 2, "corrected": 2, "not told": 1})
 """Facts of a conversation that are asked for."""
+ANSWER_TOKENS = 32
 LAST = 0.9
 """Share of the conversation in which they are told."""
 BARE = "full, nothing between"
@@ -112,7 +112,7 @@ def write(script: Answered, tokens: int, seed: str, recall: bool = False) -> lis
         tokens: 0 for the same facts in the same order with nothing in between.
         recall: all questions are asked once more at the end, with recall.
     """
-    rng, talk = random.Random(f"{seed} facts"), synthetic_talk.between(random.Random(f"{seed} talk"))
+    rng, talk = random.Random(f"{seed} facts"), between(random.Random(f"{seed} talk"))
     kinds = dict(zip(rng.sample(sorted(FACTS), KINDS.total()), KINDS.elements(), strict=True))
     events: list[tuple[float, str, str]] = []  # when, fact or nothing, what is said
     expected, stale = {}, {}
@@ -121,15 +121,13 @@ def write(script: Answered, tokens: int, seed: str, recall: bool = False) -> lis
         if kind == "not told":
             continue
         value, when = VALUES[space](rng), rng.uniform(0, LAST)
+        events.append((when, fact, tell.format(v=value)))
         if kind == "corrected":
             stale[fact] = value
-            events.append((when, fact, tell.format(v=value)))
             while value == stale[fact]:
                 value = VALUES[space](rng)
             when = rng.uniform(when, LAST)
             events.append((when, fact, CORRECTED.format(told=tell.format(v=value))))
-        else:
-            events.append((when, fact, tell.format(v=value)))
         expected[fact] = value
     for space, tell in DISTRACTORS.items():
         events.append((rng.uniform(0, LAST), "", tell.format(v=VALUES[space](rng))))
@@ -143,12 +141,11 @@ def write(script: Answered, tokens: int, seed: str, recall: bool = False) -> lis
     _fill(script, talk, tokens)
     questions = []
     for fact, kind in kinds.items():
-        asked = [{"role": "user", "content": FACTS[fact][1]}]
         distance = script.tokens - ends.get(fact, script.tokens)
-        questions.append(Question(asked, distance, expected.get(fact), stale.get(fact), kind))
+        questions.append(Question(FACTS[fact][1], distance, expected.get(fact), stale.get(fact), kind))
         script.ask(FACTS[fact][1])
     for question in questions if recall else ():
-        script.ask(question.messages[0]["content"], recall=True)
+        script.ask(question.text, recall=True)
     return questions
 
 
@@ -195,7 +192,7 @@ def measure(
         said, questions = _answers(loaded, run, length, seeds, again, part(tick, done, len(ways)))
         for at, name in enumerate((run.name, f"{run.name}, recall")[: 1 + again]):
             each = [answer for one in said for answer in one[at * KINDS.total() : (at + 1) * KINDS.total()]]
-            right = [synthetic_talk.is_right(*pair) for pair in zip(questions, each, strict=True)]
+            right = [is_right(*pair) for pair in zip(questions, each, strict=True)]
             known = known or right
             shares += shares_of(name if length else BARE, run.budget, questions, right, known, tokens)
     return LongRecallReport(loaded.name, tokens, conversations, shares)
@@ -212,17 +209,16 @@ def shares_of(
     shares = []
     for group in GROUPS:
         members = [
-            number
-            for number, question in enumerate(questions)
+            (hit, could)
+            for question, hit, could in zip(questions, right, known, strict=True)
             if question.kind == group.split(",")[0]
             and (group != "plain, far half" or question.distance >= tokens / 2)
         ]
         if members:
-            hits = sum(right[number] for number in members)
-            could = [right[number] for number in members if known[number]]
-            kept = sum(could) / len(could) if could else None
-            interval = wilson(hits, len(members))
-            shares.append(Share(policy, budget, group, hits, len(members), interval, kept))
+            hits, of = sum(hit for hit, _ in members), len(members)
+            still = [hit for hit, could in members if could]
+            kept = sum(still) / len(still) if still else None
+            shares.append(Share(policy, budget, group, hits, of, wilson(hits, of), kept))
     return shares
 
 

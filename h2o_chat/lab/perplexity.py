@@ -9,8 +9,9 @@ Shapes: N documents of L tokens; NLL [N, L - 1], entry t for the token after pos
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -20,9 +21,10 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import trained_positions
-from h2o_chat.lab.shared.intervals import bootstrap
-from h2o_chat.lab.shared.policy_variant import PolicyVariant, slots_of
-from h2o_chat.lab.shared.report_output import print_table
+from h2o_chat.lab.intervals import bootstrap
+from h2o_chat.lab.policy_variant import PolicyVariant
+from h2o_chat.lab.report_output import print_table
+from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import LoadedNative
 from h2o_chat.native.step import NativeStep
@@ -168,24 +170,20 @@ def measure(
             f" {window:,}.",
             "Give a smaller --length.",
         )
-    shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in variants for b in budgets}
+    shares = {}
+    for variant, budget in product(variants, budgets):
+        same = equal_slots(loaded.sizes, loaded.precision.itemsize, variant.kv, budget)
+        shares[variant, budget] = variant.shares(same if equal_bytes else budget)
     ticks = (part(tick, number, len(shares) + 1) for number in range(len(shares) + 1))
     full, _ = through(loaded, ids, 64, 0, {"policy": "full"}, next(ticks))
     scores = []
     of_first: dict[int, Tensor] = {}
     for (variant, budget), parts in shares.items():
-        plan = {
-            "budget": parts.budget,
-            "policy": variant.policy,
-            "sinks": parts.sinks,
-            "recent": parts.recent,
-            "chunk": variant.chunk,
-            "kv": variant.kv,
-        }
+        plan = asdict(variant) | asdict(parts)
         found, held = through(loaded, ids, 1, prompt, plan, next(ticks))
         first = max(budget, prompt)
         baseline = of_first.setdefault(budget, found)
-        ratio, *interval = _ratio(found, full, first, seed)
+        ratio, low, high = _ratio(found, full, first, seed)
         scores.append(
             Score(
                 policy=str(variant),
@@ -197,7 +195,7 @@ def measure(
                 first=first,
                 perplexity=float(found[:, first:].mean().exp()),
                 ratio=ratio,
-                interval=(interval[0], interval[1]),
+                interval=(low, high),
                 to_first=_ratio(found, baseline, first, seed) if paired and baseline is not found else None,
             )
         )

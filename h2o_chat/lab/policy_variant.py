@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import Any
 
 from h2o_chat.base.config import KV_DTYPES, POLICY_NAMES, Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.models.fits import equal_slots
-from h2o_chat.models.load import Loaded
 from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import Shares, divide
 
 MOST_DIGITS = 9
 """Longest number of slots, in digits."""
-_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8."
-_NUMBERS = {"sinks", "recent", "chunk"}
 
 
 @dataclass(frozen=True)
@@ -45,10 +42,11 @@ class PolicyVariant:
             key, _, value = part.partition("=")
             if key == "kv" and value in KV_DTYPES:
                 given[key] = value
-                continue
-            if key not in _NUMBERS or not value.isdecimal() or len(value) > MOST_DIGITS:
-                raise UsageError(f"{part!r} in {text!r} says nothing.", _EXAMPLE)
-            given[key] = int(value)
+            elif key in ("sinks", "recent", "chunk") and value.isdecimal() and len(value) <= MOST_DIGITS:
+                given[key] = int(value)
+            else:
+                example = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8."
+                raise UsageError(f"{part!r} in {text!r} says nothing.", example)
         return cls(name, **given)
 
     def __str__(self) -> str:
@@ -65,32 +63,23 @@ class PolicyVariant:
         return divide(named(self.policy), budget, self.sinks, self.recent)
 
 
-def slots_of(loaded: Loaded, variant: PolicyVariant, budget: int, equal_bytes: bool) -> int:
-    """The budget that a variant gets: as asked, or what fits into as many bytes in its own precision."""
-    if not equal_bytes:
-        return budget
-    return equal_slots(loaded.sizes, loaded.precision.itemsize, variant.kv, budget)
-
-
 @dataclass(frozen=True)
 class Run:
     """One variant at one budget; without them the full cache."""
 
-    variant: PolicyVariant | None = None
+    variant: PolicyVariant = PolicyVariant("full")
     budget: int | None = None
 
     @property
     def name(self) -> str:
-        return "full" if self.variant is None else str(self.variant)
+        return str(self.variant)
 
     def settings(self) -> Settings:
         """Settings for an engine."""
         one = self.variant
-        if one is None or self.budget is None:
-            return Settings(policy="full", events_every=0)
         return Settings(
             policy=one.policy,  # type: ignore[arg-type]
-            budget=self.budget,
+            budget=self.budget or Settings.budget,
             sinks=one.sinks,
             recent=one.recent,
             chunk=one.chunk,
@@ -107,8 +96,7 @@ def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:
         BudgetError: a policy's parts do not fit a budget.
     """
     runs = [Run()]
-    for variant in [PolicyVariant.parse(policy) for policy in policies]:
-        for budget in budgets:
-            variant.shares(budget)  # refuses what does not fit, before anything is measured
-            runs.append(Run(variant, budget))
+    for variant, budget in product(map(PolicyVariant.parse, policies), budgets):
+        variant.shares(budget)  # refuses what does not fit, before anything is measured
+        runs.append(Run(variant, budget))
     return runs

@@ -110,14 +110,12 @@ def between(rng: random.Random) -> Iterator[str]:
         yield rng.choice(_SAID).format(**filled)
 
 
-ANSWER_TOKENS = 32
 _NOT_TOLD = re.compile(r"(?:\bnot\b|\bnever\b|n't\b).*\b(?:told|tell|mentioned|know)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Question:
-    messages: list[dict[str, str]]
-    """{"role", "content"}, the question last."""
+    text: str
     distance: int
     """Tokens between the telling and the question."""
     expected: str | None

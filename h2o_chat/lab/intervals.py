@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 DRAWS = 2000
-CONFIDENCE = 0.95
 
 
 def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
     """95% interval of a mean, by resampling the values (Efron 1979)."""
-    return interval(resampled(torch.tensor(values, dtype=torch.float64), torch.Generator().manual_seed(seed)))
+    return interval(samples(torch.tensor(values, dtype=torch.float64), seed).mean(1))
 
 
 def bootstrap(per_document: Tensor, seed: int) -> tuple[float, float]:
@@ -20,18 +19,18 @@ def bootstrap(per_document: Tensor, seed: int) -> tuple[float, float]:
 
     Differences to a reference are taken per document before they come here: the comparison is paired.
     """
-    return interval(resampled(per_document, torch.Generator().manual_seed(seed)).exp())
+    return interval(samples(per_document, seed).mean(1).exp())
 
 
-def resampled(values: Tensor, generator: torch.Generator) -> Tensor:
-    """The means of DRAWS samples, as many with replacement as there are values [N]. [DRAWS] fp64"""
-    draws = torch.randint(len(values), (DRAWS, len(values)), generator=generator)
-    return values.double()[draws].mean(1)
+def samples(values: Tensor, seed: int) -> Tensor:
+    """Draws DRAWS samples with replacement, each as large as the values [N]. [DRAWS, N] fp64"""
+    generator = torch.Generator().manual_seed(seed)
+    return values.double()[torch.randint(len(values), (DRAWS, len(values)), generator=generator)]
 
 
 def interval(found: Tensor) -> tuple[float, float]:
     """Interval in which 95% of the values [DRAWS] lie."""
-    low, high = found.quantile(torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).double()).tolist()
+    low, high = found.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     return low, high
 
 

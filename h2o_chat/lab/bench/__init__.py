@@ -1,1 +1,0 @@
-"""`h2o-chat lab bench ...`: how the program behaves on a machine. Commands: `cli/lab_commands.py`."""

@@ -1,1 +1,0 @@
-"""`h2o-chat lab eval ...`: what forgetting costs on a model. Commands: `cli/lab_commands.py`."""

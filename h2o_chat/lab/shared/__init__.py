@@ -1,1 +1,0 @@
-"""Parts that several measurements share: policies compared, intervals, texts, tables."""

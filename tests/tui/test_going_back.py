@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import WIDE, Screen, stored
+from screens import WIDE, Screen, stored, unfolded
 from storing import created
 from textual.widgets import Input, OptionList, Static
 
@@ -41,7 +41,7 @@ def shown(screen: Screen) -> list[str]:
     views = [
         view for view in screen.app.transcript.messages.views if view.kind in ("user", "assistant", "system")
     ]
-    return [view.whole.plain.split("\n■")[0] for view in views]
+    return [unfolded(view).split("\n■")[0] for view in views]
 
 
 async def agrees(screen: Screen) -> None:

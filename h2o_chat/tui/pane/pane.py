@@ -22,7 +22,7 @@ from h2o_chat.events.events import ASKS, Note, Prompt, Said, Turn
 from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage, Text
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.choice import facts
-from h2o_chat.tui.transcript.find_bar import FindBar
+from h2o_chat.tui.transcript.find import FindBar
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
@@ -119,7 +119,7 @@ class Pane(Vertical):
         self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
         self.divider = Divider(id="divider")
-        self.find_bar = FindBar(self.transcript)
+        self.find_bar = FindBar(self.transcript.finder, self.transcript.find)
         self._copied = 0
         """Number of code blocks of the chosen message that were copied."""
 
@@ -172,7 +172,7 @@ class Pane(Vertical):
             return self.transcript.letters
         return super().check_action(action, parameters)
 
-    def on_chosen(self) -> None:
+    def on_transcript_chosen(self) -> None:
         """Say what can be done with the chosen message."""
         self.divider.offer(self.transcript.offers())
         self.app.refresh_bindings()

@@ -8,9 +8,8 @@ from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.in_words import HeldWord, Phrase, forgotten, remembered
-from h2o_chat.tui.panel.gauge import STYLES
 from h2o_chat.tui.widgets.box_frame import Line, chosen_at, clipped, muted, title, whole_words, window
-from h2o_chat.tui.widgets.theme import MUTED
+from h2o_chat.tui.widgets.theme import KIND_STYLES, MUTED
 
 LEGEND = "█ holds it   · let it go   oldest first"
 HEADS = "a head: one of the model's small memories"
@@ -65,7 +64,7 @@ def _words(memory: CacheView, held: list[HeldWord], inner: int, rows: int) -> li
             "▸ " if here else "  ",
             (clipped(safe_text(one.word.text), left), "bold $foreground" if here else "$foreground"),
             (f" {number:<{middle}} ", MUTED),
-            (held_bar(one.hold, MARKS[one.kind], bar), STYLES[one.kind]),
+            (held_bar(one.hold, MARKS[one.kind], bar), KIND_STYLES[one.kind]),
             (f"{' ' if bar else ''}{count:>{right}}", "$foreground"),
         )
         lines.append(Line(content, ((0, inner, one.word.first),)))

@@ -1,4 +1,4 @@
-"""The memory panel: the gauge, below it one of three tabs; its last line explains the marks."""
+"""The memory panel: how full it is, below that one of three tabs; its last line explains the marks."""
 
 from typing import ClassVar
 
@@ -8,11 +8,12 @@ from textual.events import Blur, Click, MouseScrollDown, MouseScrollUp
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from h2o_chat.base.glyphs import MARKS, NAMES, size
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.panel import details, gauge, loss_history, overview
-from h2o_chat.tui.widgets.box_frame import Line, chosen_at, edge, row, wrapped
-from h2o_chat.tui.widgets.pointing import Pointed
-from h2o_chat.tui.widgets.theme import MUTED
+from h2o_chat.events.events import CacheState
+from h2o_chat.tui.panel import details, loss_history, overview
+from h2o_chat.tui.widgets.box_frame import Line, Pointed, chosen_at, edge, row
+from h2o_chat.tui.widgets.theme import KIND_STYLES, MUTED
 
 TABS = ("now", "history", "details")
 OVER = "-over"
@@ -41,7 +42,7 @@ class MemoryPanel(Widget, can_focus=True):
         super().__init__(id=id)
         self._memory = memory
         self._lines: dict[int, Line] = {}
-        """The lines that can be chosen, by row, as drawn last."""
+        """The lines of the tab, by row, as drawn last."""
         self._tabs_at = 0
         """The row of the tabs' names, as drawn last."""
         self._top = 0
@@ -55,17 +56,16 @@ class MemoryPanel(Widget, can_focus=True):
             return Content()
         inner, self._lines = width - 4, {}
         name = "▸ memory" if self.has_focus else "memory"
-        drawn = [edge("╭", name, gauge.note(self._memory), "╮", width)]
-        drawn += [row(line, inner) for line in gauge.draw(self._memory, inner)[: height - 4]]
+        drawn = [edge("╭", name, _tokens_kept(self._memory), "╮", width)]
+        drawn += [row(line, inner) for line in _gauge(self._memory, inner)[: height - 4]]
         legend = [(overview.LEGEND, loss_history.LEGEND, details.LEGEND)[self.tab]]
         if TABS[self.tab] == "now" and height >= ROWS_FOR_HEADS:
             legend.insert(0, overview.HEADS)
         if self.has_class(OVER) and self._memory.facts:  # the panel covers where it is said otherwise
-            legend = wrapped(self._memory.facts, inner)[:3]
+            legend = [line.plain for line in Content(self._memory.facts).wrap(inner)[:3]]
         rows = height - len(drawn) - 2 - len(legend)
         for line in self._shown(inner, rows):
-            if line.spots:
-                self._lines[len(drawn)] = line
+            self._lines[len(drawn)] = line
             drawn.append(
                 edge("├", line.content.plain, "", "┤", width) if line.title else row(line.content, inner)
             )
@@ -157,3 +157,58 @@ class MemoryPanel(Widget, can_focus=True):
             for first, behind, position in line.spots:
                 if first <= column < behind:
                     self.post_message(Pointed(position))
+
+
+def _tokens_kept(memory: CacheView) -> str:
+    cache, session = memory.cache, memory.session
+    if cache is None or session is None:
+        return ""
+    if memory.evicted:
+        return f"{cache.kept:,} of {cache.seen:,} tokens kept"
+    return (
+        f"{cache.kept:,} tokens" if session.budget is None else f"{cache.kept:,} of {session.budget:,} used"
+    )
+
+
+def _gauge(memory: CacheView, inner: int) -> list[Content]:
+    """A bar of the slots, the meaning of its marks, and bytes where they say something."""
+    cache, session = memory.cache, memory.session
+    if cache is None or session is None:
+        return [Content.styled("nothing read yet", MUTED)]
+    forgotten = f"{memory.evicted:,} forgotten" if memory.evicted else "nothing forgotten yet"
+    if session.budget is None:
+        forgotten = "keeps everything"
+    bar = _bar(cache, session.budget or max(cache.kept, 1), max(inner - len(forgotten) - 3, 4))
+    lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(cache, session.sinks, inner)]
+    if memory.evicted and cache.bytes_full > cache.bytes:
+        never = f"never over {size(cache.bytes)}"
+        never += f" + {size(session.fixed_bytes)} fixed" if session.fixed_bytes else ""
+        more = f"{never} · without limit {size(cache.bytes_full)}"
+        lines.append(Content.styled(more if len(more) <= inner else never, MUTED))
+    return lines
+
+
+def _bar(cache: CacheState, budget: int, cells: int) -> list[tuple[str, str]]:
+    """The slots of the fullest cache by kind; a kind that has any always shows."""
+    parts, used, drawn = [], 0, 0
+    for kind in "HRS":
+        count = cache.kinds.get(kind, 0)
+        used += count
+        end = min(max(round(used / budget * cells), drawn + (count > 0)), cells)
+        parts.append((MARKS[kind] * (end - drawn), KIND_STYLES[kind]))
+        drawn = end
+    return [*parts, (" " * (cells - drawn), "")]
+
+
+def _marks(cache: CacheState, sinks: int, inner: int) -> Content:
+    """The legend of the bar, with numbers. The first tokens are protected though nobody has pinned them."""
+    nothing_pinned = 0 < cache.kinds.get("S", 0) <= sinks
+    names = NAMES | ({"S": "first"} if nothing_pinned else {})
+    parts = [
+        Content.assemble(
+            (MARKS[kind], KIND_STYLES[kind]), (f" {names[kind]} {cache.kinds.get(kind, 0):,}", "$foreground")
+        )
+        for kind in "RHS"
+    ]
+    gap = " " * max(min((inner - sum(map(len, parts))) // 2, 3), 1)
+    return Content(gap).join(parts)

@@ -15,11 +15,9 @@ from h2o_chat.base.glyphs import height, percent
 from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered, speaker
 from h2o_chat.chat.memory.cache_view import CacheView, Kind
-from h2o_chat.tui.widgets.box_frame import edge, row, whole_words
-from h2o_chat.tui.widgets.pointing import Pointed
-from h2o_chat.tui.widgets.theme import MUTED
+from h2o_chat.tui.widgets.box_frame import Pointed, edge, row, whole_words
+from h2o_chat.tui.widgets.theme import KIND_STYLES, MUTED
 
-COLORS = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
 TALLEST = ", height of the most held"
 TITLE = "what the model still remembers"
 WORDS_TOKENS, WORDS_CELLS = 8, 30
@@ -193,7 +191,7 @@ class RememberStrip(Widget, can_focus=True):
         cells, here = self.cells(), self._here
         marks, kinds = [], []
         for at, cell in enumerate(cells):
-            style = COLORS[cell.kind] + (" reverse" if at == here else "")
+            style = KIND_STYLES[cell.kind] + (" reverse" if at == here else "")
             marks.append((height(cell.hold), style))
             kinds.append((cell.kind, style))
         rows = [Content.assemble(*marks), Content.assemble(*kinds)]

@@ -22,7 +22,7 @@ from h2o_chat.chat.files.export import one_line, when
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.here import models_here
 from h2o_chat.store import Store, Summary
-from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
+from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.theme import MUTED
 
 
@@ -64,8 +64,10 @@ class ListDialog(ModalScreen[str | None]):
         self.set_focus(self._input)
 
     def on_key(self, event: Key) -> None:
-        """Type into the line before it has the keyboard."""
-        typed_ahead(self._input, event)
+        """Type into the line before it has the keyboard; a letter that it gets itself goes no further."""
+        if event.character is not None and event.is_printable and not self._input.has_focus:
+            event.stop()
+            self._input.insert_text_at_cursor(event.character)
 
     def action_move(self, how: str) -> None:
         getattr(self._list, f"action_{how}")()

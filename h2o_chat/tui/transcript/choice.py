@@ -235,7 +235,8 @@ class MessageChoice:
             self._fold(view)
 
     def _fold(self, view: TurnView) -> None:
-        view.toggle_fold()
+        view.folded = not view.folded
+        view.kept_open = not view.folded
         self._window.changed(view)
 
     def show_thought(self) -> None:

@@ -17,9 +17,9 @@ from textual.visual import Visual
 from h2o_chat.base.glyphs import gauge
 from h2o_chat.base.safe import fit
 from h2o_chat.chat.conversation.message import numbered
+from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat, selected, styled_piece
 from h2o_chat.tui.transcript.message_body import BodyPiece
-from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 from h2o_chat.tui.transcript.window import Page
 from h2o_chat.tui.widgets.theme import MUTED

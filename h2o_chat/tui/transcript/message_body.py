@@ -69,13 +69,6 @@ def placed(pieces: list[BodyPiece]) -> list[BodyPiece]:
     return pieces
 
 
-def joined(pieces: Sequence[BodyPiece]) -> Content:
-    parts: list[Content | str] = []
-    for piece in pieces:
-        parts += [piece.content, piece.joint]
-    return Content.assemble(*parts)
-
-
 def plain(text: str, start: int = -1) -> list[BodyPiece]:
     """A typed text, cut at its lines.
 
@@ -111,25 +104,26 @@ def fold_at(text: str) -> int:
 class Growing:
     """Growing Markdown: finished pieces stay as they are drawn, only the end is drawn again."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int) -> None:
+        """Args:
+        room: columns for tables; 0 where they are unknown.
+        """
         self.pieces = [BodyPiece(Content(CARET))]
-        self.begun = False
-        """Whether anything was written."""
+        self.room = room
         self._source = ""
         """Source of the last piece."""
         self._reopened = 0
         """Characters at the beginning of `_source` that only repeat how a code block was opened."""
         self._frozen = 0
         """Characters of the text in earlier pieces."""
-        self.room = 0
-        """Columns for tables, where they are known."""
 
     def write(self, text: str) -> None:
         self._grow(text)
         if "\n" in self._source.strip("\n"):
             while len(self._source) > FEW_CHARS and (cut := markdown.block_cut(self._source)):
                 self._cut(cut)
-        self._replace(Content.assemble(self._render(self._source), (CARET, "$accent")))
+        shown = markdown.render(self._source, self.room)
+        self.pieces[-1] = BodyPiece(Content.assemble(shown, (CARET, "$accent")))
 
     def close(self, text: str | None, below: Content) -> None:
         """End the text.
@@ -138,30 +132,21 @@ class Growing:
             text: all of it, where it is known; the written text may lack the last characters.
             below: a line of its own.
         """
-        rest = ""
         if text is not None:
-            rest = text[self._frozen :]
             self._source = self._source[: self._reopened]
-        self._grow(rest)
-        shown = self._render(self._source)
-        self._replace(Content.assemble(shown, "\n" if shown and below else "", below))
-
-    def _render(self, source: str) -> Content:
-        return markdown.render(source, self.room)
-
-    def _replace(self, content: Content) -> None:
-        self.pieces[-1] = BodyPiece(content)
+            self._grow(text[self._frozen :])
+        shown = markdown.render(self._source, self.room)
+        self.pieces[-1] = BodyPiece(Content.assemble(shown, "\n" if shown and below else "", below))
 
     def _grow(self, text: str) -> None:
         """Append to the source of the last piece; cut what is too long for one."""
-        self.begun = self.begun or bool(text)
         self._source += text
         while len(self._source) > LIVE_CHARS:
             self._cut(markdown.cut(self._source[:LIVE_CHARS]))
 
     def _cut(self, cut: markdown.Cut) -> None:
         done = self._source[: cut.at]
-        shown = self._render(done.removesuffix(" ") if cut.joint == " " else done)
+        shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done, self.room)
         self._add_finished(BodyPiece(shown, cut.joint))
         self._frozen += cut.at - self._reopened
         self._reopened = len(cut.reopen)
@@ -178,7 +163,6 @@ class Growing:
 
 def whole(source: str, below: Content, room: int) -> list[BodyPiece]:
     """A Markdown text that has ended, see `Growing.close`."""
-    text = Growing()
-    text.room = room
+    text = Growing(room)
     text.close(source, below)
     return text.pieces

@@ -9,8 +9,8 @@ from textual.content import Content
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.events.events import Prompt, Turn
+from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
-from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.turn import THINKING, TurnView
 from h2o_chat.tui.transcript.window import Window
 
@@ -23,17 +23,14 @@ class Messages:
         self.selected: int | None = None
         """Index of the message that is marked."""
         self._window, self._page, self._finder = window, window.page, finder
+        self.views = window.page.views
+        """Everything from top to bottom: messages, notes, errors."""
         self.by_index: dict[int, TurnView] = {}
         """The messages that are shown, by their index in the conversation."""
         self.answer: TurnView | None = None
         """The answer that is being written."""
         self._index = 0
         self._filling = False
-
-    @property
-    def views(self) -> list[TurnView]:
-        """Everything from top to bottom: messages, notes, errors."""
-        return self._page.views
 
     @property
     def answering(self) -> int | None:
@@ -120,9 +117,8 @@ class Messages:
 
     def note(self, text: str, hint: str = "") -> TurnView:
         """Show a remark that is no part of the conversation; an answer that has not begun comes after it."""
-        answer, text = self.answer, f"{text}\n→ {hint}" if hint else text
-        unbegun = answer is not None and answer.growing is not None and not answer.growing.begun
-        return self.add(TurnView("note", "note", text), before=answer if unbegun else None)
+        view = TurnView("note", "note", f"{text}\n→ {hint}" if hint else text)
+        return self.add(view, before=self.answer if self.answer and not self.answer.said else None)
 
     def error(self, title: str, message: str, hint: str = "") -> None:
         """Show an error and, after an arrow, what to do."""
@@ -134,7 +130,7 @@ class Messages:
     def open_answer(self, name: str, message: int) -> None:
         """Begin the answer that `stream` continues; `message` is its index in the conversation."""
         for view in self.by_index.values():  # fold what was read before
-            if not view.folded and view.kept_open is None and view.is_long:
+            if not view.folded and not view.kept_open and view.is_long:
                 view.folded = True
                 view.changed()
                 self._page.changed()

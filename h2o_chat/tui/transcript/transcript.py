@@ -3,17 +3,18 @@
 from textual.binding import Binding, BindingType
 from textual.events import Click, Resize
 from textual.geometry import Offset
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
 from h2o_chat.tui.transcript.choice import Inspector, MessageChoice, offers
 from h2o_chat.tui.transcript.drawing import Canvas, draw_row, selected_text, spot
+from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.messages import Messages
-from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.window import Page, Window
-from h2o_chat.tui.widgets.pointing import Chosen, Pointed
+from h2o_chat.tui.widgets.box_frame import Pointed
 
 MOST_LINES = 1 << 32
 """Most lines of one message, so that each line of all messages has a number; in order."""
@@ -49,6 +50,9 @@ class Transcript(ScrollView, can_focus=True):
     """
     BORDER_TITLE = "chat"
     BINDINGS = KEYS
+
+    class Chosen(Message):
+        """Another message is chosen, or none; the pane shows what can be done."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
@@ -105,15 +109,12 @@ class Transcript(ScrollView, can_focus=True):
 
     def _chosen(self) -> None:
         if self.is_mounted:
-            self.post_message(Chosen())
+            self.post_message(self.Chosen())
 
-    def on_focus(self) -> None:
-        self.border_title = f"▸ {self.BORDER_TITLE}"
-        self.post_message(Chosen())
-
-    def on_blur(self) -> None:
-        self.border_title = self.BORDER_TITLE
-        self.post_message(Chosen())
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
+        self.border_title = f"▸ {self.BORDER_TITLE}" if has_focus else self.BORDER_TITLE
+        self._chosen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action:
@@ -169,21 +170,21 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         place = event.get_content_offset(self)
-        at = None if place is None else self.page.at(place.y + self.scroll_offset.y)
         if place is None or self.text_selection is not None:
             return
+        row = place.y + self.scroll_offset.y
+        at = self.page.at(row)
         if at is None:  # below the last message
             self.choice.end()
-            return
-        if event.chain == 2:
+        elif event.chain == 2:
             first, last = Offset(0, at * MOST_LINES), Offset(0, (at + 1) * MOST_LINES)
             self.screen.selections = {self: Selection(first, last)}
         else:
-            self.choice.click(at, place.y + self.scroll_offset.y, place.x)
+            self.choice.click(at, row, place.x)
 
     # Finding and copying
 
-    def find(self, words: str, step: int = -1) -> str:
+    def find(self, words: str, step: int) -> str:
         """Mark words and go to the next or previous place; returns how many there are."""
         if words != self.finder.words:
             self.finder.look(words, [view for _, view in sorted(self.messages.by_index.items())])

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from rich._wrap import divide_line
 from rich.cells import cell_len
 from textual.content import Content
+from textual.message import Message
 
 from h2o_chat.base.safe import fit
 from h2o_chat.tui.widgets.theme import MUTED
 
 
-def row(line: Content, inner: int, pad: str = " ") -> Content:
+def row(line: Content, inner: int) -> Content:
     shown = line.truncate(inner)
-    return Content.assemble(f"│{pad}", shown.pad_right(inner - shown.cell_length), f"{pad}│")
+    return Content.assemble("│ ", shown.pad_right(inner - shown.cell_length), " │")
 
 
 def edge(left: str, title: str | Content, note: str, right: str, width: int) -> Content:
@@ -30,10 +29,16 @@ def edge(left: str, title: str | Content, note: str, right: str, width: int) -> 
     return head.truncate(max(width - tail.cell_length, 0)) + "─" * gap + tail
 
 
-def wrapped(text: str, cells: int) -> list[str]:
-    """Lines of so many columns, broken between words where possible."""
-    breaks = [0, *divide_line(text, cells), len(text)]
-    return [text[start:end].rstrip() for start, end in pairwise(breaks)]
+class Pointed(Message):
+    """The cursor moves to a token, or away. Posted by any widget; the app takes it.
+
+    It sets `CacheView.cursor` and has the panel, the strip and the transcript drawn again; with `follow` the
+    transcript goes to the token's message.
+    """
+
+    def __init__(self, position: int | None, *, follow: bool = False) -> None:
+        super().__init__()
+        self.position, self.follow = position, follow
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.tui.widgets.box_frame import wrapped
 from h2o_chat.tui.widgets.theme import MUTED
 
 SAID_SECONDS = 4.0
@@ -104,8 +103,8 @@ class Divider(Widget):
             longer = f"{lines[-1]} · {part}" if lines[-1] else part
             if cell_len(longer) <= room:
                 lines[-1] = longer
-                continue
-            lines += wrapped(part, room)
+            else:
+                lines += [line.plain for line in Content(part).wrap(room)]
         return lines[not lines[0] and len(lines) > 1 :]
 
     def render(self) -> Content:

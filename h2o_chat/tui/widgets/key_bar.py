@@ -4,9 +4,9 @@ from typing import Any
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.events import Key, Resize
+from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import Footer, Input
+from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
 PADDING_CELLS = 3
@@ -43,14 +43,6 @@ class KeyBar(Footer):
         if event.size.width != self._room:
             self._room = event.size.width
             self.call_after_refresh(self.recompose)
-
-
-def typed_ahead(line: Input, event: Key) -> None:
-    """Type into a line that is about to get the keyboard; a letter that the line gets itself goes no
-    further."""
-    if event.character is not None and event.is_printable and not line.has_focus:
-        event.stop()
-        line.insert_text_at_cursor(event.character)
 
 
 def _unheard(compact: bool) -> None: ...

@@ -8,7 +8,6 @@ from textual.theme import Theme
 
 H2O_DARK = Theme(
     name="h2o-dark",
-    dark=True,
     primary="#7fb3d5",
     secondary="#8fa3b8",
     accent="#e0a84e",
@@ -38,7 +37,6 @@ H2O_LIGHT = Theme(
 )
 H2O_ANSI = Theme(
     name="h2o-ansi",
-    dark=True,
     ansi=True,
     primary="ansi_blue",
     secondary="ansi_cyan",
@@ -65,6 +63,8 @@ OWN = (H2O_DARK, H2O_LIGHT, H2O_ANSI)
 
 MUTED = "$muted"
 """Secondary text; in a style string, where `$text-muted` would come out white."""
+KIND_STYLES = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
+"""By the kind of a token, see `glyphs.NAMES`."""
 
 Ramp = tuple[tuple[str, str], ...]
 """(word, background) of the levels 1 to 8."""
@@ -121,12 +121,9 @@ def variables(theme: Theme) -> dict[str, str]:
     else:
         colors = theme.to_color_system().generate()
         words = Color.parse(colors["foreground"])
-        own = {name: words.with_alpha(share).hex for name, share in _PALE[theme.dark].items()}
+        muted, gone = (0.6, 0.45) if theme.dark else (0.75, 0.6)
+        own = {"muted": words.with_alpha(muted).hex, "gone": words.with_alpha(gone).hex}
         own |= {"found": colors["background"], "found-ground": colors["foreground"]}
     for level, (word, ground) in enumerate(ramp(theme), 1):
         own |= {f"heat-{level}": word, f"heat-ground-{level}": ground}
     return own
-
-
-_PALE = {True: {"muted": 0.6, "gone": 0.45}, False: {"muted": 0.75, "gone": 0.6}}
-"""Shares of the foreground, by whether the background is dark."""

@@ -32,7 +32,7 @@ from h2o_chat.models.resolve import find
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.key_routing import KeyRouting
 from h2o_chat.tui.pane import reports
-from h2o_chat.tui.pane.jobs import Crashed, Failed, Jobs, OpenChat, Report, Text
+from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import CommandPane
@@ -212,9 +212,9 @@ class ChatApp(App[None], inherit_bindings=False):
         match report:
             case Opened():
                 self.exit_code = ExitCode.OK  # whatever could not be opened before
-            case Failed(error) if self.chat is None:
-                self.exit_code = error.exit_code
-            case Crashed() if self.chat is None:
+            case H2OChatError(exit_code=code) if self.chat is None:
+                self.exit_code = code
+            case BaseException() if self.chat is None:
                 self.exit_code = ExitCode.BUG
         reports.show(report, self.pane, self._memory)
         if isinstance(report, Opened):
@@ -242,12 +242,14 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def action_interrupt(self) -> None:
         """Copy a selection, else stop, else empty the prompt, else leave when pressed twice."""
+        talk = self.pane if isinstance(self.pane, TalkPane) else None
+        in_prompt = talk.prompt.selected_by_hand if talk else ""
         if monotonic() - self._interrupted < LEAVE_SECONDS:
             self.exit()
-        elif selected := self.pane.selected_text or self.screen.get_selected_text():
+        elif selected := in_prompt or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
-        elif self._key_routing and not self.pane.stoppable and self._key_routing.clear_to_history():
+        elif talk and not talk.stoppable and len(self.screen_stack) == 1 and talk.editing.clear_to_history():
             self.divider.say("cleared · up brings it back")
         else:
             self._interrupted = monotonic()
@@ -297,7 +299,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def _watch(self) -> None:
         """Collect what only the panel shows while it is visible or recorded, and not otherwise."""
         if isinstance(self.chat, Chat):
-            self.chat.engine.watch(self._side_panels.wanted or self.jobs.recording)
+            self.chat.engine.watch(self._side_panels.wanted or self.jobs.recorder is not None)
 
 
 class PartialCompositor(Compositor):

@@ -68,7 +68,3 @@ class KeyRouting:
         self._pane.transcript.choice.end()
         self._app.screen.clear_selection()
         self._app.screen_stack[0].set_focus(self._pane.prompt)
-
-    def clear_to_history(self) -> bool:
-        """Empty the prompt, `up` brings its text back; False where it is empty, or behind a dialog."""
-        return len(self._app.screen_stack) == 1 and self._pane.editing.clear_to_history()

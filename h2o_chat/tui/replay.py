@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.base.progress import Progress, ShouldStop
@@ -61,19 +60,18 @@ class Pace:
 
     def wait(self, ms: float, cancel: ShouldStop) -> None:
         """Return when an event is due that took so long; sooner if it is cancelled."""
-        self._pay()
+        self._owed_s = max(self._owed_s - self._passed_s(), -BEHIND_S)
         self._owed_s += min(ms / 1000 / self._speed, LONGEST_WAIT_S)
         while (self._owed_s > 0 or self.paused) and not cancel():
             paused = self.paused
             time.sleep(STEP_S if paused else min(self._owed_s, STEP_S))
-            self._pay(nothing=paused)
+            passed_s = self._passed_s()
+            self._owed_s -= 0.0 if paused else passed_s
 
-    def _pay(self, nothing: bool = False) -> None:
-        """Count the time that has passed; in a pause it does not count."""
-        now = time.monotonic()
-        if not nothing:
-            self._owed_s = max(self._owed_s - (now - self._clock), -BEHIND_S)
-        self._clock = now
+    def _passed_s(self) -> float:
+        """Seconds since the last call."""
+        before_s, self._clock = self._clock, time.monotonic()
+        return self._clock - before_s
 
 
 @dataclass
@@ -206,9 +204,7 @@ class ReplayPane(Pane):
         self._player = player
         self._name_shown = safe_text(name)
         self._line = Static(id="replaying", markup=False)
-
-    def entry(self) -> list[Widget]:
-        return [self._line]
+        self.entry = [self._line]
 
     def on_mount(self) -> None:
         self.transcript.focus()

@@ -1,7 +1,6 @@
 """The panels around the conversation: top line, memory panel or its one line, strip."""
 
 from time import monotonic
-from typing import Literal, get_args
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -123,8 +122,7 @@ STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
 """Least columns and rows for the strip; least rows for a frame around it."""
 
 
-Room = Literal["shown", "wide", "hidden"]
-ROOMS: tuple[Room, ...] = get_args(Room)
+ROOMS = ("shown", "wide", "hidden")
 
 
 class SidePanels:
@@ -141,7 +139,7 @@ class SidePanels:
         self.panel = MemoryPanel(memory, id="panel")
         self.line = MemoryLine(memory, id="line")
         self.strip = RememberStrip(memory, id="strip")
-        self.room: Room = "shown"
+        self.room = ROOMS[0]
         self.over = self.quiet = False
         self._before: Widget | None = None
         """The widget that had the keyboard before the panel was over the chat."""

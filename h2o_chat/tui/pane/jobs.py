@@ -6,10 +6,10 @@ per token would drown its loop (2,000 of 2,000 are delivered one by one).
 
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from queue import SimpleQueue
 
 from h2o_chat.base.errors import H2OChatError
@@ -40,21 +40,6 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Failed:
-    """A job ended with an error that a person can cause or meet."""
-
-    error: H2OChatError
-
-
-@dataclass(frozen=True)
-class Crashed:
-    """A job ended with a bug of ours."""
-
-    error: BaseException
-    trace: str
-
-
-@dataclass(frozen=True)
 class Stopped:
     """A person has stopped the opening."""
 
@@ -71,14 +56,16 @@ class Text:
     text: str
 
 
-Report = Stage | Opened | Stopped | Failed | Crashed | Done | AttachedFiles | Event
+Report = Stage | Opened | Stopped | Done | AttachedFiles | Event | BaseException
+"""An exception has ended a job: an H2OChatError, which a person can cause or meet, or a bug of ours."""
 
 
 class Jobs:
     """At most one job at a time, in a thread: `start(lambda: jobs.work(...))`."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:
-        self._recorder = recorder
+        self.recorder = recorder
+        """Gets every event."""
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._cancel = threading.Event()
         self._todo: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -91,6 +78,7 @@ class Jobs:
 
         One thread does all jobs: where memory is short Python can start no other, and would hang.
         """
+        self._cancel.clear()
         self._over.clear()
         self._todo.put(work)
         if self._thread is None or not self._thread.is_alive():
@@ -106,11 +94,6 @@ class Jobs:
 
     def wait(self) -> None:
         self._over.wait()
-
-    @property
-    def recording(self) -> bool:
-        """Whether every event is written to a file."""
-        return self._recorder is not None
 
     def load(self, open_chat: OpenChat) -> None:
         """Open the conversation; `cancel` ends it at the next sign of progress."""
@@ -140,10 +123,6 @@ class Jobs:
                     time.sleep(0.005)
         self._reports.put(Done())
 
-    def clear_cancel(self) -> None:
-        """Forget an earlier `cancel`; called before a job is given its thread."""
-        self._cancel.clear()
-
     def cancel(self) -> None:
         self._cancel.set()
 
@@ -153,22 +132,17 @@ class Jobs:
 
     def drain(self) -> Iterator[Report | Text]:
         """Yields all reports since the last time; the text of tokens follows in one piece."""
-        pieces: list[str] = []
-        for _ in range(self._reports.qsize()):  # not until it is empty, which it may never be
-            report = self._reports.get()
-            if pieces and not isinstance(report, Token):
-                yield Text("".join(pieces))
-                pieces.clear()
-            yield report
-            if isinstance(report, Token):
-                pieces.append(report.text)
-        if pieces:
-            yield Text("".join(pieces))
+        waiting = [self._reports.get() for _ in range(self._reports.qsize())]  # it may never be empty
+        for kind, reports in groupby(waiting, type):
+            together = list(reports)
+            yield from together
+            if kind is Token:
+                yield Text("".join(one.text for one in together if isinstance(one, Token)))
 
     def _report(self, report: Report) -> None:
-        if self._recorder is not None:
+        if self.recorder is not None:
             for event in _events(report):
-                if note := self._recorder.write(event):
+                if note := self.recorder.write(event):
                     self._reports.put(note)
         self._reports.put(report)
 
@@ -179,19 +153,17 @@ class Jobs:
             yield
         except _Left:
             self._reports.put(Stopped())
-        except H2OChatError as error:
-            self._report(Failed(error))
         except BaseException as error:  # a panic of Rust is no `Exception`
-            self._report(Crashed(error, traceback.format_exc()))
+            self._report(error)
 
 
 def _events(report: Report) -> Iterator[Event]:
     match report:
         case Opened(Chat() as chat):
             yield from chat.opening()
-        case Failed(error):
-            yield Error(error.code, error.message, error.hint)
-        case Crashed(error):
+        case H2OChatError(code=code, message=message, hint=hint):
+            yield Error(code, message, hint)
+        case BaseException() as error:
             yield Error("bug", f"{type(error).__name__}: {error}", "")
         case Stage() | Opened() | Stopped() | Done() | AttachedFiles():
             return

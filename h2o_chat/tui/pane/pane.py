@@ -119,28 +119,20 @@ class Pane(Vertical):
         self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
         self.divider = Divider(id="divider")
+        self.above_the_line: list[Widget] = []
+        """Between the transcript and the divider."""
+        self.entry: list[Widget] = []
         self.find_bar = FindBar(self.transcript.finder, self.transcript.find)
         self._copied = 0
         """Number of code blocks of the chosen message that were copied."""
 
     def compose(self) -> ComposeResult:
         yield self.transcript
-        yield from self.above_the_line()
+        yield from self.above_the_line
         yield self.divider
         yield self.find_bar
         with Horizontal(id="entry"):
-            yield from self.entry()
-
-    def above_the_line(self) -> list[Widget]:
-        """The widgets between the transcript and the divider."""
-        return []
-
-    def entry(self) -> list[Widget]:
-        return []
-
-    @property
-    def selected_text(self) -> str:
-        return ""
+            yield from self.entry
 
     def begin(self, job: Job, doing: str) -> None:
         """Run a job; its reports come back to the methods below."""
@@ -152,7 +144,6 @@ class Pane(Vertical):
             self.transcript.inspector.end()  # the line about a token would hide what goes on
         self.divider.doing(doing)
         self.busy = True
-        self.jobs.clear_cancel()
         self.jobs.start(work)
 
     # Keys

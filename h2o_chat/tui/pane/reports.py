@@ -1,10 +1,12 @@
 """Shows the reports of the thread: one case for each."""
 
 import tempfile
+import traceback
 from pathlib import Path
 
 from platformdirs import user_log_path
 
+from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.message import all_numbered, progress_words
 from h2o_chat.chat.files.attached import AttachedFiles
@@ -60,11 +62,12 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             messages.error(report.code, report.message, report.hint)
         case jobs.Stopped():
             pane.on_not_opened()
-        case jobs.Failed(error):
-            messages.error(error.code, error.message, error.hint)
+        case H2OChatError(code=code, message=message, hint=hint):
+            messages.error(code, message, hint)
             pane.on_not_opened()
-        case jobs.Crashed(error, trace):
-            hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(trace)}"
+        case BaseException() as error:
+            file = save_trace("".join(traceback.format_exception(error)))
+            hint = f"This is a bug of h2o-chat. The traceback is in {file}"
             messages.error("bug", f"{type(error).__name__}: {error}", hint)
             pane.on_not_opened()
         case jobs.Done():

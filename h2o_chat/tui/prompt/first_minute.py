@@ -104,7 +104,7 @@ class FirstMinute:
     @property
     def keys(self) -> str:
         """The hint about enter, while a line stands in the empty prompt."""
-        return "enter sends the line shown · or type your own" if self._prompt.offering else ""
+        return "enter sends the line shown · or type your own" if self._prompt.take_offer else ""
 
     def on_report(self, report: Report | Text) -> None:
         match report:

@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Key
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -31,13 +30,10 @@ class ListDialog(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
-        *(
-            Binding(key, f"move('{action}')", show=False)
-            for key, action in (
-                *(("up", "cursor_up"), ("down", "cursor_down")),
-                *(("pageup", "page_up"), ("pagedown", "page_down")),
-            )
-        ),
+        Binding("up", "move('cursor_up')", show=False),
+        Binding("down", "move('cursor_down')", show=False),
+        Binding("pageup", "move('page_up')", show=False),
+        Binding("pagedown", "move('page_down')", show=False),
         Binding("ctrl+c", "app.interrupt", show=False, priority=True),
     ]
 
@@ -186,14 +182,6 @@ class Conversations(ListDialog):
         Binding("ctrl+d", "remove", "remove", priority=True),
     ]
 
-    @dataclass
-    class Listed(Message):
-        """The result of a search in a thread, or its error."""
-
-        number: int
-        found: list[FoundConversation]
-        trouble: H2OChatError | None
-
     def __init__(self, store: Store, current: str | None, model: str) -> None:
         super().__init__("conversations", "find", FIND)
         self._store, self._current, self._model = store, current, model
@@ -228,25 +216,24 @@ class Conversations(ListDialog):
                 found = find(self._store, words)
             except H2OChatError as error:
                 trouble = error
-            self.post_message(self.Listed(number, found, trouble))
+            self.call_later(self._listed, number, found, trouble)
 
         self.run_worker(work, thread=True)
 
-    def on_conversations_listed(self, listed: Listed) -> None:
-        if listed.trouble:
-            self._remark(f"✗ {listed.trouble.message} {listed.trouble.hint}".strip())
-        if listed.number != self._number or self._asking != "find":
+    def _listed(self, number: int, found: list[FoundConversation], trouble: H2OChatError | None) -> None:
+        """Show the result of a search."""
+        if trouble:
+            self._remark(f"✗ {trouble.message} {trouble.hint}".strip())
+        if number != self._number or self._asking != "find":
             return  # more was typed meanwhile: that will be answered
-        before = self._highlighted
-        self._found = {found.about.id: found for found in listed.found}
-        self._list.set_options(self._option(found) for found in listed.found[:SHOWN])
-        ids = list(self._found)[:SHOWN]
+        before, shown = self._highlighted, found[:SHOWN]
+        self._found = {one.about.id: one for one in shown}
+        self._list.set_options(map(self._option, shown))
+        ids = list(self._found)
         self._list.highlighted = ids.index(before) if before in ids else 0 if ids else None
-        if not listed.trouble:
-            more = len(listed.found) - SHOWN
-            opens = "enter opens it"
-            if more > 0:
-                opens += f" · {more} more: type to find them"
+        if not trouble:
+            more = len(found) - len(shown)
+            opens = f"enter opens it · {more} more: type to find them" if more else "enter opens it"
             self._remark(opens if ids else "nothing found")
 
     def _option(self, found: FoundConversation) -> Option:

@@ -149,7 +149,8 @@ class PromptBox(TextArea):
         """A command that failed: it is selected, though nobody has selected it."""
         self._menu = menu
         self._history = history or PromptHistory(None)
-        self._take_offer: Callable[[], None] | None = None
+        self.take_offer: Callable[[], None] | None = None
+        """What enter does in the empty box, where a line is offered there."""
         self._closed_for: str | None = None
         """The text for which the menu was closed."""
 
@@ -181,11 +182,7 @@ class PromptBox(TextArea):
 
     def offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
         """Show a faint line while the box is empty (none: the usual one); enter calls `take` then."""
-        self.placeholder, self._take_offer = f"{shown} ↵" if take else shown or EMPTY, take
-
-    @property
-    def offering(self) -> bool:
-        return self._take_offer is not None
+        self.placeholder, self.take_offer = f"{shown} ↵" if take else shown or EMPTY, take
 
     def on_text_area_changed(self) -> None:
         self._show_menu()
@@ -221,8 +218,8 @@ class PromptBox(TextArea):
             case "enter":
                 if self.text.strip():
                     self._send_text()
-                elif self._take_offer and not self.text:
-                    self._take_offer()
+                elif self.take_offer and not self.text:
+                    self.take_offer()
                 return True
             case "up" if not self.text and self.return_newest():
                 return True

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.base.config import Sampling
@@ -96,24 +95,16 @@ class TalkPane(Pane):
         self.transcript.needs_choice = True
         self.editing = Editing(self.prompt, self.transcript, self.divider)
         self.outbox = Outbox(self.editing, id="outbox")
+        self.above_the_line = [self.menu, self.outbox]
+        self.entry = [Static("❯", id="sign", markup=False), self.prompt]
         self.prompt.return_newest = self.outbox.return_newest
         self.current = Outgoing()
         self.offers = FirstMinute(self.prompt, self.transcript, history, self.submit, self.write_hint)
-
-    def entry(self) -> list[Widget]:
-        return [Static("❯", id="sign", markup=False), self.prompt]
-
-    def above_the_line(self) -> list[Widget]:
-        return [self.menu, self.outbox]
 
     def on_mount(self) -> None:
         self.write_hint()
         self.prompt.focus()
         self.set_interval(STORE_S, partial(_look_at_the_store, self))
-
-    @property
-    def selected_text(self) -> str:
-        return self.prompt.selected_by_hand
 
     def act(self, name: str, words: str) -> None:
         """Do what a command or a key does, see `screen_commands.ACTS`."""

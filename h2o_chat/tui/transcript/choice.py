@@ -29,7 +29,7 @@ class Inspector:
     ) -> None:
         self._messages, self._window, self._canvas, self._tell = messages, window, canvas, point
         self.on = False
-        """Whether the arrows move the cursor."""
+        """The arrows move the cursor."""
 
     @property
     def memory(self) -> CacheView:
@@ -37,12 +37,9 @@ class Inspector:
 
     def begin(self, chosen: TurnView | None = None) -> None:
         """Show the cursor at the last token of a message or, where that has none, the last visible one."""
-        seen = [view for view in (*self._window.seen(), chosen) if view is not None and view.tokens]
+        seen = [*self._window.seen(), *filter(None, [chosen])]
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
-        start = next((at for end in ends if (at := self._shown(end, -1)) is not None), None)
-        self.on = start is not None
-        if start is not None:
-            self._point(start)
+        self.pick(next((at for end in ends if (at := self._shown(end, -1)) is not None), None))
 
     def end(self) -> None:
         self.on = False
@@ -176,16 +173,10 @@ class MessageChoice:
     def on(self) -> bool:
         return self.view is not None
 
-    def pick(self, index: int | None) -> None:
-        """Choose a message; a missing one ends the choice."""
+    def pick(self, index: int | None, *, by_hand: bool = True) -> None:
+        """Choose a message, or mark it alone: then letters stay text. A missing one ends the choice."""
         self._messages.mark(index)
-        self._by_hand = self._messages.selected is not None
-        self._tell()
-
-    def mark(self, index: int | None) -> None:
-        """Mark a message without choosing it: letters stay text."""
-        self._messages.mark(index)
-        self._by_hand = False
+        self._by_hand = by_hand and self._messages.selected is not None
         self._tell()
 
     def step(self, step: int) -> None:
@@ -201,7 +192,7 @@ class MessageChoice:
         if self._inspector.on or self._inspector.memory.cursor is not None:
             self._inspector.end()
         if self._by_hand:
-            self.mark(None)
+            self.pick(None)
 
     def click(self, at: int, row: int, column: int) -> None:
         """Choose the clicked message and, where heat is shown, its token; unfold what is folded.
@@ -229,9 +220,8 @@ class MessageChoice:
 
     def fold(self) -> None:
         """Fold or unfold the message; where none is marked, the first long one that is visible."""
-        view = self._messages.by_index.get(-1 if self._messages.selected is None else self._messages.selected)
-        view = view or next((one for one in self._window.seen() if one.folded or one.is_long), None)
-        if view is not None and view.is_long:
+        view = next((one for one in self._marked_or(self._window.seen()) if one.is_long), None)
+        if view is not None:
             self._fold(view)
 
     def _fold(self, view: TurnView) -> None:
@@ -241,11 +231,14 @@ class MessageChoice:
 
     def show_thought(self) -> None:
         """Show the thought before an answer, or fold it away."""
-        turns, selected = self._messages.by_index, self._messages.selected
-        chosen = [turns[selected]] if selected in turns else reversed(self._window.seen())
-        view = next((one for one in chosen if one.thought is not None), None)
+        seen = self._marked_or(self._window.seen()[::-1])
+        view = next((one for one in seen if one.thought is not None), None)
         if view is not None:
             self._toggle_thought(view)
+
+    def _marked_or(self, others: list[TurnView]) -> list[TurnView]:
+        there, selected = self._messages.by_index, self._messages.selected
+        return [there[selected]] if selected in there else others
 
     def _toggle_thought(self, view: TurnView) -> None:
         view.thought_shown = not view.thought_shown

@@ -82,7 +82,7 @@ class Transcript(ScrollView, can_focus=True):
         Args:
             chosen: by hand, so letters are commands.
         """
-        (self.choice.pick if chosen else self.choice.mark)(index)
+        self.choice.pick(index, by_hand=chosen)
         if self.selected is not None:
             self.window.go_to(self.messages.by_index[self.selected])
 

@@ -230,7 +230,6 @@ class ChatApp(App[None], inherit_bindings=False):
         return super().check_action(action, parameters)
 
     async def on_event(self, event: Event) -> None:
-        """Lead typed text to the prompt, wherever the keyboard is."""
         if self._key_routing is None or not await self._key_routing.took(event):
             await super().on_event(event)
 
@@ -258,7 +257,6 @@ class ChatApp(App[None], inherit_bindings=False):
             self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 
     def action_toggle_panel(self) -> None:
-        """Beside the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
         if self._look.quiet:
             self.toggle_quiet()
         else:

@@ -30,7 +30,6 @@ PANEL = (
     ("just forgotten", "what no head holds any more; the conversation on the left keeps it"),
     ("recalled #1", "the words of message 1 were read again, because a question needed them"),
 )
-"""The parts of the memory panel, and what they mean."""
 PREFIXES = "// sends a text that begins with a slash; @file sends a text file along, @@ an @"
 
 

@@ -11,8 +11,6 @@ from h2o_chat.tui.prompt.talk_pane import TalkPane
 
 
 class KeyRouting:
-    """Routes keys to the prompt."""
-
     def __init__(self, app: App[Any], pane: TalkPane) -> None:
         self._app, self._pane = app, pane
 

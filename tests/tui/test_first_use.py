@@ -22,7 +22,7 @@ from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.panel import details
 from h2o_chat.tui.panel.strip import RememberStrip
-from h2o_chat.tui.prompt.list_dialogs import Conversations
+from h2o_chat.tui.prompt.dialogs import Conversations
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
 

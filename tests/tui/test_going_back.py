@@ -14,7 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from h2o_chat.base.config import Sampling
 from h2o_chat.chat.commands import bodies
 from h2o_chat.store import Store
-from h2o_chat.tui.prompt.list_dialogs import Conversations
+from h2o_chat.tui.prompt.dialogs import Conversations
 from h2o_chat.tui.transcript import drawing
 
 Drive = Callable[..., Any]

@@ -65,7 +65,6 @@ class Jobs:
 
     def __init__(self, recorder: Recorder | None = None) -> None:
         self.recorder = recorder
-        """Gets every event."""
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._cancel = threading.Event()
         self._todo: SimpleQueue[Callable[[], None]] = SimpleQueue()

@@ -63,18 +63,15 @@ class Loading(TurnView):
         lines = [Content.assemble("opening ", (self._model, "bold"))]
         newest = next(reversed(self._stages), None)
         for name, (details, share) in self._stages.items():
-            mark = "✓" if name != newest else "✗" if self._failed else "·"
-            lines.append(_line(mark, name, share, safe_text(details)))
+            shown = fit(safe_text(name), NAME_CELLS)
+            if name != newest or self._failed:
+                lines.append(Content.styled(f"{'✗' if name == newest else '✓'} {shown}", MUTED))
+            elif share is None:
+                lines.append(Content(f"· {shown}…"))
+            else:
+                percent = f" {share:4.0%}{safe_text(details)}"
+                lines.append(Content.assemble(f"· {shown}", (bar(share, BAR_CELLS), "$primary"), percent))
         self.show(Content("\n").join(lines))
-
-
-def _line(mark: str, name: str, share: float | None, details: str) -> Content:
-    shown = f"{mark} {fit(safe_text(name), NAME_CELLS)}"
-    if mark != "·":
-        return Content.styled(shown, MUTED)
-    if share is None:
-        return Content(f"{shown}…")
-    return Content.assemble(shown, (bar(share, BAR_CELLS), "$primary"), f" {share:4.0%}{details}")
 
 
 HEAT = "heat: hold · brighter: by more heads · bold: important · struck: forgotten"
@@ -164,7 +161,6 @@ class Pane(Vertical):
         return super().check_action(action, parameters)
 
     def on_transcript_chosen(self) -> None:
-        """Say what can be done with the chosen message."""
         self.divider.offer(self.transcript.offers())
         self.app.refresh_bindings()
 
@@ -176,7 +172,6 @@ class Pane(Vertical):
         self.find_bar.open()
 
     def action_copy(self) -> None:
-        """Copy the chosen message, or the last one."""
         self.copy(self.transcript.chosen_text(), "the message")
 
     def action_copy_code(self) -> None:
@@ -217,7 +212,6 @@ class Pane(Vertical):
         self.app.refresh_bindings()
 
     def on_opened(self, chat: ChatLike) -> None:
-        """Show a conversation from its beginning."""
         self.chat, self.stages, self.failed = chat, None, False
         self.transcript.messages.clear()
         with self.transcript.messages.filling():
@@ -233,19 +227,20 @@ class Pane(Vertical):
 
     def on_said(self, said: Said) -> None:
         """Show a message; behind one of the user an answer begins."""
-        if said.role == "assistant" and said.index == self.transcript.messages.answering:
-            self.transcript.messages.close_answer(said.finish or "eos", said.text)
-            if said.hold is not None and (view := self.transcript.messages.by_index.get(said.index)):
+        messages = self.transcript.messages
+        if said.role == "assistant" and messages.answer and messages.answer.index == said.index:
+            messages.close_answer(said.finish or "eos", said.text)
+            if said.hold is not None and (view := messages.by_index.get(said.index)):
                 view.hold = said.hold
                 self.transcript.window.redraw()
             return
-        self.transcript.messages.close_answer("interrupted")
-        self.transcript.messages.cut(said.index)
+        messages.close_answer("interrupted")
+        messages.cut(said.index)
         name = self.speaker(said.role)
-        self.transcript.messages.message(said.role, name, said.text, said.index, said.finish, said.hold)
-        self.transcript.messages.show_pin(said.index, said.pinned)
+        messages.message(said.role, name, said.text, said.index, said.finish, said.hold)
+        messages.show_pin(said.index, said.pinned)
         if said.role in ASKS:
-            self.transcript.messages.open_answer(self.speaker("assistant"), said.index + 1)
+            messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
             self.divider.doing(f"reading{self.STOP}")
 
@@ -289,7 +284,6 @@ class Pane(Vertical):
         self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it
 
     def speaker(self, role: str) -> str:
-        """The name at the head of a message."""
         return speaker(role, self.chat.session.model if self.chat else "model")
 
 

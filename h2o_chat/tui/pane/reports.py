@@ -21,8 +21,14 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
     if not isinstance(report, CacheState):  # which comes meanwhile
         pane.is_reading = isinstance(report, ReadSoFar)
     match report:
-        case jobs.Stage():
-            _stage(report, pane)
+        case jobs.Stage() if (stages := pane.stages) is not None:
+            stopped = stages.stops
+            stages.stage(report)
+            messages.redraw(stages)
+            if stages.stops != stopped:
+                pane.app.refresh_bindings()
+        case jobs.Stage(name, share) if share is not None:
+            pane.divider.doing(f"{name}{pane.STOP}")
         case Opened():
             memory.begin(report.chat.session, report.chat.state, report.chat.messages)
             pane.on_opened(report.chat)
@@ -75,18 +81,6 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
         case AttachedFiles():
             pane.on_files_read(report)
     pane.on_report(report)
-
-
-def _stage(stage: jobs.Stage, pane: Pane) -> None:
-    """Shows the progress of loading in the transcript, other progress below it."""
-    if (stages := pane.stages) is not None:
-        stopped = stages.stops
-        stages.stage(stage)
-        pane.transcript.messages.redraw(stages)
-        if stages.stops != stopped:
-            pane.app.refresh_bindings()
-    elif stage.share is not None:
-        pane.divider.doing(f"{stage.name}{pane.STOP}")
 
 
 def save_trace(trace: str) -> Path:

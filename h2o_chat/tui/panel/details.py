@@ -64,7 +64,6 @@ def _bytes(cache: CacheState, inner: int) -> str:
 
 
 def _pointed(memory: CacheView, cells: int) -> str:
-    """The text and the position of the token under the cursor."""
     position = memory.pointed
     if position is None:
         return ""

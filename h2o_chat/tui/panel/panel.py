@@ -145,7 +145,6 @@ class MemoryPanel(Widget, can_focus=True):
         self.post_message(Pointed(listed[place][0]))
 
     def on_click(self, event: Click) -> None:
-        """Choose a word, or a tab by its name."""
         column = event.x - 2
         if event.y == self._tabs_at:
             end = 1

@@ -125,7 +125,6 @@ class Menu(Static):
         self.at = 0
 
     def show(self, found: list[Completion]) -> None:
-        """Show these choices; none hides the menu."""
         self.display = bool(found)
         if not found:
             self.at = 0

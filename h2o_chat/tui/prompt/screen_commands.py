@@ -15,7 +15,7 @@ from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.events.events import Note
 from h2o_chat.store import models_used
-from h2o_chat.tui.prompt.list_dialogs import Conversations, Models, rows
+from h2o_chat.tui.prompt.dialogs import Conversations, Models, rows
 from h2o_chat.tui.prompt.outbox import Outgoing, State
 from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
 from h2o_chat.tui.prompt.talk_pane import TalkPane

@@ -60,7 +60,6 @@ KEYS: list[BindingType] = [
         tooltip="slots for the whole conversation",
     ),
 ]
-"""Most of them run a command."""
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
 """Names of `act` that concern the chosen message."""
 
@@ -87,7 +86,7 @@ class TalkPane(Pane):
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
-        self.prompt: PromptBox = PromptBox(self.submit, "prompt", self.menu, history)
+        self.prompt = PromptBox(self.submit, self.menu, history)
         self.sampling = sampling
         self.memory = memory
         self.opener_of = opener_of

@@ -57,9 +57,10 @@ class Canvas:
 
     def key(self, view: TurnView, piece: BodyPiece) -> object:
         """Changes whenever `dress` gives something else."""
+        heat, memory = self.heat, self.heat.memory
         warm = piece.start >= 0 or piece.fold
-        heat = (self.heat.version, self.heat.memory.cursor) if warm else None
-        return self.epoch, heat, self._finder.version
+        marks = (heat.on, heat.quiet, memory.states, memory.cursor) if warm else None
+        return self.epoch, marks, self._finder.version
 
 
 def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) -> Strip:
@@ -69,12 +70,10 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
         line: of the title; the lines of the text follow. Selections are given in these.
     """
     piece, local = view.at(row, width)
+    if piece is None and row < view.titled:
+        return _titles(view, width, line, canvas)
     if piece is None:
-        return (
-            _titles(view, width, line, canvas)
-            if row < view.titled
-            else _row([], 0, line, width, canvas.ground)
-        )
+        return _row([], 0, line, width, canvas.ground)
     key = (width, line, canvas.key(view, piece))
     if piece.key != key:
         strips = canvas.draw(canvas.dress(view, piece, line), max(width - INDENT - 1, 1))
@@ -132,12 +131,8 @@ def _row(
     segments: Sequence[Segment], x: int, y: int, width: int, ground: Style, indent: int = INDENT
 ) -> Strip:
     """A row in full width, whose text begins at character `x` of line `y`."""
-    placed = [Segment(" " * indent, ground + Style.from_meta({"offset": (x, y)}))]
-    for segment in segments:
-        place = Style.from_meta({"offset": (x, y)})
-        placed.append(Segment(segment.text, segment.style + place if segment.style else place))
-        x += len(segment.text)
-    return Strip(placed).adjust_cell_length(width, ground)
+    margin = Segment(" " * indent, ground + Style.from_meta({"offset": (x, y)}))
+    return Strip([margin, *Strip(segments).apply_offsets(x, y)]).adjust_cell_length(width, ground)
 
 
 def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:

@@ -30,11 +30,6 @@ class Heat:
         self.on = self.quiet = False
         """The words are marked; quiet: nothing is said of the memory beside the messages."""
 
-    @property
-    def version(self) -> object:
-        """Changes whenever a style does."""
-        return self.on, self.quiet, self.memory.states
-
     def level(self, position: int) -> int | None:
         """0 to 8; None for a token that the model has not read yet."""
         if position >= self.memory.seen or not self.on:
@@ -68,10 +63,6 @@ class Heat:
             stop = last
         if running:
             yield Span(begun - start, stop - start, running)
-
-    def held(self, first: int, last: int) -> float:
-        read = range(first, min(last + 1, self.memory.seen))
-        return sum(self.memory.hold.get(position, 0.0) for position in read) / len(read) if read else 1.0
 
     def gauges(self) -> dict[int, float]:
         """Mean hold by message, for those whose tokens were read."""
@@ -115,7 +106,10 @@ def fold_line(view: TurnView, heat: Heat) -> str:
         last = view.tokens.at(own.stop - 1)
         if first is not None and last is not None:
             what = f"{last + 1 - first:,} tokens"
-            held = f" · {heads(heat.held(first, last), heat.memory.caches)}"
+            memory = heat.memory
+            read = range(first, min(last + 1, memory.seen))
+            hold = sum(memory.hold.get(at, 0.0) for at in read) / len(read) if read else 1.0
+            held = f" · {heads(hold, memory.caches)}"
     return f"… ⋮ {what} folded{held} · a click unfolds"
 
 

@@ -142,7 +142,10 @@ def _open_table(tokens: Sequence[Token], source: str) -> str:
         return ""
     first = tokens[0].map[0] if tokens[0].map else 0  # blank lines may stand before it
     below = source.split("\n", first)[-1]
-    return without_header(below) if below.count("\n") >= 2 else ""
+    if below.count("\n") < 2:
+        return ""
+    head, marks = below.split("\n")[:2]
+    return "|" + " |" * len(split(head)) + f"\n{marks.strip()}\n"  # the header itself is not shown again
 
 
 def _blocks(parent: SyntaxTreeNode, width: int, separator: str = "\n\n") -> Content:
@@ -237,12 +240,6 @@ def split(line: str) -> list[str]:
     if len(cells) > 1 and not cells[-1].strip():
         cells.pop()  # the bar at the end
     return [cell.strip().replace("\\|", "|") for cell in cells]
-
-
-def without_header(source: str) -> str:
-    """Lines that open the same table again, with an empty header."""
-    head, marks = source.split("\n")[:2]
-    return "|" + " |" * len(split(head)) + f"\n{marks.strip()}\n"
 
 
 def draw_table(source: str, width: int) -> Content:

@@ -27,8 +27,6 @@ FOLD_COLUMNS = 80
 
 @dataclass(eq=False)
 class BodyPiece:
-    """Part of a text, drawn as one."""
-
     content: Content
     joint: str = ""
     """Stands between it and the next piece."""

@@ -11,6 +11,7 @@ from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.events.events import Prompt, Turn
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
+from h2o_chat.tui.transcript.message_body import Growing
 from h2o_chat.tui.transcript.turn import THINKING, TurnView
 from h2o_chat.tui.transcript.window import Window
 
@@ -26,16 +27,9 @@ class Messages:
         self.views = window.page.views
         """Everything from top to bottom: messages, notes, errors."""
         self.by_index: dict[int, TurnView] = {}
-        """The messages that are shown, by their index in the conversation."""
         self.answer: TurnView | None = None
-        """The answer that is being written."""
         self._index = 0
         self._filling = False
-
-    @property
-    def answering(self) -> int | None:
-        """Index of the open answer, if there is one."""
-        return None if self.answer is None else self._index
 
     def add(self, view: TurnView, before: TurnView | None = None) -> TurnView:
         place = self.views.index(before) if before else len(self.views)
@@ -95,10 +89,8 @@ class Messages:
         finish: str | None = None,
         hold: float | None = None,
     ) -> None:
-        """Add a finished message."""
         view = TurnView(role, name, text, index, finish)
-        view.thinking = self._thinking
-        view.hold, view.raw = hold, self.heat.on
+        view.thinking, view.raw, view.hold = self._thinking, self.heat.on, hold
         view.tokens = self.heat.memory.words.tokens.get(index)
         view.folded = view.is_long
         self.by_index[index] = self.add(view)
@@ -121,7 +113,6 @@ class Messages:
         return self.add(view, before=self.answer if self.answer and not self.answer.said else None)
 
     def error(self, title: str, message: str, hint: str = "") -> None:
-        """Show an error and, after an arrow, what to do."""
         body = Content.assemble(safe_text(message), (f"\n→ {safe_text(hint)}" if hint else "", "bold"))
         self.add(TurnView("error", f"✗ error · {title}", body))
 
@@ -136,9 +127,8 @@ class Messages:
                 self._page.changed()
         self._index = message
         self.answer = TurnView("assistant", name, index=message)
-        self.answer.thinking = self._thinking
-        self.answer.raw = self.heat.on
-        self.answer.open()
+        self.answer.thinking, self.answer.raw = self._thinking, self.heat.on
+        self.answer.growing = Growing(room=0)
         self.add(self.answer)
 
     def stream(self, text: str) -> None:

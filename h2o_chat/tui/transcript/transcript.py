@@ -73,7 +73,6 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def selected(self) -> int | None:
-        """Index of the message that is marked."""
         return self.messages.selected
 
     def select(self, index: int | None, *, chosen: bool = False) -> None:

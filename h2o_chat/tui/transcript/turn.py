@@ -155,9 +155,6 @@ class TurnView:
         self._given = body
         self.changed()
 
-    def open(self) -> None:
-        self.growing = Growing(self._room)
-
     def write(self, text: str) -> None:
         assert self.growing is not None
         before = len(self._divided()[1])
@@ -217,7 +214,6 @@ class TurnView:
         return self.source.count("\n") + len(self.source) // max(width - INDENT - 1, 1) + 3
 
     def known(self, width: int) -> bool:
-        """Whether its height in this width is known."""
         return self._layout[0] == width
 
     def at(self, row: int, width: int) -> tuple[BodyPiece | None, int]:
@@ -235,9 +231,8 @@ FINISHES = {
     "error": "broken off by an error",
     "interrupted": "broken off: the program was killed here",
 }
-"""The text of that line, by finish."""
 
 
 def finish_line(finish: str | None) -> Content:
-    """The line; empty for an answer that ended by itself."""
+    """A line below an answer; empty where that ended by itself."""
     return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}") if finish in FINISHES else Content()

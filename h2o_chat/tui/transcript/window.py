@@ -130,7 +130,6 @@ class Window:
             self._move(round(to))
 
     def resized(self) -> None:
-        """Adapt to another width or height."""
         page, width = self.page, self._widget.scrollable_content_region.width
         if width and width != page.width:
             self.keeping(lambda: setattr(page, "width", width))

@@ -29,6 +29,7 @@ def edge(left: str, title: str | Content, note: str, right: str, width: int) -> 
     return head.truncate(max(width - tail.cell_length, 0)) + "─" * gap + tail
 
 
+@dataclass
 class Pointed(Message):
     """The cursor moves to a token, or away. Posted by any widget; the app takes it.
 
@@ -36,9 +37,8 @@ class Pointed(Message):
     transcript goes to the token's message.
     """
 
-    def __init__(self, position: int | None, *, follow: bool = False) -> None:
-        super().__init__()
-        self.position, self.follow = position, follow
+    position: int | None
+    follow: bool = False
 
 
 @dataclass(frozen=True)

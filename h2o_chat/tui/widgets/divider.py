@@ -28,7 +28,6 @@ class Divider(Widget):
 
     @property
     def remark(self) -> str:
-        """The remark on the line now."""
         return self._said or self._pointed or " · ".join(self._offered) or self._doing
 
     def doing(self, text: str) -> None:

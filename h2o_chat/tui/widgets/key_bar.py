@@ -34,7 +34,6 @@ class KeyBar(Footer):
         helps = [key for key in shown if key.key == "f1"]
         left = self.app.size.width - sum(map(_cells, helps))
         for key in shown:
-            key._watch_compact = _unheard  # type: ignore[method-assign]  # saves styling each twice more
             left -= 0 if key in helps else _cells(key)
             if key in helps or left >= 0:
                 yield key
@@ -43,9 +42,6 @@ class KeyBar(Footer):
         if event.size.width != self._room:
             self._room = event.size.width
             self.call_after_refresh(self.recompose)
-
-
-def _unheard(compact: bool) -> None: ...
 
 
 def _cells(key: FooterKey) -> int:

@@ -26,13 +26,12 @@ from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.resolve import find
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.key_routing import KeyRouting
 from h2o_chat.tui.pane import reports
-from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
+from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Stopped, Text
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import CommandPane
@@ -117,12 +116,10 @@ class ChatApp(App[None], inherit_bindings=False):
         self.theme = look.theme if look.theme in self.available_themes else H2O_DARK.name
         self.exit_code, self.deadline = ExitCode.OK, cast(Deadline | None, None)
         self.take_signals: Callable[[], None] = lambda: None
-        self._memory = CacheView()
-        jobs = Jobs(recorder)
-        self.pane = pane or CommandPane(jobs, sampling, self._memory, PromptHistory(folder), opener_of)
+        self.pane = pane or CommandPane(Jobs(recorder), sampling, PromptHistory(folder), opener_of)
+        self._memory = self.pane.memory
         self.jobs, self.transcript, self.divider = self.pane.jobs, self.pane.transcript, self.pane.divider
         self._key_routing = KeyRouting(self, self.pane) if isinstance(self.pane, TalkPane) else None
-        self.transcript.heat.memory = self._memory
         self._first = settings.model or find(None).name
         self._side_panels, self._interrupted = SidePanels(self._memory), float("-inf")
         self._side_panels.quiet = self.transcript.heat.quiet = look.quiet
@@ -214,9 +211,9 @@ class ChatApp(App[None], inherit_bindings=False):
                 self.exit_code = ExitCode.OK  # whatever could not be opened before
             case H2OChatError(exit_code=code) if self.chat is None:
                 self.exit_code = code
-            case BaseException() if self.chat is None:
+            case BaseException() if self.chat is None and not isinstance(report, Stopped):
                 self.exit_code = ExitCode.BUG
-        reports.show(report, self.pane, self._memory)
+        reports.show(report, self.pane)
         if isinstance(report, Opened):
             self._watch()
 

@@ -105,11 +105,8 @@ class MemoryLine(Widget):
             for phrase in forgotten(memory)
             if not held.issuperset(phrase.text.lower().split())  # the same words are known from elsewhere
         ]
-        for count in range(len(words), 0, -1):
-            longer = f"{line} · still knows {', '.join(words[:count])}"
-            if cell_len(longer) <= room:
-                line = longer
-                break
+        longer = (f"{line} · still knows {', '.join(words[:n])}" for n in range(len(words), 0, -1))
+        line = next((one for one in longer if cell_len(one) <= room), line)
         last = next((text for text in went if cell_len(f"{line} · forgot {text}") <= room), None)
         return Content(f"{line} · forgot {last}" if last else line)
 

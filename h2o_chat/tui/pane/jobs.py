@@ -39,12 +39,10 @@ class Stage:
     share: float | None
 
 
-@dataclass(frozen=True)
-class Stopped:
-    """A person has stopped the opening."""
+class Stopped(BaseException):
+    """The person left, or stopped the loading. No `Exception`: what opens the model must not catch it."""
 
 
-@dataclass(frozen=True)
 class Done:
     """The job is over, however it went."""
 
@@ -56,7 +54,7 @@ class Text:
     text: str
 
 
-Report = Stage | Opened | Stopped | Done | AttachedFiles | Event | BaseException
+Report = Stage | Opened | Done | AttachedFiles | Event | BaseException
 """An exception has ended a job: an H2OChatError, which a person can cause or meet, or a bug of ours."""
 
 
@@ -99,7 +97,7 @@ class Jobs:
 
         def progress(stage: str, share: float | None) -> None:
             if self._cancel.is_set():
-                raise _Left
+                raise Stopped
             self._reports.put(Stage(stage, share))
 
         with self._reporting():
@@ -150,8 +148,6 @@ class Jobs:
         """Puts exceptions into the queue: nothing that happens in a thread may be lost."""
         try:
             yield
-        except _Left:
-            self._reports.put(Stopped())
         except BaseException as error:  # a panic of Rust is no `Exception`
             self._report(error)
 
@@ -160,15 +156,11 @@ def _events(report: Report) -> Iterator[Event]:
     match report:
         case Opened(Chat() as chat):
             yield from chat.opening()
+        case Stage() | Opened() | Stopped() | Done() | AttachedFiles():
+            return
         case H2OChatError(code=code, message=message, hint=hint):
             yield Error(code, message, hint)
         case BaseException() as error:
             yield Error("bug", f"{type(error).__name__}: {error}", "")
-        case Stage() | Opened() | Stopped() | Done() | AttachedFiles():
-            return
         case _:
             yield report
-
-
-class _Left(BaseException):
-    """The person left, or stopped the loading. A `BaseException`: what opens the model must not catch it."""

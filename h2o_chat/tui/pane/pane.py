@@ -83,6 +83,7 @@ class Pane(Vertical):
     Attributes:
         chat: the conversation, None until one is open.
         jobs: the thread and its reports.
+        memory: what the model remembers, by the reports.
         busy: a job is running.
         is_reading: a prompt is being read: states of the cache are shown as they come.
         about_prompt: the note about a long prompt, before that is read.
@@ -115,6 +116,7 @@ class Pane(Vertical):
         self.about_prompt: TurnView | None = None
         self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
+        self.memory = self.transcript.heat.memory
         self.divider = Divider(id="divider")
         self.above_the_line: list[Widget] = []
         """Between the transcript and the divider."""
@@ -137,7 +139,7 @@ class Pane(Vertical):
 
     def start(self, work: Callable[[], None], doing: str) -> None:
         """Run work in the thread; its last report is `Done`."""
-        if self.transcript.heat.memory.cursor is not None:
+        if self.memory.cursor is not None:
             self.transcript.inspector.end()  # the line about a token would hide what goes on
         self.divider.doing(doing)
         self.busy = True
@@ -260,10 +262,10 @@ class Pane(Vertical):
         self.pointed()
 
     def pointed(self) -> None:
-        memory, line = self.transcript.heat.memory, ""
-        if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
-            line = facts(memory, view, memory.cursor)
-        memory.facts = line
+        cursor, line = self.memory.cursor, ""
+        if cursor is not None and (view := self.transcript.inspector.view_of(cursor)):
+            line = facts(self.memory, view, cursor)
+        self.memory.facts = line
         self.divider.point(line)
         self.transcript.refresh_changed()
 

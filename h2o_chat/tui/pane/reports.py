@@ -10,14 +10,13 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.message import all_numbered, progress_words
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.tui.pane import jobs
 from h2o_chat.tui.pane.pane import Pane
 
 
-def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None:
-    messages = pane.transcript.messages
+def show(report: jobs.Report | jobs.Text, pane: Pane) -> None:
+    messages, memory = pane.transcript.messages, pane.memory
     if not isinstance(report, CacheState):  # which comes meanwhile
         pane.is_reading = isinstance(report, ReadSoFar)
     match report:

@@ -27,7 +27,8 @@ def order(memory: CacheView) -> list[tuple[int, int]]:
 def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     """Both parts, in exactly as many lines as are given."""
     held, went = remembered(memory), forgotten(memory)
-    wrapped = [Line(Content())] if not went else _phrases(memory, went, inner)
+    nothing = "no words to show yet" if memory.evicted else "nothing yet"
+    wrapped = _phrases(memory, went, inner) if went else [muted(nothing)]
     low = 0 if rows < 5 else min(len(wrapped), max(1, rows // 4))
     high = rows - 1 - (low + 1 if low else 0)
     lines = [title("still remembered from long ago" if memory.evicted else "remembered so far")]
@@ -35,8 +36,9 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     lines += [Line(Content())] * (1 + high - len(lines))
     if low:
         lines.append(title("just forgotten"))
-        shown = _shown(wrapped, memory.cursor, low)
-        lines += shown if went else [muted("no words to show yet" if memory.evicted else "nothing yet")]
+        marked = (at for at, line in enumerate(wrapped) if "▸" in line.content.plain)
+        chosen = None if memory.cursor is None else next(marked, None)
+        lines += wrapped[window(chosen, len(wrapped), low)]
     return lines[:rows]
 
 
@@ -90,8 +92,3 @@ def _phrases(memory: CacheView, phrases: list[Phrase], inner: int) -> list[Line]
         )
         spots.append((start, content.cell_length, phrase.first))
     return [*lines, Line(content, tuple(spots))]
-
-
-def _shown(lines: list[Line], cursor: int | None, rows: int) -> list[Line]:
-    marked = (at for at, line in enumerate(lines) if "▸" in line.content.plain)
-    return lines[window(next(marked, None) if cursor is not None else None, len(lines), rows)]

@@ -71,7 +71,11 @@ class MemoryPanel(Widget, can_focus=True):
             )
         drawn += [row(Content(), inner)] * (height - 2 - len(legend) - len(drawn))
         self._tabs_at = len(drawn)
-        drawn.append(edge("├", self._names(), "", "┤", width))
+        names = [
+            Content.styled(name, "bold underline $foreground" if number == self.tab else MUTED)
+            for number, name in enumerate(TABS)
+        ]
+        drawn.append(edge("├", Content("  ").join(names), "", "┤", width))
         drawn += [row(Content.styled(line, MUTED), inner) for line in legend]
         drawn.append(edge("╰", "", "", "╯", width))
         return Content("\n").join(drawn)
@@ -87,13 +91,6 @@ class MemoryPanel(Widget, can_focus=True):
                 self._hidden = max(len(lines) - rows, 0)
                 self._top = min(self._top, self._hidden)
                 return lines[self._top : self._top + max(rows, 0)]
-
-    def _names(self) -> Content:
-        names = [
-            (name, "bold underline $foreground" if number == self.tab else MUTED)
-            for number, name in enumerate(TABS)
-        ]
-        return Content("  ").join([Content.styled(*name) for name in names])
 
     # Keys
 

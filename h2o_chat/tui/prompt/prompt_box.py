@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events
+from textual import events, on
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.widgets import TextArea
@@ -171,9 +171,6 @@ class PromptBox(TextArea):
         """Show a faint line while the box is empty (none: the usual one); enter calls `take` then."""
         self.placeholder, self.take_offer = f"{shown} ↵" if take else shown or EMPTY, take
 
-    def on_text_area_changed(self) -> None:
-        self._show_menu()
-
     def action_editor(self) -> None:
         try:
             with self.app.suspend():
@@ -218,6 +215,7 @@ class PromptBox(TextArea):
 
     def _chose(self, key: str, found: list[Completion]) -> bool:
         at = min(self._menu.at, len(found) - 1)
+        proposed = [found[at]] if at else found  # nobody has moved in the menu
         match key:
             case "up" | "down":
                 self._menu.at = (at + (1 if key == "down" else -1)) % len(found)
@@ -227,15 +225,11 @@ class PromptBox(TextArea):
                 self._show_menu()
             case "enter" if at == 0 and self._before().endswith("/"):
                 self._send_text()  # the folder itself
-            case "enter" if any(self._typed_out(one) for one in (found if at == 0 else [found[at]])):
-                self._send_text()
+            case "enter" if any(self._before()[one.begin :] == one.text.strip() for one in proposed):
+                self._send_text()  # it is typed out already
             case _:
                 self._complete(found[at], send=key == "enter")
         return True
-
-    def _typed_out(self, choice: Completion) -> bool:
-        """Whether the choice is typed already, so that there is nothing to complete."""
-        return self._before()[choice.begin :] == choice.text.strip()
 
     def _complete(self, choice: Completion, send: bool) -> None:
         row, column = self.cursor_location
@@ -278,6 +272,7 @@ class PromptBox(TextArea):
             return []  # a command stands at the very beginning
         return choices(before, sorted(self.app.available_themes))
 
+    @on(TextArea.Changed)
     def _show_menu(self) -> None:
         if self.text != self._closed_for:
             self._closed_for = None

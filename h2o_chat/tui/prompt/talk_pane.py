@@ -14,7 +14,6 @@ from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Said, Turn
 from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
 from h2o_chat.tui.pane.pane import Pane, show_marks
@@ -80,7 +79,6 @@ class TalkPane(Pane):
         self,
         jobs: Jobs,
         sampling: Sampling,
-        memory: CacheView,
         history: PromptHistory | None = None,
         opener_of: Callable[[str, str | None], OpenChat] | None = None,
     ) -> None:
@@ -88,7 +86,6 @@ class TalkPane(Pane):
         self.menu = Menu(id="menu")
         self.prompt = PromptBox(self.submit, self.menu, history)
         self.sampling = sampling
-        self.memory = memory
         self.opener_of = opener_of
         self.pins_next = False  # the next message is protected as it is sent
         self.transcript.needs_choice = True

@@ -28,12 +28,9 @@ class Inspector:
         self, messages: Messages, window: Window, canvas: Canvas, point: Callable[[int | None], object]
     ) -> None:
         self._messages, self._window, self._canvas, self._tell = messages, window, canvas, point
+        self.memory = messages.heat.memory
         self.on = False
         """The arrows move the cursor."""
-
-    @property
-    def memory(self) -> CacheView:
-        return self._messages.heat.memory
 
     def begin(self, chosen: TurnView | None = None) -> None:
         """Show the cursor at the last token of a message or, where that has none, the last visible one."""

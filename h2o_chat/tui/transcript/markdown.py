@@ -220,10 +220,8 @@ def _inline(text: str) -> Content:
 def _indent(content: Content, first: str, rest: str) -> Content:
     """`content` with `first` before its first line and `rest` before the others."""
     lines = content.split("\n", allow_blank=True)
-    marks = [first] + [rest] * (len(lines) - 1)
-    return Content("\n").join(
-        Content.assemble((mark, MUTED), line) for mark, line in zip(marks, lines, strict=True)
-    )
+    marked = [Content.assemble((rest if at else first, MUTED), line) for at, line in enumerate(lines)]
+    return Content("\n").join(marked)
 
 
 LEAST_CELLS = 8

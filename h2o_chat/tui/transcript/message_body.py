@@ -157,10 +157,3 @@ class Growing:
             piece = BodyPiece(above.content + above.joint + piece.content, piece.joint)
             self.pieces.pop(-2)
         self.pieces.insert(-1, piece)
-
-
-def whole(source: str, below: Content, room: int) -> list[BodyPiece]:
-    """A Markdown text that has ended, see `Growing.close`."""
-    text = Growing(room)
-    text.close(source, below)
-    return text.pieces

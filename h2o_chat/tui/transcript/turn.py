@@ -9,7 +9,7 @@ from textual.strip import Strip
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.chat.templates.thinking import Thinking
-from h2o_chat.tui.transcript.message_body import CARET, BodyPiece, Growing, fold_at, placed, plain, whole
+from h2o_chat.tui.transcript.message_body import CARET, BodyPiece, Growing, fold_at, placed, plain
 from h2o_chat.tui.widgets.theme import MUTED
 
 THINKING = Thinking(("<think>", "</think>"))
@@ -138,7 +138,9 @@ class TurnView:
         if self.growing:
             pieces = self.growing.pieces
         elif self._written is None or folded:
-            pieces = whole(answer, Content() if folded else finish_line(self.finish), self._room)
+            whole = Growing(self._room)
+            whole.close(answer, Content() if folded else finish_line(self.finish))
+            pieces = whole.pieces
         else:
             pieces = self._written
         if thought is None:

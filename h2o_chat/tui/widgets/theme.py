@@ -66,50 +66,33 @@ MUTED = "$muted"
 KIND_STYLES = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
 """By the kind of a token, see `glyphs.NAMES`."""
 
-Ramp = tuple[tuple[str, str], ...]
-"""(word, background) of the levels 1 to 8."""
+Ramp = tuple[tuple[str, ...], tuple[str, ...]]
+"""Words and backgrounds of the levels 1 to 8."""
 HEAT_DARK: Ramp = (
-    ("#d5dbe3", "#1f2226"),
-    ("#d5dbe3", "#332d26"),
-    ("#e6eaef", "#4a3c2a"),
-    ("#ffffff", "#664f2e"),
-    ("#ffffff", "#876733"),
-    ("#12161c", "#a87f3a"),
-    ("#12161c", "#c59443"),
-    ("#12161c", "#e0a84e"),
+    ("#d5dbe3", "#d5dbe3", "#e6eaef", "#ffffff", "#ffffff", "#12161c", "#12161c", "#12161c"),
+    ("#1f2226", "#332d26", "#4a3c2a", "#664f2e", "#876733", "#a87f3a", "#c59443", "#e0a84e"),
 )
 """One hue from dark to bright amber: brightness gives the order, for eyes that see no colours."""
 HEAT_LIGHT: Ramp = (
-    ("#1d2329", "#f6efdf"),
-    ("#1d2329", "#f1e1bd"),
-    ("#1d2329", "#e9cd94"),
-    ("#1d2329", "#deb569"),
-    ("#1d2329", "#cf9b4a"),
-    ("#12161c", "#bb8538"),
-    ("#ffffff", "#8f5b1c"),
-    ("#ffffff", "#6b4110"),
+    ("#1d2329", "#1d2329", "#1d2329", "#1d2329", "#1d2329", "#12161c", "#ffffff", "#ffffff"),
+    ("#f6efdf", "#f1e1bd", "#e9cd94", "#deb569", "#cf9b4a", "#bb8538", "#8f5b1c", "#6b4110"),
 )
 HEAT_ANSI_DARK: Ramp = (
-    *(("ansi_default", "ansi_default"),) * 2,
-    *(("ansi_yellow", "ansi_default"),) * 2,
-    *(("ansi_black", "ansi_yellow"),) * 2,
-    *(("ansi_black", "ansi_bright_yellow"),) * 2,
+    ("ansi_default",) * 2 + ("ansi_yellow",) * 2 + ("ansi_black",) * 4,
+    ("ansi_default",) * 4 + ("ansi_yellow",) * 2 + ("ansi_bright_yellow",) * 2,
 )
 """Four steps: a terminal of sixteen colours has no more of one hue."""
 HEAT_ANSI_LIGHT: Ramp = (
-    *(("ansi_default", "ansi_default"),) * 2,
-    *(("ansi_blue", "ansi_default"),) * 2,
-    *(("ansi_black", "ansi_cyan"),) * 2,
-    *(("ansi_bright_white", "ansi_blue"),) * 2,
+    ("ansi_default",) * 2 + ("ansi_blue",) * 2 + ("ansi_black",) * 2 + ("ansi_bright_white",) * 2,
+    ("ansi_default",) * 4 + ("ansi_cyan",) * 2 + ("ansi_blue",) * 2,
 )
 """Yellow cannot be read on a light background."""
 
 
-def ramp(theme: Theme) -> Ramp:
-    """The heat that can be read on a theme's background."""
-    if theme.ansi:
-        return HEAT_ANSI_DARK if theme.dark else HEAT_ANSI_LIGHT
-    return HEAT_DARK if theme.dark else HEAT_LIGHT
+def ramp(theme: Theme) -> list[tuple[str, str]]:
+    """(word, background) of each level, to be read on a theme's background."""
+    dark, light = (HEAT_ANSI_DARK, HEAT_ANSI_LIGHT) if theme.ansi else (HEAT_DARK, HEAT_LIGHT)
+    return list(zip(*(dark if theme.dark else light), strict=True))
 
 
 def variables(theme: Theme) -> dict[str, str]:

@@ -7,7 +7,6 @@ per token would drown its loop (2,000 of 2,000 are delivered one by one).
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from queue import SimpleQueue
@@ -100,8 +99,10 @@ class Jobs:
                 raise Stopped
             self._reports.put(Stage(stage, share))
 
-        with self._reporting():
+        try:
             self._report(Opened(open_chat(progress)))
+        except BaseException as error:  # a panic of Rust is no `Exception`
+            self._report(error)
 
     def load_instead(self, open_chat: OpenChat) -> None:
         self.load(open_chat)
@@ -113,11 +114,13 @@ class Jobs:
         def progress(so_far: ReadSoFar) -> None:
             self._reports.put(Stage(f"reading again {progress_words(so_far)}", so_far.share))
 
-        with self._reporting():
+        try:
             for report in job(self._cancel.is_set, progress):
                 self._report(report)
                 while self._reports.qsize() > MOST_WAITING and not self._cancel.is_set():
                     time.sleep(0.005)
+        except BaseException as error:
+            self._report(error)
         self._reports.put(Done())
 
     def cancel(self) -> None:
@@ -142,14 +145,6 @@ class Jobs:
                 if note := self.recorder.write(event):
                     self._reports.put(note)
         self._reports.put(report)
-
-    @contextmanager
-    def _reporting(self) -> Iterator[None]:
-        """Puts exceptions into the queue: nothing that happens in a thread may be lost."""
-        try:
-            yield
-        except BaseException as error:  # a panic of Rust is no `Exception`
-            self._report(error)
 
 
 def _events(report: Report) -> Iterator[Event]:

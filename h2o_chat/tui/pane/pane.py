@@ -23,7 +23,6 @@ from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage, Text
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.choice import facts
 from h2o_chat.tui.transcript.find import FindBar
-from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.widgets.divider import Divider
@@ -215,12 +214,23 @@ class Pane(Vertical):
 
     def on_opened(self, chat: ChatLike) -> None:
         self.chat, self.stages, self.failed = chat, None, False
-        self.transcript.messages.clear()
-        with self.transcript.messages.filling():
-            fill_transcript(self.transcript.messages, chat, self.speaker)
+        messages = self.transcript.messages
+        messages.clear()
+        with messages.filling():
+            messages.note(greeting(chat.session))
+            earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
+            if earlier:
+                messages.note(f"{earlier} earlier messages are not shown here (h2o-chat sessions show)")
+            for index, said in enumerate(chat.messages[earlier:], earlier):
+                hold = said.hold if was_read(said) else None
+                messages.message(said.role, self.speaker(said.role), said.text, index, said.finish, hold)
+                if said.recalled:
+                    places = all_numbered(one.index for one in said.recalled)
+                    messages.by_index[index].remark = f"recalled {places}"
+            messages.show_marks(chat.messages)
             for note in chat.take_notes():
                 self.on_note(note)
-        self.transcript.messages.unfold_last()
+        messages.unfold_last()
         self.app.refresh_bindings()
 
     def broke(self) -> None:
@@ -287,25 +297,3 @@ class Pane(Vertical):
 
     def speaker(self, role: str) -> str:
         return speaker(role, self.chat.session.model if self.chat else "model")
-
-
-def fill_transcript(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> None:
-    """Shows a greeting and the last messages of a conversation."""
-    messages.note(greeting(chat.session))
-    earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
-    if earlier:
-        messages.note(f"{earlier} earlier messages are not shown here (h2o-chat sessions show)")
-    for index, message in enumerate(chat.messages[earlier:], earlier):
-        hold = message.hold if was_read(message) else None
-        messages.message(message.role, speaker(message.role), message.text, index, message.finish, hold)
-        if message.recalled:
-            places = all_numbered(one.index for one in message.recalled)
-            messages.by_index[index].remark = f"recalled {places}"
-    show_marks(messages, chat)
-
-
-def show_marks(messages: Messages, chat: ChatLike) -> None:
-    """Shows which messages are pinned, and where branches part."""
-    pinned = {n for n, one in enumerate(chat.messages) if one.pinned}
-    branches = {n: one.branch for n, one in enumerate(chat.messages) if one.branch}
-    messages.show_marks(pinned, branches)

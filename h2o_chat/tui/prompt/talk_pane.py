@@ -16,7 +16,7 @@ from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import Said, Turn
 from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
-from h2o_chat.tui.pane.pane import Pane, show_marks
+from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.completion_menu import Menu
 from h2o_chat.tui.prompt.first_minute import FirstMinute
 from h2o_chat.tui.prompt.outbox import Editing, Outbox, Outgoing
@@ -162,7 +162,7 @@ class TalkPane(Pane):
             self.transcript.messages.withdraw()
         super().on_done()
         if isinstance(self.chat, Chat):
-            show_marks(self.transcript.messages, self.chat)
+            self.transcript.messages.show_marks(self.chat.messages)
         if sent.state == "answering":
             if sent.fork is not None:
                 self.transcript.select(sent.fork, chosen=sent.chosen and self.transcript.has_focus)

@@ -1,12 +1,13 @@
 """The views of a transcript: the messages of the conversation, and the notes between them."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.events.events import Prompt, Turn
 from h2o_chat.tui.transcript.find import Finder
@@ -182,9 +183,11 @@ class Messages:
                 self.by_index[index].hold = hold
         self._window.redraw()
 
-    def show_marks(self, pinned: Collection[int], branches: Mapping[int, tuple[int, int]]) -> None:
-        for index, view in self.by_index.items():
-            view.pinned, view.branch = index in pinned, branches.get(index)
+    def show_marks(self, conversation: Sequence[Message]) -> None:
+        """Show which messages are pinned, and where branches part."""
+        for index, said in enumerate(conversation):
+            if view := self.by_index.get(index):
+                view.pinned, view.branch = said.pinned, said.branch
         self._window.redraw()
 
     def show_pin(self, index: int, on: bool) -> None:

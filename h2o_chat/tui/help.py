@@ -51,13 +51,10 @@ class Help(ModalScreen[None]):
         self._places, self._commands = list(places), commands
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="box"):
+        with VerticalScroll(id="box") as box:
+            box.border_title = "help"
             yield Static(markup=False)
         yield KeyBar()
-
-    def on_mount(self) -> None:
-        self.query_one("#box").border_title = "help"
-        self.query_one("#box").focus()
 
     def on_resize(self) -> None:
         box = self.query_one("#box")

@@ -57,7 +57,7 @@ class KeyRouting:
         if self._helping:
             return event.is_printable
         if event.key == "enter":
-            return not transcript.choice.on and self._pane.memory.cursor is None
+            return transcript.choice.view is None and self._pane.memory.cursor is None
         command = transcript.letters and event.key in self._app.screen.active_bindings
         return event.is_printable and not command
 

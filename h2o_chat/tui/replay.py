@@ -6,6 +6,7 @@ A recording that is empty or damaged raises UsageError where it is read.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -43,11 +44,7 @@ FORGOTTEN = Message("user", "")
 
 
 class Pace:
-    """Waits as long as it took then, unless somebody pauses or leaves.
-
-    Args:
-        speed: factor; infinity waits for nothing.
-    """
+    """Waits as long as it took then, divided by `speed`, unless somebody pauses or leaves."""
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
@@ -147,18 +144,17 @@ class Player:
 
     def _begin(self, session: Session) -> RecordedChat:
         recorded = RecordedChat(session)
-        while (event := self._peek(0)) is not None:
-            if isinstance(event, Said) and not self._asks(event):
-                recorded.add(event)
-            elif isinstance(event, Note):
-                recorded.notes.append(event)
-            elif isinstance(event, CacheState):
-                recorded.state = event
-            else:
-                break
+        while recorded.state is None:
+            match self._peek(0):
+                case Said() as said if not self._asks(said):
+                    recorded.add(said)
+                case Note() as note:
+                    recorded.notes.append(note)
+                case CacheState() as state:
+                    recorded.state = state
+                case _:
+                    break
             self._take()
-            if isinstance(event, CacheState):
-                break
         self._next_index, self._answering = len(recorded.messages), False
         return recorded
 
@@ -181,15 +177,13 @@ class Player:
         return event
 
     def _peek(self, place: int) -> Event | None:
-        while len(self._ahead) <= place:
-            event = next(self._events, None)
-            if event is None:
-                return None
-            self._ahead.append(event)
-        return self._ahead[place]
+        self._ahead += islice(self._events, max(place + 1 - len(self._ahead), 0))
+        return self._ahead[place] if place < len(self._ahead) else None
 
     def _take(self) -> Event | None:
-        return self._ahead.pop(0) if self._peek(0) is not None else None
+        event = self._peek(0)
+        del self._ahead[:1]
+        return event
 
 
 class ReplayPane(Pane):

@@ -45,21 +45,18 @@ class StatusLine(Widget):
         memory = self._memory
         if memory.cache is None:
             return "nothing read yet" if memory.session else ""
-        seen = _remembers(memory, wide)
+        kept, seen = memory.seen - memory.evicted, memory.seen
+        count, of = (f"{kept:,}", f"{seen:,} tokens") if wide else (short(kept), short(seen))
+        if not seen:
+            remembers = "remembers nothing yet"
+        elif not memory.evicted:
+            remembers = f"remembers all {of}"
+        else:
+            remembers = f"remembers {count} of {of}"
         if memory.tok_s is None or not memory.answering:
-            return seen
+            return remembers
         pace = f"{memory.tok_s:.1f}" if wide or memory.tok_s < 10 else f"{memory.tok_s:.0f}"
-        return f"{seen} · {pace} tok/s"
-
-
-def _remembers(memory: CacheView, wide: bool) -> str:
-    kept = memory.seen - memory.evicted
-    count = f"{kept:,}" if wide else short(kept)
-    if not memory.seen:
-        return "remembers nothing yet"
-    if not memory.evicted:
-        return f"remembers all {count}{' tokens' if wide else ''}"
-    return f"remembers {count} of {f'{memory.seen:,} tokens' if wide else short(memory.seen)}"
+        return f"{remembers} · {pace} tok/s"
 
 
 def _weights(session: Session) -> str:

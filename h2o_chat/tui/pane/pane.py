@@ -18,7 +18,7 @@ from h2o_chat.chat.conversation.message import all_numbered, speaker
 from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.events.events import ASKS, Note, Prompt, Said, Turn
+from h2o_chat.events.events import ASKS, Note, Said, Turn
 from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage, Text
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.choice import facts
@@ -70,7 +70,8 @@ class Loading(TurnView):
             else:
                 percent = f" {share:4.0%}{safe_text(details)}"
                 lines.append(Content.assemble(f"· {shown}", (bar(share, BAR_CELLS), "$primary"), percent))
-        self.show(Content("\n").join(lines))
+        self.drawn = Content("\n").join(lines)
+        self.changed()
 
 
 HEAT = "heat: hold · brighter: by more heads · bold: important · struck: forgotten"
@@ -263,15 +264,8 @@ class Pane(Vertical):
 
     def on_files_read(self, files: AttachedFiles) -> None: ...
 
-    def on_prompt(self, prompt: Prompt) -> None:
-        self.transcript.messages.read(prompt)
-        self.divider.doing(f"answering{self.STOP}")
-
-    def on_cache_state(self) -> None:
-        self.transcript.messages.remembered()
-        self.pointed()
-
     def pointed(self) -> None:
+        """The cursor, or what is held of its token, is another."""
         cursor, line = self.memory.cursor, ""
         if cursor is not None and (view := self.transcript.inspector.view_of(cursor)):
             line = facts(self.memory, view, cursor)

@@ -38,7 +38,8 @@ def show(report: jobs.Report | jobs.Text, pane: Pane) -> None:
             messages.token()
         case CacheState():
             memory.add(report)
-            pane.on_cache_state()
+            messages.remembered()
+            pane.pointed()
         case Said():
             memory.add(report)
             pane.on_said(report)
@@ -50,7 +51,8 @@ def show(report: jobs.Report | jobs.Text, pane: Pane) -> None:
         case Prompt():
             pane.about_prompt = None
             memory.add(report)
-            pane.on_prompt(report)
+            messages.read(report)
+            pane.divider.doing(f"answering{pane.STOP}")
         case Turn(finish="stopped", prompt_tokens=0):
             memory.add(report)
             if pane.about_prompt in messages.views:

@@ -42,7 +42,7 @@ class MemoryPanel(Widget, can_focus=True):
         super().__init__(id=id)
         self._memory = memory
         self._lines: dict[int, Line] = {}
-        """The lines of the tab, by row, as drawn last."""
+        """The lines that can be chosen, by row, as drawn last."""
         self._tabs_at = 0
         """The row of the tabs' names, as drawn last."""
         self._top = 0
@@ -65,7 +65,8 @@ class MemoryPanel(Widget, can_focus=True):
             legend = [line.plain for line in Content(self._memory.facts).wrap(inner)[:3]]
         rows = height - len(drawn) - 2 - len(legend)
         for line in self._shown(inner, rows):
-            self._lines[len(drawn)] = line
+            if line.spots:
+                self._lines[len(drawn)] = line
             drawn.append(
                 edge("├", line.content.plain, "", "┤", width) if line.title else row(line.content, inner)
             )
@@ -161,9 +162,8 @@ def _tokens_kept(memory: CacheView) -> str:
         return ""
     if memory.evicted:
         return f"{cache.kept:,} of {cache.seen:,} tokens kept"
-    return (
-        f"{cache.kept:,} tokens" if session.budget is None else f"{cache.kept:,} of {session.budget:,} used"
-    )
+    of = " tokens" if session.budget is None else f" of {session.budget:,} used"
+    return f"{cache.kept:,}{of}"
 
 
 def _gauge(memory: CacheView, inner: int) -> list[Content]:

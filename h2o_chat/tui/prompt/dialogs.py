@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Literal
 
+from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -83,8 +84,7 @@ class ModelRow:
     name: str
     facts: str
     sized: bool = False
-    """The facts say how much is to be fetched: whoever chooses it has agreed. Shown once something is
-    typed."""
+    """The facts say how much is to be fetched, so choosing it agrees. Shown once something is typed."""
 
 
 def rows(memory_bytes: int, used: Iterable[str] = ()) -> Iterator[ModelRow]:
@@ -117,9 +117,11 @@ class Models(ListDialog):
         self._rows = self._found = rows
 
     def on_mount(self) -> None:
-        self._look("")
+        self._look()
 
-    def _look(self, text: str) -> None:
+    @on(Input.Changed)
+    def _look(self) -> None:
+        text = self._input.value
         words = text.lower().split()
         self._found = [
             row
@@ -132,17 +134,10 @@ class Models(ListDialog):
         )
         self._list.highlighted = 0
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self._look(event.value)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self._open(self._list.highlighted or 0)
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self._open(event.option_index)
-
-    def _open(self, at: int) -> None:
-        row = self._found[at]
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def _open(self) -> None:
+        row = self._found[self._list.highlighted or 0]
         self.dismiss(row.name + YES if row.sized else row.name)
 
 
@@ -317,16 +312,14 @@ class Conversations(ListDialog):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self._asking == "find":
-            self._open(self._highlighted)
+            self._open()
         elif self._asking == "rename" and self._about is not None:
             about, title = self._about, event.value.strip()
             self._find_again((lambda: self._store.rename(about.id, title)) if title else None)
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self._open(event.option_id)
-
-    def _open(self, conversation: str | None) -> None:
-        if conversation is not None:
+    @on(OptionList.OptionSelected)
+    def _open(self) -> None:
+        if (conversation := self._highlighted) is not None:
             self.dismiss(None if conversation == self._current else conversation)
 
 

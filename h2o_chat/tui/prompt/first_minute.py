@@ -90,8 +90,6 @@ class FirstMinute:
         self._model = ""
         self._offers: list[tuple[str, str]] = []
         """Offers that were not sent, the next one first."""
-        self._sending = False
-        """A message is being sent that nobody typed."""
         self._asked = False
         """The last offer, the question, was sent and is not answered yet."""
         self._recalled = False
@@ -117,9 +115,8 @@ class FirstMinute:
             case Done():
                 self._go_on()
 
-    def on_sent(self) -> None:
-        """A message is sent, by an offer or by the person."""
-        if self._sending:
+    def on_sent(self, text: str) -> None:
+        if self._offers and text == self._offers[0][1]:
             return
         self._own += 1
         if len(self._offers) == len(OFFERS):
@@ -163,10 +160,8 @@ class FirstMinute:
         memory = self._transcript.heat.memory
         if CODE not in self._transcript.chosen_text() or not memory.evicted:
             return ""
-        forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
-        return (
-            f"{forgotten}; the code was recalled. " if self._recalled else f"{forgotten}, the code is not. "
-        )
+        code = "; the code was recalled. " if self._recalled else ", the code is not. "
+        return f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten{code}"
 
     def _show(self) -> None:
         if self._offers:
@@ -177,12 +172,7 @@ class FirstMinute:
         self._changed()
 
     def _take(self) -> None:
-        self._sending = True
-        try:
-            sent = self._send(self._offers[0][1])
-        finally:
-            self._sending = False
-        if sent:
+        if self._send(self._offers[0][1]):
             del self._offers[0]
             self._asked = not self._offers
             self._offer("")

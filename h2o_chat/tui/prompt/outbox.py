@@ -47,11 +47,7 @@ class Outgoing:
 
 
 class Editing:
-    """An earlier message that is edited in the box, and the draft that stood there before.
-
-    Attributes:
-        index: of the message; None while none is edited.
-    """
+    """The message at `index` that is edited in the box (None: none), and the draft that stood there."""
 
     def __init__(self, prompt: PromptBox, transcript: Transcript, divider: Divider) -> None:
         self.index: int | None = None
@@ -146,8 +142,7 @@ class Outbox(Widget):
     ) -> tuple[Outgoing, str | tuple[table.Command, str]] | None:
         """The next one, taken from the queue, and its text, or its command; None where nothing is ready.
 
-        Args:
-            read: reads the files that it names; it waits for them, and for nothing else.
+        It waits for the files that it names, which `read` reads, and for nothing else.
         """
         if not self._waiting or self.files is not None:
             return None

@@ -30,11 +30,7 @@ LIMIT_BYTES = 8 << 20
 
 
 class PromptHistory:
-    """The prompts, oldest first, and which of them stands in the box.
-
-    Args:
-        folder: of the file; None, or a folder that cannot be used, keeps it in memory alone.
-    """
+    """The prompts, oldest first, and which of them stands in the box; without a folder in memory alone."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -125,9 +121,7 @@ class PromptBox(TextArea):
     """Keys in the help that `_took` handles."""
 
     def __init__(self, send: Callable[[str], bool], menu: Menu, history: PromptHistory | None) -> None:
-        """Args:
-        send: takes a text that is more than blanks, and returns whether it was taken.
-        """
+        """`send` takes a text that is more than blanks, and returns whether it was taken."""
         super().__init__(id="prompt", highlight_cursor_line=False, placeholder=EMPTY)
         self._send = send
         self.return_newest: Callable[[], bool] = lambda: False
@@ -137,7 +131,7 @@ class PromptBox(TextArea):
         self._menu = menu
         self._history = history or PromptHistory(None)
         self.take_offer: Callable[[], None] | None = None
-        """What enter does in the empty box, where a line is offered there."""
+        """Called by enter in the empty box, while a line is offered there."""
         self._closed_for: str | None = None
         """The text for which the menu was closed."""
 

@@ -66,11 +66,7 @@ class Changed:
 
 
 class SettingsScreen(ModalScreen[Changed | None]):
-    """Ends with the changes, or None.
-
-    Args:
-        check: raises where changed values cannot hold together.
-    """
+    """Ends with the changes, or None; `check` raises where changed values cannot hold together."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012  (Screen has it so)
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -90,7 +86,8 @@ class SettingsScreen(ModalScreen[Changed | None]):
         self._check = check
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="box"), VerticalScroll(can_focus=False):
+        with Vertical(id="box") as box, VerticalScroll(can_focus=False):
+            box.border_title = "settings"
             for title, names in GROUPS.items():
                 yield Static(title, classes="group", markup=False)
                 for name in names:
@@ -107,9 +104,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
         # A policy to compare with is no choice, unless it is the one that is on.
         choices = [(one, one) for one in dict.fromkeys((*self._choices[name], value))]
         return OneOf(choices, value=value, allow_blank=False, id=name, compact=True)
-
-    def on_mount(self) -> None:
-        self.query_one("#box").border_title = "settings"
 
     # The fields
 

@@ -68,8 +68,7 @@ class TalkPane(Pane):
 
     Args:
         history: of prompts; None begins empty.
-        opener_of: returns what opens a model by its name, perhaps for a stored conversation by its id; None
-            where there is only one.
+        opener_of: opens a model by its name, for a stored conversation by its id; None: there is only one.
     """
 
     STOP = " · esc stops"
@@ -272,7 +271,7 @@ class TalkPane(Pane):
             super().stop()
 
     def start_turn(self, talk: Chat, message: Outgoing, text: str) -> None:
-        self.offers.on_sent()
+        self.offers.on_sent(text)
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
         self.current, message.state = message, "sent"

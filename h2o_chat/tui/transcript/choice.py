@@ -18,11 +18,7 @@ FARTHEST = 4096
 
 
 class Inspector:
-    """Moves the cursor over the tokens; its position is `CacheView.cursor`.
-
-    Args:
-        point: sets the cursor; None removes it.
-    """
+    """Moves the cursor over the tokens: `point` sets `CacheView.cursor`, or removes it by None."""
 
     def __init__(
         self, messages: Messages, window: Window, canvas: Canvas, point: Callable[[int | None], object]
@@ -149,11 +145,7 @@ def facts(memory: CacheView, view: TurnView, position: int) -> str:
 
 
 class MessageChoice:
-    """While something is chosen single letters are commands; otherwise they are text for the prompt.
-
-    Args:
-        tell: called whenever the choice changes.
-    """
+    """While something is chosen letters are commands, else text for the prompt; `tell` hears of changes."""
 
     def __init__(
         self, messages: Messages, window: Window, inspector: Inspector, tell: Callable[[], object]
@@ -165,10 +157,6 @@ class MessageChoice:
     def view(self) -> TurnView | None:
         selected = self._messages.selected
         return self._messages.by_index[selected] if self._by_hand and selected is not None else None
-
-    @property
-    def on(self) -> bool:
-        return self.view is not None
 
     def pick(self, index: int | None, *, by_hand: bool = True) -> None:
         """Choose a message, or mark it alone: then letters stay text. A missing one ends the choice."""
@@ -192,12 +180,8 @@ class MessageChoice:
             self.pick(None)
 
     def click(self, at: int, row: int, column: int) -> None:
-        """Choose the clicked message and, where heat is shown, its token; unfold what is folded.
-
-        Args:
-            at: index among all views.
-            row, column: in the whole transcript.
-        """
+        """Choose view `at` and, where heat is shown, the token in a row and column of the whole transcript;
+        unfold what is folded."""
         page = self._window.page
         view = page.views[at]
         piece, line = view.at(row - page.starts[at], page.width)
@@ -208,7 +192,7 @@ class MessageChoice:
             self._toggle_thought(view)
             return
         self.pick(view.index)  # a note has none: there is nothing to do with it
-        token = self._inspector.token_at(row, column) if self._messages.heat.on and self.on else None
+        token = self._inspector.token_at(row, column) if self._messages.heat.on and self.view else None
         if token is None and self._inspector.on:
             self._inspector.end()
         self._inspector.pick(token)
@@ -243,11 +227,7 @@ class MessageChoice:
 
 
 def offers(view: TurnView, *, talks: bool) -> list[str]:
-    """The number of a message, and the keys that act on it, the most wanted first.
-
-    Args:
-        talks: there is a prompt, so the conversation can be changed.
-    """
+    """The number of a message, and the keys that act on it, the most wanted first; `talks`: in a chat."""
     assert view.index is not None
     parts = [f"#{view.index + 1} chosen"]
     if talks and view.kind == "user":

@@ -64,11 +64,7 @@ class Canvas:
 
 
 def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) -> Strip:
-    """One row of a message.
-
-    Args:
-        line: of the title; the lines of the text follow. Selections are given in these.
-    """
+    """One row of a message; selections are given in lines, of which the title is `line`."""
     piece, local = view.at(row, width)
     if piece is None and row < view.titled:
         return _titles(view, width, line, canvas)
@@ -154,11 +150,7 @@ def shows(view: TurnView, position: int) -> bool:
 
 
 def spot(view: TurnView, at: int, width: int, canvas: Canvas, *, raw: bool) -> tuple[int, int]:
-    """(row, column) of a character, within its message.
-
-    Args:
-        at: index in the shown text; with `raw`, in the text of its tokens.
-    """
+    """(row, column) of a character within its message: `at` of the shown text, or of its tokens' (`raw`)."""
     for piece, row in zip(view.pieces, view.starts(width), strict=False):
         start = piece.start if raw else piece.at
         if 0 <= start <= at <= start + len(piece.content):

@@ -64,11 +64,7 @@ class Finder:
         return self.matches[self.current]
 
     def mark(self, view: TurnView, at: int, content: Content) -> Content:
-        """Content with the matches marked, the current one differently.
-
-        Args:
-            at: index of the content in the shown text of the message.
-        """
+        """Content, from `at` in the shown message, with the matches marked, the current one differently."""
         content = content.highlight_regex(re.compile(re.escape(self.words), re.IGNORECASE), style=FOUND)
         if self.current is not None:
             match = self.matches[self.current]
@@ -87,9 +83,7 @@ class Finder:
 
 
 class FindBar(Horizontal):
-    """Args:
-    find: marks words and goes to their next place, in a direction; returns how many there are.
-    """
+    """`find` marks words and goes to their next place, in a direction; it returns how many there are."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "back"),

@@ -68,11 +68,7 @@ _PARSER.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
 
 
 def render(source: str, width: int = 0) -> Content:
-    """Draws all of `source`, blocks separated by an empty line.
-
-    Args:
-        width: for tables; 0 where it is unknown.
-    """
+    """Draws all of `source`, blocks separated by an empty line; tables for a `width`, 0 if it is unknown."""
     text = safe_text(source)
     tokens = _PARSER.parse(text)
     if any(token.level >= _PARSER.options.maxNesting - 2 for token in tokens):
@@ -244,9 +240,6 @@ def draw_table(source: str, width: int) -> Content:
     """A table, as a grid, or one line a cell where the grid has no room.
 
     Nothing is lost: a row may have more cells than the header, which Markdown would leave out.
-
-    Args:
-        width: columns of the screen; 0 where it is not known yet.
     """
     head, marks, *lines = source.split("\n")
     cells = [[_inline(cell) for cell in split(line)] for line in [head, *lines]]

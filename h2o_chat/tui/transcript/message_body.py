@@ -68,11 +68,7 @@ def placed(pieces: list[BodyPiece]) -> list[BodyPiece]:
 
 
 def plain(text: str, start: int = -1) -> list[BodyPiece]:
-    """A typed text, cut at its lines.
-
-    Args:
-        start: index in the text of its message's tokens, if it is shown character for character.
-    """
+    """A typed text, cut at its lines; `start`: its index in the text of the tokens, if that is shown."""
     show = safe_text if start < 0 else raw_text
     pieces, at = [], 0
     while len(text) - at > LIVE_CHARS:
@@ -103,9 +99,7 @@ class Growing:
     """Growing Markdown: finished pieces stay as they are drawn, only the end is drawn again."""
 
     def __init__(self, room: int) -> None:
-        """Args:
-        room: columns for tables; 0 where they are unknown.
-        """
+        """`room`: columns for tables; 0 where they are unknown."""
         self.pieces = [BodyPiece(Content(CARET))]
         self.room = room
         self._source = ""

@@ -76,11 +76,7 @@ class Transcript(ScrollView, can_focus=True):
         return self.messages.selected
 
     def select(self, index: int | None, *, chosen: bool = False) -> None:
-        """Mark a message and go there; None marks none.
-
-        Args:
-            chosen: by hand, so letters are commands.
-        """
+        """Mark a message and go there; None marks none. `chosen`: by hand, so letters are commands."""
         self.choice.pick(index, by_hand=chosen)
         if self.selected is not None:
             self.window.go_to(self.messages.by_index[self.selected])
@@ -88,7 +84,7 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def letters(self) -> bool:
         """Whether single letters are commands now."""
-        return self.screen.focused is self and (self.choice.on or not self.needs_choice)
+        return self.screen.focused is self and (self.choice.view is not None or not self.needs_choice)
 
     def offers(self) -> list[str]:
         """Keys that act on the chosen message; empty where letters are no commands."""
@@ -120,7 +116,7 @@ class Transcript(ScrollView, can_focus=True):
             case "token":
                 return self.inspector.on
             case "leave":
-                return self.inspector.on or self.choice.on
+                return self.inspector.on or self.choice.view is not None
             case "fold" | "thought" | "inspect":
                 return self.letters
         return super().check_action(action, parameters)

@@ -66,7 +66,7 @@ class TurnView:
         """The pieces of an answer as they were drawn while it was written."""
         self._room = 0
         """The width for which tables were drawn."""
-        self._given = body if isinstance(body, Content) else None
+        self.drawn = body if isinstance(body, Content) else None
         self._pieces: list[BodyPiece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
         """(width, row at which each piece begins, then the row behind them)."""
@@ -107,8 +107,8 @@ class TurnView:
         return fold_at(self.source) if self.folded and self.growing is None else len(self.source)
 
     def _build(self) -> list[BodyPiece]:
-        if self._given is not None:
-            return [BodyPiece(self._given)]
+        if self.drawn is not None:
+            return [BodyPiece(self.drawn)]
         end = self.folds
         if self.raw and self.tokens is not None:
             pieces = self._raw_pieces(self.tokens, end)
@@ -152,10 +152,6 @@ class TurnView:
         if self.thought_shown:
             head = Content.assemble(head, "\n", (safe_text(thought), f"italic {MUTED}"))
         return [BodyPiece(head, "\n\n"), *pieces]
-
-    def show(self, body: Content) -> None:
-        self._given = body
-        self.changed()
 
     def write(self, text: str) -> None:
         assert self.growing is not None

@@ -56,12 +56,10 @@ class Page:
         return bisect_right(self.starts, row) - 1
 
     def look(self, top: int, rows: int, follow: bool) -> int:
-        """Wrap the visible part; returns the new top row of the window, at the same text.
+        """Wrap the visible part: so many rows from `top` on, or the last ones with `follow`.
 
-        Args:
-            top: the first visible row.
-            rows: of the window.
-            follow: the window stays at the end.
+        Returns:
+            The new top row of the window, at the same text.
         """
         for _ in self.views:  # wrapping one may bring in the next
             top = max(self.height - rows, 0) if follow else min(top, max(self.height - rows, 0))
@@ -82,11 +80,7 @@ class Page:
 
 
 class Window:
-    """Moves over the rows of a page; wraps rows before they are visible.
-
-    Args:
-        redraw: draws the rows of the window that have changed.
-    """
+    """Moves over the rows of a page, wraps them before they are visible; `redraw` draws the changed ones."""
 
     def __init__(self, widget: ScrollView, page: Page, redraw: Callable[[], None]) -> None:
         self.page = page

@@ -17,8 +17,7 @@ def row(line: Content, inner: int) -> Content:
 
 
 def edge(left: str, title: str | Content, note: str, right: str, width: int) -> Content:
-    """A border line with a title on the left and a note on the right; the note is dropped where both do not
-    fit."""
+    """A border line: a title on the left, on the right a note, which is dropped where both do not fit."""
     start = f"{left}─ " if title else f"{left}─"
     head = Content.assemble(start, (title, "bold $foreground") if isinstance(title, str) else title)
     head += " " if title else ""

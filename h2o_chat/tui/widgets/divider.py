@@ -37,18 +37,15 @@ class Divider(Widget):
 
     def point(self, text: str) -> None:
         """Set the line about the token under the cursor, in front of what goes on; empty for none."""
-        before = self.remark
         if text:
             self._said = ""  # whoever moves the cursor wants to read this
         self._pointed = safe_text(text)
-        if self.remark != before:
-            self._show()
+        self._show()
 
     def offer(self, chosen: list[str]) -> None:
         """Set what is chosen and what can be done with it, in front of what goes on; empty for nothing."""
-        if chosen != self._offered:
-            self._offered = [safe_text(part) for part in chosen]
-            self._show()
+        self._offered = [safe_text(part) for part in chosen]
+        self._show()
 
     def on_click(self, event: Click) -> None:
         """A click on a key that is offered presses it."""

@@ -96,8 +96,7 @@ def ramp(theme: Theme) -> list[tuple[str, str]]:
 
 
 def variables(theme: Theme) -> dict[str, str]:
-    """The colours that are ours alone: `$muted`, `$gone`, `$found` on `$found-ground`, `$heat-1` and
-    `$heat-ground-1` to 8."""
+    """Colours that are ours alone: `$muted`, `$gone`, `$found`, `$heat-1` to 8, and the grounds of these."""
     if theme.ansi:
         own = {"muted": "ansi_bright_black", "gone": "ansi_bright_black"}
         own |= {"found": "ansi_black", "found-ground": "ansi_cyan"}

@@ -31,7 +31,7 @@ from h2o_chat.models.resolve import find
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.key_routing import KeyRouting
 from h2o_chat.tui.pane import reports
-from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Stopped, Text
+from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Stopped
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import CommandPane
@@ -204,7 +204,7 @@ class ChatApp(App[None], inherit_bindings=False):
         beside_engine = self.busy and isinstance(self.chat, Chat)
         self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 
-    def _take(self, report: Report | Text) -> None:
+    def _take(self, report: Report) -> None:
         """Show a report. An error decides how the process ends only while no chat was ever open."""
         match report:
             case Opened():

@@ -46,15 +46,8 @@ class Done:
     """The job is over, however it went."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """The text of all tokens since the last report, in one piece."""
-
-    text: str
-
-
-Report = Stage | Opened | Done | AttachedFiles | Event | BaseException
-"""An exception has ended a job: an H2OChatError, which a person can cause or meet, or a bug of ours."""
+Report = Stage | Opened | Done | AttachedFiles | Event | BaseException | str
+"""An exception ended a job: an H2OChatError, which a person can cause, or a bug. A string joins tokens."""
 
 
 class Jobs:
@@ -130,14 +123,14 @@ class Jobs:
         """Read the files of a message in a thread of their own; a report follows."""
         files.begin(self._reports.put)
 
-    def drain(self) -> Iterator[Report | Text]:
+    def drain(self) -> Iterator[Report]:
         """Yields all reports since the last time; the text of tokens follows in one piece."""
         waiting = [self._reports.get() for _ in range(self._reports.qsize())]  # it may never be empty
         for kind, reports in groupby(waiting, type):
             together = list(reports)
             yield from together
             if kind is Token:
-                yield Text("".join(one.text for one in together if isinstance(one, Token)))
+                yield "".join(one.text for one in together if isinstance(one, Token))
 
     def _report(self, report: Report) -> None:
         if self.recorder is not None:
@@ -151,7 +144,7 @@ def _events(report: Report) -> Iterator[Event]:
     match report:
         case Opened(Chat() as chat):
             yield from chat.opening()
-        case Stage() | Opened() | Stopped() | Done() | AttachedFiles():
+        case Stage() | Opened() | Stopped() | Done() | AttachedFiles() | str():
             return
         case H2OChatError(code=code, message=message, hint=hint):
             yield Error(code, message, hint)

@@ -19,7 +19,7 @@ from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import ASKS, Note, Said, Turn
-from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage, Text
+from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.choice import facts
 from h2o_chat.tui.transcript.find import FindBar
@@ -282,7 +282,7 @@ class Pane(Vertical):
         self.transcript.messages.withdraw()
         self.divider.say("stopped while reading · nothing was sent")
 
-    def on_report(self, report: Report | Text) -> None: ...
+    def on_report(self, report: Report) -> None: ...
 
     def on_done(self) -> None:
         self.busy = False

@@ -15,7 +15,7 @@ from h2o_chat.tui.pane import jobs
 from h2o_chat.tui.pane.pane import Pane
 
 
-def show(report: jobs.Report | jobs.Text, pane: Pane) -> None:
+def show(report: jobs.Report, pane: Pane) -> None:
     messages, memory = pane.transcript.messages, pane.memory
     if not isinstance(report, CacheState):  # which comes meanwhile
         pane.is_reading = isinstance(report, ReadSoFar)
@@ -31,8 +31,8 @@ def show(report: jobs.Report | jobs.Text, pane: Pane) -> None:
         case Opened():
             memory.begin(report.chat.session, report.chat.state, report.chat.messages)
             pane.on_opened(report.chat)
-        case jobs.Text():
-            messages.stream(report.text)
+        case str():
+            messages.stream(report)
         case Token():
             memory.add(report)
             messages.token()

@@ -1,5 +1,7 @@
 """The third tab, in the terms of the paper: kinds, lost, bytes, heavy hitters, head map."""
 
+from itertools import zip_longest
+
 from textual.content import Content
 
 from h2o_chat.base.glyphs import NAMES, bar, number, percent, size, spark
@@ -121,11 +123,9 @@ def draw_heads(memory: CacheView, width: int, rows: int) -> list[Content]:
     if note and len(facts) < rows:
         facts.append(note)
     cells = max(map(len, lines))
-    lines += [" " * cells] * (min(len(facts), rows) - len(lines))
-    facts += [""] * (len(lines) - len(facts))
     return [
-        Content.assemble((line, "$accent"), " ", (fact, "$foreground"))
-        for line, fact in zip(lines, facts, strict=False)
+        Content.assemble((line.ljust(cells), "$accent"), " ", (fact, "$foreground"))
+        for line, fact in zip_longest(lines, facts, fillvalue="")
     ]
 
 

@@ -16,7 +16,7 @@ from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models import smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.resolve import POCKET
-from h2o_chat.tui.pane.jobs import Done, Report, Text
+from h2o_chat.tui.pane.jobs import Done, Report
 from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.transcript.transcript import Transcript
 
@@ -104,7 +104,7 @@ class FirstMinute:
         """The hint about enter, while a line stands in the empty prompt."""
         return "enter sends the line shown · or type your own" if self._prompt.take_offer else ""
 
-    def on_report(self, report: Report | Text) -> None:
+    def on_report(self, report: Report) -> None:
         match report:
             case Opened(chat):
                 self._begin(chat)

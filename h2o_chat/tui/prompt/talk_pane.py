@@ -15,7 +15,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import AttachedFiles
 from h2o_chat.events.events import Said, Turn
-from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
+from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.completion_menu import Menu
 from h2o_chat.tui.prompt.first_minute import FirstMinute
@@ -176,7 +176,7 @@ class TalkPane(Pane):
         else:
             self.send_next()
 
-    def on_report(self, report: Report | Text) -> None:
+    def on_report(self, report: Report) -> None:
         self.offers.on_report(report)
 
     # Keys and texts

@@ -47,11 +47,8 @@ class Inspector:
         if self.memory.cursor is None or (place := self.place(self.memory.cursor)) is None:
             return
         row, column = place
-        for away in range(1, 64):  # over titles and empty rows
-            position = self.token_at(row + step * away, column)
-            if position is not None:
-                self._point(position)
-                return
+        found = (self.token_at(row + step * away, column) for away in range(1, 64))  # over titles, empty rows
+        self._point(next((position for position in found if position is not None), None))
 
     def keep_in_sight(self) -> None:
         """Keep the token visible in a window of another size."""

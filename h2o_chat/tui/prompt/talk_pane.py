@@ -1,7 +1,6 @@
 """The pane with a prompt box: text is sent, commands are run."""
 
 from collections.abc import Callable
-from functools import partial
 
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
@@ -99,7 +98,7 @@ class TalkPane(Pane):
     def on_mount(self) -> None:
         self.write_hint()
         self.prompt.focus()
-        self.set_interval(STORE_S, partial(_look_at_the_store, self))
+        self.set_interval(STORE_S, self._look_at_the_store)
 
     def act(self, name: str, words: str) -> None:
         """Do what a command or a key does, see `screen_commands.ACTS`."""
@@ -299,11 +298,10 @@ class TalkPane(Pane):
             return
         self._run(name, "")
 
-
-def _look_at_the_store(pane: TalkPane) -> None:
-    """While nothing runs: try again to write what waits for another process."""
-    talk = pane.ready
-    if talk is not None and talk.keeper and talk.keeper.waiting:
-        talk.keeper.flush()
-        for note in talk.take_notes():
-            pane.on_note(note)
+    def _look_at_the_store(self) -> None:
+        """While nothing runs: try again to write what waits for another process."""
+        talk = self.ready
+        if talk is not None and talk.keeper and talk.keeper.waiting:
+            talk.keeper.flush()
+            for note in talk.take_notes():
+                self.on_note(note)

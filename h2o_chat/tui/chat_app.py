@@ -52,10 +52,6 @@ LEAVE_SECONDS = 2.0
 class ChatScreen(Screen[None]):
     """Sorts the focus chain: the prompt first, then the transcript, then the rest."""
 
-    def __init__(self, id: str) -> None:
-        super().__init__(id=id)
-        self._compositor = PartialCompositor()
-
     @property
     def focus_chain(self) -> list[Widget]:
         return sorted(super().focus_chain, key=lambda widget: isinstance(widget, PromptBox))
@@ -146,7 +142,9 @@ class ChatApp(App[None], inherit_bindings=False):
         yield KeyBar()
 
     def get_default_screen(self) -> Screen[None]:
-        return ChatScreen(id="_default")
+        screen = ChatScreen(id="_default")
+        screen._compositor = PartialCompositor()
+        return screen
 
     def on_mount(self) -> None:
         if self.theme != self._look.theme:

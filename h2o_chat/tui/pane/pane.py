@@ -82,9 +82,7 @@ class Pane(Vertical):
 
     Attributes:
         chat: the conversation, None until one is open.
-        jobs: the thread and its reports.
         memory: what the model remembers, by the reports.
-        busy: a job is running.
         is_reading: a prompt is being read: states of the cache are shown as they come.
         about_prompt: the note about a long prompt, before that is read.
         failed: no conversation is open: the first could not be opened.

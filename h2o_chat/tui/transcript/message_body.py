@@ -139,15 +139,11 @@ class Growing:
     def _cut(self, cut: markdown.Cut) -> None:
         done = self._source[: cut.at]
         shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done, self.room)
-        self._add_finished(BodyPiece(shown, cut.joint))
+        above = self.pieces[-2] if len(self.pieces) > 1 else None
+        if above and "\n" not in above.joint and len(above.content) < FINISHED_CHARS:  # running words
+            self.pieces.pop(-2)
+            shown = above.content + above.joint + shown
+        self.pieces.insert(-1, BodyPiece(shown, cut.joint))
         self._frozen += cut.at - self._reopened
         self._reopened = len(cut.reopen)
         self._source = cut.reopen + self._source[cut.at :]
-
-    def _add_finished(self, piece: BodyPiece) -> None:
-        """Add a finished piece before the last one; running words stay in one piece."""
-        above = self.pieces[-2] if len(self.pieces) > 1 else None
-        if above and "\n" not in above.joint and len(above.content) < FINISHED_CHARS:
-            piece = BodyPiece(above.content + above.joint + piece.content, piece.joint)
-            self.pieces.pop(-2)
-        self.pieces.insert(-1, piece)

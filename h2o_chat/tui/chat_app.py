@@ -42,9 +42,7 @@ from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
-"""Seconds between two looks at the reports; the second while an engine answers: two processes share memory,
-and often the halves of one core.
-"""
+"""Seconds between two looks at the reports; more while an engine answers, perhaps on the same core."""
 LEAVE_SECONDS = 2.0
 """A second ctrl+c within this time leaves."""
 

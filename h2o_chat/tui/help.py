@@ -34,12 +34,7 @@ PREFIXES = "// sends a text that begins with a slash; @file sends a text file al
 
 
 class Help(ModalScreen[None]):
-    """All keys and commands; any of the usual keys closes it, and text goes to the prompt.
-
-    Args:
-        places: (title, what has bindings).
-        commands: there is a prompt to type them into.
-    """
+    """The keys of some places (title, what has bindings) and all commands; any usual key closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,enter", "dismiss", "close", key_display="esc"),

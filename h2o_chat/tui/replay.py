@@ -94,12 +94,7 @@ class RecordedChat:
 
 
 class Player:
-    """Reports the events of a recording.
-
-    Args:
-        events: begin with a session, perhaps after notes.
-        pace: asked before every event that took time.
-    """
+    """Reports the events of a recording, which begin with a session, perhaps after notes, at a pace."""
 
     def __init__(self, events: Iterator[Event], pace: Pace) -> None:
         self.pace = pace

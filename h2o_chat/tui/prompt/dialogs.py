@@ -170,12 +170,7 @@ def find(store: Store, words: str) -> list[FoundConversation]:
 
 
 class Conversations(ListDialog):
-    """Ends with the id of the conversation to open, or None.
-
-    Args:
-        current: the one on the screen behind; None if that is not stored yet.
-        model: the one that runs.
-    """
+    """Ends with the id of the conversation to open, or None; `current` is on the screen, `model` runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "rename", "rename", priority=True),

@@ -179,11 +179,7 @@ class FirstMinute:
 
 
 def _remember(path: Path) -> bool:
-    """Writes down that it was shown; False if it was before.
-
-    Also False where that cannot be written: it would be shown at every start. A failing disk is reported
-    where conversations are stored.
-    """
+    """Writes down that it was shown; False if it was, or that cannot be written: it would be at each start."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))

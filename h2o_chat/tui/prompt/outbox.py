@@ -140,10 +140,7 @@ class Outbox(Widget):
     def due(
         self, read: Callable[[AttachedFiles], None]
     ) -> tuple[Outgoing, str | tuple[table.Command, str]] | None:
-        """The next one, taken from the queue, and its text, or its command; None where nothing is ready.
-
-        It waits for the files that it names, which `read` reads, and for nothing else.
-        """
+        """The next one and its text, or its command; None where it waits for files, which `read` reads."""
         if not self._waiting or self.files is not None:
             return None
         first = self._waiting[0]
@@ -195,10 +192,7 @@ class Outbox(Widget):
         return len(self._shown())
 
     def _shown(self) -> list[Outgoing]:
-        """The newest messages that have room.
-
-        Messages whose files are read are left out: their lines would come and go in a blink.
-        """
+        """The newest messages that have room. While its files are read, one would come and go in a blink."""
         rows = 1 if self.app.size.height < LOW else MOST_ROWS
         return [one for one in self._waiting if one.files is None][-rows:]
 

@@ -181,10 +181,7 @@ class TalkPane(Pane):
     # Keys and texts
 
     def submit(self, text: str) -> bool:
-        """Send the text, or run its command; False leaves it in the box, and the reason is shown.
-
-        While a model opens both wait for it.
-        """
+        """Send the text or run its command, once a model is open; False leaves it in the box."""
         try:
             parsed = table.parse(text)
         except UsageError as error:

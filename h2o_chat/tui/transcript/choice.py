@@ -116,10 +116,7 @@ class Inspector:
 
 
 def facts(memory: CacheView, view: TurnView, position: int) -> str:
-    """A line about a token: its word, where it was said, which heads hold it and why.
-
-    Scores and ranks are in the details of the memory panel.
-    """
+    """A line about a token: its word, where it was said, which heads hold it and why."""
     piece = token_label(view.tokens.own_text(position) if view.tokens else "")
     word, span = memory.word(position), memory.span(position)
     parts = [f"“{safe_text(word.text)}”" if word else f"{piece} (no word)"]

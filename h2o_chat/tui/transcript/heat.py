@@ -49,10 +49,7 @@ class Heat:
         return f"$heat-{level} on $heat-ground-{level}{KINDS[kind]}"  # `theme.py` has the ramp
 
     def spans(self, tokens: Tokens, start: int, end: int) -> Iterator[Span]:
-        """The styles of the characters from `start` to before `end`, counted from `start`.
-
-        A character split over tokens takes the largest value among them.
-        """
+        """The styles from `start` on, counted from there; a character of several tokens takes the largest."""
         begun, stop, running = start, start, ""
         for first, last, positions in tokens.groups(start, end):
             style = self.style(max(positions, key=lambda position: self.level(position) or 0))

@@ -118,12 +118,7 @@ class Growing:
         self.pieces[-1] = BodyPiece(Content.assemble(shown, (CARET, "$accent")))
 
     def close(self, text: str | None, below: Content) -> None:
-        """End the text.
-
-        Args:
-            text: all of it, where it is known; the written text may lack the last characters.
-            below: a line of its own.
-        """
+        """End the text: `text` is all of it, if known (what was written may lack its end); `below` a line."""
         if text is not None:
             self._source = self._source[: self._reopened]
             self._grow(text[self._frozen :])

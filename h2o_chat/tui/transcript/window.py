@@ -56,11 +56,7 @@ class Page:
         return bisect_right(self.starts, row) - 1
 
     def look(self, top: int, rows: int, follow: bool) -> int:
-        """Wrap the visible part: so many rows from `top` on, or the last ones with `follow`.
-
-        Returns:
-            The new top row of the window, at the same text.
-        """
+        """Wrap the rows from `top` on, or the last ones (`follow`); returns the new top, at the same text."""
         for _ in self.views:  # wrapping one may bring in the next
             top = max(self.height - rows, 0) if follow else min(top, max(self.height - rows, 0))
             first, last = self.at(top), self.at(min(top + rows, self.height) - 1)

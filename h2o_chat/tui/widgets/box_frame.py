@@ -30,10 +30,9 @@ def edge(left: str, title: str | Content, note: str, right: str, width: int) -> 
 
 @dataclass
 class Pointed(Message):
-    """The cursor moves to a token, or away. Posted by any widget; the app takes it.
+    """The cursor moves to a token, or away: the app sets `CacheView.cursor` and has all drawn again.
 
-    It sets `CacheView.cursor` and has the panel, the strip and the transcript drawn again; with `follow` the
-    transcript goes to the token's message.
+    With `follow` the transcript goes to the token's message.
     """
 
     position: int | None

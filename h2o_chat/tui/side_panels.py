@@ -114,16 +114,15 @@ FOLD_BELOW = 100
 """On fewer columns the panel becomes one line, and lies over the chat when it is asked for."""
 STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
 """Least columns and rows for the strip; least rows for a frame around it."""
-
-
 ROOMS = ("shown", "wide", "hidden")
+"""How much of the screen the panel gets where it stands beside the chat."""
 
 
 class SidePanels:
     """The panels: which of them have room, and when they are drawn again.
 
     Attributes:
-        room: how much of the screen the panel gets where it stands beside the chat.
+        room: one of `ROOMS`.
         over: it lies over the chat, where it cannot stand beside it.
         quiet: none of them is shown.
     """

@@ -25,8 +25,6 @@ MOST_WAITING = 500
 
 SHOWN_MESSAGES = 1000
 """Messages shown of a conversation that is opened; older ones are in the store."""
-
-
 OpenChat = Callable[[Progress], ChatLike]
 
 

@@ -274,8 +274,7 @@ class Conversations(ListDialog):
             self._remark(f"y removes “{title}” with its {about.messages:,} messages, for ever · esc keeps it")
 
     def _chosen(self) -> Summary | None:
-        highlighted = self._highlighted
-        if self._asking != "find" or highlighted is None:
+        if self._asking != "find" or (highlighted := self._highlighted) is None:
             return None
         self._about = self._found[highlighted].about
         return self._about

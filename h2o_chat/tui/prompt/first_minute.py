@@ -109,7 +109,10 @@ class FirstMinute:
             case Opened(chat):
                 self._begin(chat)
             case CacheState() if self._marks_due and report.seen > report.kept:
-                self._light()
+                self._marks_due = False
+                if not self._transcript.heat.on:
+                    self._transcript.toggle_heat()
+                self._transcript.messages.note(MARKS)
             case Note(code="recalled"):
                 self._recalled = True
             case Done():
@@ -142,12 +145,6 @@ class FirstMinute:
             self._offers = list(OFFERS)
             self._show()
 
-    def _light(self) -> None:
-        self._marks_due = False
-        if not self._transcript.heat.on:
-            self._transcript.toggle_heat()
-        self._transcript.messages.note(MARKS)
-
     def _go_on(self) -> None:
         if self._asked:
             self._asked = False
@@ -179,10 +176,10 @@ class FirstMinute:
 
 
 def _remember(path: Path) -> bool:
-    """Writes down that it was shown; False if it was, or that cannot be written: it would be at each start."""
+    """Writes down that it was shown; False if it was before, or if this cannot be written down."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    except (OSError, StoreError):  # FileExistsError: the usual case
+    except (OSError, StoreError):  # FileExistsError: the usual case; on a bad disk it would come each time
         return False
     return True

@@ -29,8 +29,6 @@ SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
 """Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
 _OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference", "inline")
-
-
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
 """Words and address; a link with more parts, a title say, stays as it is written."""
 

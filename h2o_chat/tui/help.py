@@ -52,8 +52,7 @@ class Help(ModalScreen[None]):
         yield KeyBar()
 
     def on_resize(self) -> None:
-        box = self.query_one("#box")
-        width = box.scrollable_content_region.width
+        width = self.query_one("#box").scrollable_content_region.width
         self.query_one(Static).update(help_text(self._places, width, commands=self._commands))
 
 

@@ -1,7 +1,4 @@
-"""Messages on their way: edited in the box, waiting for an answer, files or a model, coming back.
-
-Commands that are typed while a model opens wait among them.
-"""
+"""Messages and commands on their way: edited, waiting for an answer, files or a model, coming back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ class Inspector:
 
     def begin(self, chosen: TurnView | None = None) -> None:
         """Show the cursor at the last token of a message or, where that has none, the last visible one."""
-        seen = [*self._window.seen(), *filter(None, [chosen])]
+        seen = self._window.seen() + ([chosen] if chosen else [])
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
         self.pick(next((at for end in ends if (at := self._shown(end, -1)) is not None), None))
 

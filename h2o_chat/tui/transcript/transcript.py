@@ -169,7 +169,7 @@ class Transcript(ScrollView, can_focus=True):
 
     # Finding and copying
 
-    def find(self, words: str, step: int) -> str:
+    def find(self, words: str, step: int = -1) -> str:
         """Mark words and go to the next or previous place; returns how many there are."""
         if words != self.finder.words:
             self.finder.look(words, [view for _, view in sorted(self.messages.by_index.items())])

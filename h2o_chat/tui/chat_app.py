@@ -26,36 +26,29 @@ from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.resolve import find
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.key_routing import KeyRouting
 from h2o_chat.tui.pane import reports
-from h2o_chat.tui.pane.jobs import Crashed, Failed, Jobs, OpenChat, Report, Text
+from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Stopped
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import CommandPane
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import SidePanels
+from h2o_chat.tui.widgets.box_frame import Pointed
 from h2o_chat.tui.widgets.key_bar import KeyBar
-from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
-"""Seconds between two looks at the reports; the second while an engine answers: two processes share memory,
-and often the halves of one core.
-"""
+"""Seconds between two looks at the reports; more while an engine answers, perhaps on the same core."""
 LEAVE_SECONDS = 2.0
 """A second ctrl+c within this time leaves."""
 
 
 class ChatScreen(Screen[None]):
     """Sorts the focus chain: the prompt first, then the transcript, then the rest."""
-
-    def __init__(self, id: str) -> None:
-        super().__init__(id=id)
-        self._compositor = PartialCompositor()
 
     @property
     def focus_chain(self) -> list[Widget]:
@@ -117,12 +110,10 @@ class ChatApp(App[None], inherit_bindings=False):
         self.theme = look.theme if look.theme in self.available_themes else H2O_DARK.name
         self.exit_code, self.deadline = ExitCode.OK, cast(Deadline | None, None)
         self.take_signals: Callable[[], None] = lambda: None
-        self._memory = CacheView()
-        jobs = Jobs(recorder)
-        self.pane = pane or CommandPane(jobs, sampling, self._memory, PromptHistory(folder), opener_of)
+        self.pane = pane or CommandPane(Jobs(recorder), sampling, PromptHistory(folder), opener_of)
+        self._memory = self.pane.memory
         self.jobs, self.transcript, self.divider = self.pane.jobs, self.pane.transcript, self.pane.divider
         self._key_routing = KeyRouting(self, self.pane) if isinstance(self.pane, TalkPane) else None
-        self.transcript.heat.memory = self._memory
         self._first = settings.model or find(None).name
         self._side_panels, self._interrupted = SidePanels(self._memory), float("-inf")
         self._side_panels.quiet = self.transcript.heat.quiet = look.quiet
@@ -149,7 +140,9 @@ class ChatApp(App[None], inherit_bindings=False):
         yield KeyBar()
 
     def get_default_screen(self) -> Screen[None]:
-        return ChatScreen(id="_default")
+        screen = ChatScreen(id="_default")
+        screen._compositor = PartialCompositor()
+        return screen
 
     def on_mount(self) -> None:
         if self.theme != self._look.theme:
@@ -207,16 +200,16 @@ class ChatApp(App[None], inherit_bindings=False):
         beside_engine = self.busy and isinstance(self.chat, Chat)
         self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 
-    def _take(self, report: Report | Text) -> None:
+    def _take(self, report: Report) -> None:
         """Show a report. An error decides how the process ends only while no chat was ever open."""
         match report:
             case Opened():
                 self.exit_code = ExitCode.OK  # whatever could not be opened before
-            case Failed(error) if self.chat is None:
-                self.exit_code = error.exit_code
-            case Crashed() if self.chat is None:
+            case H2OChatError(exit_code=code) if self.chat is None:
+                self.exit_code = code
+            case BaseException() if self.chat is None and not isinstance(report, Stopped):
                 self.exit_code = ExitCode.BUG
-        reports.show(report, self.pane, self._memory)
+        reports.show(report, self.pane)
         if isinstance(report, Opened):
             self._watch()
 
@@ -230,7 +223,6 @@ class ChatApp(App[None], inherit_bindings=False):
         return super().check_action(action, parameters)
 
     async def on_event(self, event: Event) -> None:
-        """Lead typed text to the prompt, wherever the keyboard is."""
         if self._key_routing is None or not await self._key_routing.took(event):
             await super().on_event(event)
 
@@ -242,12 +234,14 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def action_interrupt(self) -> None:
         """Copy a selection, else stop, else empty the prompt, else leave when pressed twice."""
+        talk = self.pane if isinstance(self.pane, TalkPane) else None
+        in_prompt = talk.prompt.selected_by_hand if talk else ""
         if monotonic() - self._interrupted < LEAVE_SECONDS:
             self.exit()
-        elif selected := self.pane.selected_text or self.screen.get_selected_text():
+        elif selected := in_prompt or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
-        elif self._key_routing and not self.pane.stoppable and self._key_routing.clear_to_history():
+        elif talk and not talk.stoppable and len(self.screen_stack) == 1 and talk.editing.clear_to_history():
             self.divider.say("cleared · up brings it back")
         else:
             self._interrupted = monotonic()
@@ -256,7 +250,6 @@ class ChatApp(App[None], inherit_bindings=False):
             self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 
     def action_toggle_panel(self) -> None:
-        """Beside the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
         if self._look.quiet:
             self.toggle_quiet()
         else:
@@ -297,7 +290,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def _watch(self) -> None:
         """Collect what only the panel shows while it is visible or recorded, and not otherwise."""
         if isinstance(self.chat, Chat):
-            self.chat.engine.watch(self._side_panels.wanted or self.jobs.recording)
+            self.chat.engine.watch(self._side_panels.wanted or self.jobs.recorder is not None)
 
 
 class PartialCompositor(Compositor):

@@ -10,7 +10,6 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.keys import key_to_character
 from textual.screen import ModalScreen
-from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.chat.commands import table
@@ -31,61 +30,45 @@ PANEL = (
     ("just forgotten", "what no head holds any more; the conversation on the left keeps it"),
     ("recalled #1", "the words of message 1 were read again, because a question needed them"),
 )
-"""The parts of the memory panel, and what they mean."""
+PREFIXES = "// sends a text that begins with a slash; @file sends a text file along, @@ an @"
 
 
 class Help(ModalScreen[None]):
-    """All keys and commands; any of the usual keys closes it, and text goes to the prompt.
-
-    Args:
-        places: (title, what has bindings).
-        commands: there is a prompt to type them into.
-    """
+    """The keys of some places (title, what has bindings) and all commands; any usual key closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,enter", "dismiss", "close", key_display="esc"),
         Binding("ctrl+c", "app.interrupt", show=False, priority=True),
     ]
 
-    def __init__(self, places: Iterable[tuple[str, Widget | object]], commands: bool) -> None:
+    def __init__(self, places: Iterable[tuple[str, object]], commands: bool) -> None:
         super().__init__()
         self._places, self._commands = list(places), commands
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="box"):
+        with VerticalScroll(id="box") as box:
+            box.border_title = "help"
             yield Static(markup=False)
         yield KeyBar()
 
-    def on_mount(self) -> None:
-        self.query_one("#box").border_title = "help"
-        self.query_one("#box").focus()
-
     def on_resize(self) -> None:
-        box = self.query_one("#box")
-        width = box.scrollable_content_region.width
+        width = self.query_one("#box").scrollable_content_region.width
         self.query_one(Static).update(help_text(self._places, width, commands=self._commands))
 
 
-def help_text(places: Iterable[tuple[str, Widget | object]], width: int, *, commands: bool = True) -> Content:
+def help_text(places: Iterable[tuple[str, object]], width: int, *, commands: bool = True) -> Content:
     """The memory panel, keys by place, then the commands, wrapped to a width."""
-    lines = [Content(""), Content.styled("the memory panel", "bold $primary")]
-    lines += [_row(part, what, KEY_CELLS, width) for part, what in PANEL]
-    for title, place in places:
-        rows = _keys(place, width)
-        if rows:
-            lines += [Content(""), Content.styled(title, "bold $primary"), *rows]
-    if not commands:
-        return Content("\n").join(lines[1:])
-    lines += [Content(""), Content.styled("commands, typed into the prompt", "bold $primary")]
-    for command in table.commands("screen"):
-        lines.append(_row(f"/{command.name} {command.arguments}", command.help, COMMAND_CELLS, width))
-    lines += [
-        Content(""),
-        Content.styled(
-            "// sends a text that begins with a slash; @file sends a text file along, @@ an @", MUTED
-        ),
-    ]
-    return Content("\n").join(lines[1:])
+    parts = [("the memory panel", [_row(part, what, KEY_CELLS, width) for part, what in PANEL])]
+    parts += [(title, rows) for title, place in places if (rows := _keys(place, width))]
+    if commands:
+        typed = [
+            _row(f"/{one.name} {one.arguments}", one.help, COMMAND_CELLS, width)
+            for one in table.commands("screen")
+        ]
+        typed += [Content(""), Content.styled(PREFIXES, MUTED)]
+        parts.append(("commands, typed into the prompt", typed))
+    titled = [Content("\n").join([Content.styled(title, "bold $primary"), *rows]) for title, rows in parts]
+    return Content("\n\n").join(titled)
 
 
 def _keys(place: object, width: int) -> list[Content]:

@@ -11,8 +11,6 @@ from h2o_chat.tui.prompt.talk_pane import TalkPane
 
 
 class KeyRouting:
-    """Routes keys to the prompt."""
-
     def __init__(self, app: App[Any], pane: TalkPane) -> None:
         self._app, self._pane = app, pane
 
@@ -59,7 +57,7 @@ class KeyRouting:
         if self._helping:
             return event.is_printable
         if event.key == "enter":
-            return not transcript.choice.on and self._pane.memory.cursor is None
+            return transcript.choice.view is None and self._pane.memory.cursor is None
         command = transcript.letters and event.key in self._app.screen.active_bindings
         return event.is_printable and not command
 
@@ -68,7 +66,3 @@ class KeyRouting:
         self._pane.transcript.choice.end()
         self._app.screen.clear_selection()
         self._app.screen_stack[0].set_focus(self._pane.prompt)
-
-    def clear_to_history(self) -> bool:
-        """Empty the prompt, `up` brings its text back; False where it is empty, or behind a dialog."""
-        return len(self._app.screen_stack) == 1 and self._pane.editing.clear_to_history()

@@ -96,17 +96,17 @@ def leave_with_the_terminal() -> None:
         return
     in_browser = "TEXTUAL_DRIVER" in os.environ  # then these are pipes of textual-serve
     ends = [descriptor for descriptor in (0, 1, 2) if in_browser or os.isatty(descriptor)]
+
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(ends[0], 0)  # a hang-up is always told
+        while not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll()):
+            pass
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in ends:
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        os.kill(os.getpid(), signal.SIGHUP)
+
     if ends:
-        threading.Thread(target=_wait, args=(ends,), name="terminal", daemon=True).start()
-
-
-def _wait(ends: list[int]) -> None:
-    poll = select.poll()
-    poll.register(ends[0], 0)  # a hang-up is always told
-    while not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll()):
-        pass
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in ends:
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-    os.kill(os.getpid(), signal.SIGHUP)
+        threading.Thread(target=wait, name="terminal", daemon=True).start()

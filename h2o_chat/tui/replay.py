@@ -6,10 +6,10 @@ A recording that is empty or damaged raises UsageError where it is read.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.base.progress import Progress, ShouldStop
@@ -44,11 +44,7 @@ FORGOTTEN = Message("user", "")
 
 
 class Pace:
-    """Waits as long as it took then, unless somebody pauses or leaves.
-
-    Args:
-        speed: factor; infinity waits for nothing.
-    """
+    """Waits as long as it took then, divided by `speed`, unless somebody pauses or leaves."""
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
@@ -61,19 +57,18 @@ class Pace:
 
     def wait(self, ms: float, cancel: ShouldStop) -> None:
         """Return when an event is due that took so long; sooner if it is cancelled."""
-        self._pay()
+        self._owed_s = max(self._owed_s - self._passed_s(), -BEHIND_S)
         self._owed_s += min(ms / 1000 / self._speed, LONGEST_WAIT_S)
         while (self._owed_s > 0 or self.paused) and not cancel():
             paused = self.paused
             time.sleep(STEP_S if paused else min(self._owed_s, STEP_S))
-            self._pay(nothing=paused)
+            passed_s = self._passed_s()
+            self._owed_s -= 0.0 if paused else passed_s
 
-    def _pay(self, nothing: bool = False) -> None:
-        """Count the time that has passed; in a pause it does not count."""
-        now = time.monotonic()
-        if not nothing:
-            self._owed_s = max(self._owed_s - (now - self._clock), -BEHIND_S)
-        self._clock = now
+    def _passed_s(self) -> float:
+        """Seconds since the last call."""
+        before_s, self._clock = self._clock, time.monotonic()
+        return self._clock - before_s
 
 
 @dataclass
@@ -99,12 +94,7 @@ class RecordedChat:
 
 
 class Player:
-    """Reports the events of a recording.
-
-    Args:
-        events: begin with a session, perhaps after notes.
-        pace: asked before every event that took time.
-    """
+    """Reports the events of a recording, which begin with a session, perhaps after notes, at a pace."""
 
     def __init__(self, events: Iterator[Event], pace: Pace) -> None:
         self.pace = pace
@@ -149,18 +139,17 @@ class Player:
 
     def _begin(self, session: Session) -> RecordedChat:
         recorded = RecordedChat(session)
-        while (event := self._peek(0)) is not None:
-            if isinstance(event, Said) and not self._asks(event):
-                recorded.add(event)
-            elif isinstance(event, Note):
-                recorded.notes.append(event)
-            elif isinstance(event, CacheState):
-                recorded.state = event
-            else:
-                break
+        while recorded.state is None:
+            match self._peek(0):
+                case Said() as said if not self._asks(said):
+                    recorded.add(said)
+                case Note() as note:
+                    recorded.notes.append(note)
+                case CacheState() as state:
+                    recorded.state = state
+                case _:
+                    break
             self._take()
-            if isinstance(event, CacheState):
-                break
         self._next_index, self._answering = len(recorded.messages), False
         return recorded
 
@@ -183,15 +172,13 @@ class Player:
         return event
 
     def _peek(self, place: int) -> Event | None:
-        while len(self._ahead) <= place:
-            event = next(self._events, None)
-            if event is None:
-                return None
-            self._ahead.append(event)
-        return self._ahead[place]
+        self._ahead += islice(self._events, max(place + 1 - len(self._ahead), 0))
+        return self._ahead[place] if place < len(self._ahead) else None
 
     def _take(self) -> Event | None:
-        return self._ahead.pop(0) if self._peek(0) is not None else None
+        event = self._peek(0)
+        del self._ahead[:1]
+        return event
 
 
 class ReplayPane(Pane):
@@ -206,9 +193,7 @@ class ReplayPane(Pane):
         self._player = player
         self._name_shown = safe_text(name)
         self._line = Static(id="replaying", markup=False)
-
-    def entry(self) -> list[Widget]:
-        return [self._line]
+        self.entry = [self._line]
 
     def on_mount(self) -> None:
         self.transcript.focus()

@@ -1,7 +1,6 @@
 """The panels around the conversation: top line, memory panel or its one line, strip."""
 
 from time import monotonic
-from typing import Literal, get_args
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -46,21 +45,18 @@ class StatusLine(Widget):
         memory = self._memory
         if memory.cache is None:
             return "nothing read yet" if memory.session else ""
-        seen = _remembers(memory, wide)
+        kept, seen = memory.seen - memory.evicted, memory.seen
+        count, of = (f"{kept:,}", f"{seen:,} tokens") if wide else (short(kept), short(seen))
+        if not seen:
+            remembers = "remembers nothing yet"
+        elif not memory.evicted:
+            remembers = f"remembers all {of}"
+        else:
+            remembers = f"remembers {count} of {of}"
         if memory.tok_s is None or not memory.answering:
-            return seen
+            return remembers
         pace = f"{memory.tok_s:.1f}" if wide or memory.tok_s < 10 else f"{memory.tok_s:.0f}"
-        return f"{seen} · {pace} tok/s"
-
-
-def _remembers(memory: CacheView, wide: bool) -> str:
-    kept = memory.seen - memory.evicted
-    count = f"{kept:,}" if wide else short(kept)
-    if not memory.seen:
-        return "remembers nothing yet"
-    if not memory.evicted:
-        return f"remembers all {count}{' tokens' if wide else ''}"
-    return f"remembers {count} of {f'{memory.seen:,} tokens' if wide else short(memory.seen)}"
+        return f"{remembers} · {pace} tok/s"
 
 
 def _weights(session: Session) -> str:
@@ -106,11 +102,8 @@ class MemoryLine(Widget):
             for phrase in forgotten(memory)
             if not held.issuperset(phrase.text.lower().split())  # the same words are known from elsewhere
         ]
-        for count in range(len(words), 0, -1):
-            longer = f"{line} · still knows {', '.join(words[:count])}"
-            if cell_len(longer) <= room:
-                line = longer
-                break
+        longer = (f"{line} · still knows {', '.join(words[:n])}" for n in range(len(words), 0, -1))
+        line = next((one for one in longer if cell_len(one) <= room), line)
         last = next((text for text in went if cell_len(f"{line} · forgot {text}") <= room), None)
         return Content(f"{line} · forgot {last}" if last else line)
 
@@ -121,17 +114,15 @@ FOLD_BELOW = 100
 """On fewer columns the panel becomes one line, and lies over the chat when it is asked for."""
 STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
 """Least columns and rows for the strip; least rows for a frame around it."""
-
-
-Room = Literal["shown", "wide", "hidden"]
-ROOMS: tuple[Room, ...] = get_args(Room)
+ROOMS = ("shown", "wide", "hidden")
+"""How much of the screen the panel gets where it stands beside the chat."""
 
 
 class SidePanels:
     """The panels: which of them have room, and when they are drawn again.
 
     Attributes:
-        room: how much of the screen the panel gets where it stands beside the chat.
+        room: one of `ROOMS`.
         over: it lies over the chat, where it cannot stand beside it.
         quiet: none of them is shown.
     """
@@ -141,7 +132,7 @@ class SidePanels:
         self.panel = MemoryPanel(memory, id="panel")
         self.line = MemoryLine(memory, id="line")
         self.strip = RememberStrip(memory, id="strip")
-        self.room: Room = "shown"
+        self.room = ROOMS[0]
         self.over = self.quiet = False
         self._before: Widget | None = None
         """The widget that had the keyboard before the panel was over the chat."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands.surface import ChatLike
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import OpenChat
+from h2o_chat.tui.transcript.turn import TurnView
 
 WAIT_STEPS = 3000
 STEP_SECONDS = 0.02
@@ -32,6 +34,14 @@ async def until(pilot: Pilot[None], met: Callable[[], Any], what: str) -> None:
                 return
             await pilot.pause(STEP_SECONDS)
     raise AssertionError(f"waited in vain: {what}")
+
+
+def unfolded(view: TurnView) -> str:
+    """The text that would be shown if nothing were folded, as it is read."""
+    view = copy(view)
+    view.folded = view.raw = False
+    view.changed()
+    return view.plain
 
 
 def opener(settings: Settings) -> OpenChat:
@@ -117,7 +127,7 @@ class Screen:
 
     def bodies(self) -> list[str]:
         """The texts of the transcript from top to bottom: messages, notes, errors, the end being written."""
-        return [view.whole.plain for view in self.app.transcript.messages.views]
+        return [unfolded(view) for view in self.app.transcript.messages.views]
 
     def lines(self) -> list[str]:
         """The screen as a person sees it, row by row."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from psutil import pid_exists
-from screens import POCKET, slowly
+from screens import POCKET, slowly, unfolded
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.opening import ConversationPlace, opener, opener_of
@@ -31,7 +31,7 @@ async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path
         await screen.opened()
 
         def answer() -> str:
-            return str(screen.app.transcript.messages.by_index[1].whole.plain)
+            return unfolded(screen.app.transcript.messages.by_index[1])
 
         await screen.ask("My name is Ada. Tell me about trains.")
         await screen.streaming()

@@ -22,7 +22,8 @@ from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.panel import details
 from h2o_chat.tui.panel.strip import RememberStrip
-from h2o_chat.tui.prompt.list_dialogs import Conversations
+from h2o_chat.tui.prompt.dialogs import Conversations
+from h2o_chat.tui.transcript.message_body import Growing
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
 
@@ -232,7 +233,7 @@ async def test_a_paragraph_that_grew_is_wrapped_anew_in_another_width() -> None:
 def test_the_caret_is_behind_the_last_word_of_a_raw_text() -> None:
     view = TurnView("assistant", "model", index=1)
     view.raw, view.tokens = True, Tokens(5, ["To", " the", " castle"])
-    view.open()
+    view.growing = Growing(room=0)
     view.write("To the castle")
     assert view.plain == "To the castle▌"
     assert len(view.pieces) == 1

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import WIDE, Screen, stored
+from screens import WIDE, Screen, stored, unfolded
 from storing import created
 from textual.widgets import Input, OptionList, Static
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.chat.commands import bodies
 from h2o_chat.store import Store
-from h2o_chat.tui.prompt.list_dialogs import Conversations
+from h2o_chat.tui.prompt.dialogs import Conversations
 from h2o_chat.tui.transcript import drawing
 
 Drive = Callable[..., Any]
@@ -41,7 +41,7 @@ def shown(screen: Screen) -> list[str]:
     views = [
         view for view in screen.app.transcript.messages.views if view.kind in ("user", "assistant", "system")
     ]
-    return [view.whole.plain.split("\n■")[0] for view in views]
+    return [unfolded(view).split("\n■")[0] for view in views]
 
 
 async def agrees(screen: Screen) -> None:

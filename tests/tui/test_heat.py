@@ -58,7 +58,7 @@ async def test_the_heat_is_what_the_cache_keeps(drive: Drive) -> None:
         assert [view.index for view in warm(screen)] == [0, 1, 2, 3, 4]
         for view, message in zip(warm(screen), screen.chat.messages, strict=True):
             assert view.tokens is not None
-            assert message.text.strip() in view.content.plain
+            assert message.text.strip() in view.plain
             drawn = styles(screen, view)
             own = view.tokens.own(view.source)
             start, end = own.start, own.stop
@@ -118,7 +118,7 @@ async def test_a_resumed_conversation_is_as_warm_as_it_was(
         await screen.ask(TOLD)
         await screen.answered()
         await screen.pilot.press("ctrl+t")
-        before = [(view.tokens.first, view.content.plain, styles(screen, view)) for view in warm(screen)]
+        before = [(view.tokens.first, view.plain, styles(screen, view)) for view in warm(screen)]
         await screen.pilot.press("ctrl+n")
         await screen.until(lambda: not screen.chat.messages, "another has begun")
         await screen.answered()
@@ -127,7 +127,7 @@ async def test_a_resumed_conversation_is_as_warm_as_it_was(
         await screen.pilot.press("enter")
         await screen.until(lambda: len(warm(screen)) == 2, "it is open again")
         await screen.answered()
-        after = [(view.tokens.first, view.content.plain, styles(screen, view)) for view in warm(screen)]
+        after = [(view.tokens.first, view.plain, styles(screen, view)) for view in warm(screen)]
         assert [text for _, text, _ in after] == [text for _, text, _ in before]
         assert [set(look.values()) for *_, look in after] == [set(look.values()) for *_, look in before]
 

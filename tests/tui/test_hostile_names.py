@@ -18,7 +18,7 @@ from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Progress
 from h2o_chat.tui.prompt.completion_menu import choices
-from h2o_chat.tui.prompt.list_dialogs import Conversations, ModelRow, Models
+from h2o_chat.tui.prompt.dialogs import Conversations, ModelRow, Models
 
 NAMES = [
     "\x1b[31mred\x1b[0m.txt",

@@ -122,14 +122,14 @@ async def test_thoughts_are_folded_while_they_stream_and_after() -> None:
         transcript.messages.close_answer("eos", text)
         await pilot.pause()
         [answer] = transcript.messages.views
-        assert answer.content.plain == "▸ thought · 4 words · a click shows it\n\nThe answer."
+        assert answer.plain == "▸ thought · 4 words · a click shows it\n\nThe answer."
         transcript.focus()
         await pilot.press("t")
-        assert "first this,\nthen that" in answer.content.plain
+        assert "first this,\nthen that" in answer.plain
         await pilot.press("t")
-        assert "first this" not in answer.content.plain
+        assert "first this" not in answer.plain
         await pilot.click(offset=(4, 1 + next(n for n, row in enumerate(_page(app)) if "model" in row)))
-        assert "first this,\nthen that" in answer.content.plain
+        assert "first this,\nthen that" in answer.plain
         await pilot.press("t")
         assert transcript.chosen_text() == "The *answer*."
 

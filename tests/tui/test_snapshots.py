@@ -26,7 +26,7 @@ from h2o_chat.base.errors import GenerationError, ModelError, OutOfMemoryError
 from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Progress
-from h2o_chat.tui.prompt.list_dialogs import ModelRow, Models
+from h2o_chat.tui.prompt.dialogs import ModelRow, Models
 from h2o_chat.tui.replay import Pace, Player, ReplayPane
 from h2o_chat.tui.side_panels import StatusLine
 

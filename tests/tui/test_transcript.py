@@ -69,7 +69,7 @@ async def test_what_a_step_draws_does_not_depend_on_the_length(kind: str, drawn:
         await pilot.pause()
         answer = transcript.messages.views[-1]
         assert all(len(piece.content.plain) <= FINISHED_CHARS + 2 * LIVE_CHARS for piece in answer.pieces)
-        shown = answer.content.plain
+        shown = answer.plain
         assert CARET not in shown
         assert FINISHES["stopped"] in shown
         if kind != "code":  # whose lines have bars, and whose languages are said

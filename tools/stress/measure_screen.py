@@ -163,7 +163,7 @@ async def _streaming(folder: Path, conversation: str, recorded: Sequence[Event])
     player = Player(read(path), Pace(1.0))
     player.pace.pause()  # until all that was said before is on the screen
     async with shown(player.open, ReplayPane(Jobs(), player, path.name)) as app:
-        await until(lambda: app.transcript.messages.answering is not None)
+        await until(lambda: app.transcript.messages.answer is not None)
         await settled(0)
         began = time.perf_counter()
         player.pace.pause()

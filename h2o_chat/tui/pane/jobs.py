@@ -6,10 +6,9 @@ per token would drown its loop (2,000 of 2,000 are delivered one by one).
 
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from queue import SimpleQueue
 
 from h2o_chat.base.errors import H2OChatError
@@ -26,8 +25,6 @@ MOST_WAITING = 500
 
 SHOWN_MESSAGES = 1000
 """Messages shown of a conversation that is opened; older ones are in the store."""
-
-
 OpenChat = Callable[[Progress], ChatLike]
 
 
@@ -39,46 +36,23 @@ class Stage:
     share: float | None
 
 
-@dataclass(frozen=True)
-class Failed:
-    """A job ended with an error that a person can cause or meet."""
-
-    error: H2OChatError
+class Stopped(BaseException):
+    """The person left, or stopped the loading. No `Exception`: what opens the model must not catch it."""
 
 
-@dataclass(frozen=True)
-class Crashed:
-    """A job ended with a bug of ours."""
-
-    error: BaseException
-    trace: str
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """A person has stopped the opening."""
-
-
-@dataclass(frozen=True)
 class Done:
     """The job is over, however it went."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """The text of all tokens since the last report, in one piece."""
-
-    text: str
-
-
-Report = Stage | Opened | Stopped | Failed | Crashed | Done | AttachedFiles | Event
+Report = Stage | Opened | Done | AttachedFiles | Event | BaseException | str
+"""An exception ended a job: an H2OChatError, which a person can cause, or a bug. A string joins tokens."""
 
 
 class Jobs:
     """At most one job at a time, in a thread: `start(lambda: jobs.work(...))`."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:
-        self._recorder = recorder
+        self.recorder = recorder
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._cancel = threading.Event()
         self._todo: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -91,6 +65,7 @@ class Jobs:
 
         One thread does all jobs: where memory is short Python can start no other, and would hang.
         """
+        self._cancel.clear()
         self._over.clear()
         self._todo.put(work)
         if self._thread is None or not self._thread.is_alive():
@@ -107,21 +82,18 @@ class Jobs:
     def wait(self) -> None:
         self._over.wait()
 
-    @property
-    def recording(self) -> bool:
-        """Whether every event is written to a file."""
-        return self._recorder is not None
-
     def load(self, open_chat: OpenChat) -> None:
         """Open the conversation; `cancel` ends it at the next sign of progress."""
 
         def progress(stage: str, share: float | None) -> None:
             if self._cancel.is_set():
-                raise _Left
+                raise Stopped
             self._reports.put(Stage(stage, share))
 
-        with self._reporting():
+        try:
             self._report(Opened(open_chat(progress)))
+        except BaseException as error:  # a panic of Rust is no `Exception`
+            self._report(error)
 
     def load_instead(self, open_chat: OpenChat) -> None:
         self.load(open_chat)
@@ -133,16 +105,14 @@ class Jobs:
         def progress(so_far: ReadSoFar) -> None:
             self._reports.put(Stage(f"reading again {progress_words(so_far)}", so_far.share))
 
-        with self._reporting():
+        try:
             for report in job(self._cancel.is_set, progress):
                 self._report(report)
                 while self._reports.qsize() > MOST_WAITING and not self._cancel.is_set():
                     time.sleep(0.005)
+        except BaseException as error:
+            self._report(error)
         self._reports.put(Done())
-
-    def clear_cancel(self) -> None:
-        """Forget an earlier `cancel`; called before a job is given its thread."""
-        self._cancel.clear()
 
     def cancel(self) -> None:
         self._cancel.set()
@@ -151,53 +121,32 @@ class Jobs:
         """Read the files of a message in a thread of their own; a report follows."""
         files.begin(self._reports.put)
 
-    def drain(self) -> Iterator[Report | Text]:
+    def drain(self) -> Iterator[Report]:
         """Yields all reports since the last time; the text of tokens follows in one piece."""
-        pieces: list[str] = []
-        for _ in range(self._reports.qsize()):  # not until it is empty, which it may never be
-            report = self._reports.get()
-            if pieces and not isinstance(report, Token):
-                yield Text("".join(pieces))
-                pieces.clear()
-            yield report
-            if isinstance(report, Token):
-                pieces.append(report.text)
-        if pieces:
-            yield Text("".join(pieces))
+        waiting = [self._reports.get() for _ in range(self._reports.qsize())]  # it may never be empty
+        for kind, reports in groupby(waiting, type):
+            together = list(reports)
+            yield from together
+            if kind is Token:
+                yield "".join(one.text for one in together if isinstance(one, Token))
 
     def _report(self, report: Report) -> None:
-        if self._recorder is not None:
+        if self.recorder is not None:
             for event in _events(report):
-                if note := self._recorder.write(event):
+                if note := self.recorder.write(event):
                     self._reports.put(note)
         self._reports.put(report)
-
-    @contextmanager
-    def _reporting(self) -> Iterator[None]:
-        """Puts exceptions into the queue: nothing that happens in a thread may be lost."""
-        try:
-            yield
-        except _Left:
-            self._reports.put(Stopped())
-        except H2OChatError as error:
-            self._report(Failed(error))
-        except BaseException as error:  # a panic of Rust is no `Exception`
-            self._report(Crashed(error, traceback.format_exc()))
 
 
 def _events(report: Report) -> Iterator[Event]:
     match report:
         case Opened(Chat() as chat):
             yield from chat.opening()
-        case Failed(error):
-            yield Error(error.code, error.message, error.hint)
-        case Crashed(error):
-            yield Error("bug", f"{type(error).__name__}: {error}", "")
-        case Stage() | Opened() | Stopped() | Done() | AttachedFiles():
+        case Stage() | Opened() | Stopped() | Done() | AttachedFiles() | str():
             return
+        case H2OChatError(code=code, message=message, hint=hint):
+            yield Error(code, message, hint)
+        case BaseException() as error:
+            yield Error("bug", f"{type(error).__name__}: {error}", "")
         case _:
             yield report
-
-
-class _Left(BaseException):
-    """The person left, or stopped the loading. A `BaseException`: what opens the model must not catch it."""

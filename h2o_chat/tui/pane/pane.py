@@ -18,12 +18,11 @@ from h2o_chat.chat.conversation.message import all_numbered, speaker
 from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.events.events import ASKS, Note, Prompt, Said, Turn
-from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage, Text
+from h2o_chat.events.events import ASKS, Note, Said, Turn
+from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.choice import facts
-from h2o_chat.tui.transcript.find_bar import FindBar
-from h2o_chat.tui.transcript.messages import Messages
+from h2o_chat.tui.transcript.find import FindBar
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.widgets.divider import Divider
@@ -63,18 +62,16 @@ class Loading(TurnView):
         lines = [Content.assemble("opening ", (self._model, "bold"))]
         newest = next(reversed(self._stages), None)
         for name, (details, share) in self._stages.items():
-            mark = "✓" if name != newest else "✗" if self._failed else "·"
-            lines.append(_line(mark, name, share, safe_text(details)))
-        self.show(Content("\n").join(lines))
-
-
-def _line(mark: str, name: str, share: float | None, details: str) -> Content:
-    shown = f"{mark} {fit(safe_text(name), NAME_CELLS)}"
-    if mark != "·":
-        return Content.styled(shown, MUTED)
-    if share is None:
-        return Content(f"{shown}…")
-    return Content.assemble(shown, (bar(share, BAR_CELLS), "$primary"), f" {share:4.0%}{details}")
+            shown = fit(safe_text(name), NAME_CELLS)
+            if name != newest or self._failed:
+                lines.append(Content.styled(f"{'✗' if name == newest else '✓'} {shown}", MUTED))
+            elif share is None:
+                lines.append(Content(f"· {shown}…"))
+            else:
+                percent = f" {share:4.0%}{safe_text(details)}"
+                lines.append(Content.assemble(f"· {shown}", (bar(share, BAR_CELLS), "$primary"), percent))
+        self.drawn = Content("\n").join(lines)
+        self.changed()
 
 
 HEAT = "heat: hold · brighter: by more heads · bold: important · struck: forgotten"
@@ -85,8 +82,7 @@ class Pane(Vertical):
 
     Attributes:
         chat: the conversation, None until one is open.
-        jobs: the thread and its reports.
-        busy: a job is running.
+        memory: what the model remembers, by the reports.
         is_reading: a prompt is being read: states of the cache are shown as they come.
         about_prompt: the note about a long prompt, before that is read.
         failed: no conversation is open: the first could not be opened.
@@ -118,29 +114,22 @@ class Pane(Vertical):
         self.about_prompt: TurnView | None = None
         self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
+        self.memory = self.transcript.heat.memory
         self.divider = Divider(id="divider")
-        self.find_bar = FindBar(self.transcript)
+        self.above_the_line: list[Widget] = []
+        """Between the transcript and the divider."""
+        self.entry: list[Widget] = []
+        self.find_bar = FindBar(self.transcript.finder, self.transcript.find)
         self._copied = 0
         """Number of code blocks of the chosen message that were copied."""
 
     def compose(self) -> ComposeResult:
         yield self.transcript
-        yield from self.above_the_line()
+        yield from self.above_the_line
         yield self.divider
         yield self.find_bar
         with Horizontal(id="entry"):
-            yield from self.entry()
-
-    def above_the_line(self) -> list[Widget]:
-        """The widgets between the transcript and the divider."""
-        return []
-
-    def entry(self) -> list[Widget]:
-        return []
-
-    @property
-    def selected_text(self) -> str:
-        return ""
+            yield from self.entry
 
     def begin(self, job: Job, doing: str) -> None:
         """Run a job; its reports come back to the methods below."""
@@ -148,11 +137,10 @@ class Pane(Vertical):
 
     def start(self, work: Callable[[], None], doing: str) -> None:
         """Run work in the thread; its last report is `Done`."""
-        if self.transcript.heat.memory.cursor is not None:
+        if self.memory.cursor is not None:
             self.transcript.inspector.end()  # the line about a token would hide what goes on
         self.divider.doing(doing)
         self.busy = True
-        self.jobs.clear_cancel()
         self.jobs.start(work)
 
     # Keys
@@ -172,8 +160,7 @@ class Pane(Vertical):
             return self.transcript.letters
         return super().check_action(action, parameters)
 
-    def on_chosen(self) -> None:
-        """Say what can be done with the chosen message."""
+    def on_transcript_chosen(self) -> None:
         self.divider.offer(self.transcript.offers())
         self.app.refresh_bindings()
 
@@ -185,7 +172,6 @@ class Pane(Vertical):
         self.find_bar.open()
 
     def action_copy(self) -> None:
-        """Copy the chosen message, or the last one."""
         self.copy(self.transcript.chosen_text(), "the message")
 
     def action_copy_code(self) -> None:
@@ -226,14 +212,24 @@ class Pane(Vertical):
         self.app.refresh_bindings()
 
     def on_opened(self, chat: ChatLike) -> None:
-        """Show a conversation from its beginning."""
         self.chat, self.stages, self.failed = chat, None, False
-        self.transcript.messages.clear()
-        with self.transcript.messages.filling():
-            fill_transcript(self.transcript.messages, chat, self.speaker)
+        messages = self.transcript.messages
+        messages.clear()
+        with messages.filling():
+            messages.note(greeting(chat.session))
+            earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
+            if earlier:
+                messages.note(f"{earlier} earlier messages are not shown here (h2o-chat sessions show)")
+            for index, said in enumerate(chat.messages[earlier:], earlier):
+                hold = said.hold if was_read(said) else None
+                messages.message(said.role, self.speaker(said.role), said.text, index, said.finish, hold)
+                if said.recalled:
+                    places = all_numbered(one.index for one in said.recalled)
+                    messages.by_index[index].remark = f"recalled {places}"
+            messages.show_marks(chat.messages)
             for note in chat.take_notes():
                 self.on_note(note)
-        self.transcript.messages.unfold_last()
+        messages.unfold_last()
         self.app.refresh_bindings()
 
     def broke(self) -> None:
@@ -242,19 +238,20 @@ class Pane(Vertical):
 
     def on_said(self, said: Said) -> None:
         """Show a message; behind one of the user an answer begins."""
-        if said.role == "assistant" and said.index == self.transcript.messages.answering:
-            self.transcript.messages.close_answer(said.finish or "eos", said.text)
-            if said.hold is not None and (view := self.transcript.messages.by_index.get(said.index)):
+        messages = self.transcript.messages
+        if said.role == "assistant" and messages.answer and messages.answer.index == said.index:
+            messages.close_answer(said.finish or "eos", said.text)
+            if said.hold is not None and (view := messages.by_index.get(said.index)):
                 view.hold = said.hold
                 self.transcript.window.redraw()
             return
-        self.transcript.messages.close_answer("interrupted")
-        self.transcript.messages.cut(said.index)
+        messages.close_answer("interrupted")
+        messages.cut(said.index)
         name = self.speaker(said.role)
-        self.transcript.messages.message(said.role, name, said.text, said.index, said.finish, said.hold)
-        self.transcript.messages.show_pin(said.index, said.pinned)
+        messages.message(said.role, name, said.text, said.index, said.finish, said.hold)
+        messages.show_pin(said.index, said.pinned)
         if said.role in ASKS:
-            self.transcript.messages.open_answer(self.speaker("assistant"), said.index + 1)
+            messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
             self.divider.doing(f"reading{self.STOP}")
 
@@ -265,19 +262,12 @@ class Pane(Vertical):
 
     def on_files_read(self, files: AttachedFiles) -> None: ...
 
-    def on_prompt(self, prompt: Prompt) -> None:
-        self.transcript.messages.read(prompt)
-        self.divider.doing(f"answering{self.STOP}")
-
-    def on_cache_state(self) -> None:
-        self.transcript.messages.remembered()
-        self.pointed()
-
     def pointed(self) -> None:
-        memory, line = self.transcript.heat.memory, ""
-        if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
-            line = facts(memory, view, memory.cursor)
-        memory.facts = line
+        """The cursor, or what is held of its token, is another."""
+        cursor, line = self.memory.cursor, ""
+        if cursor is not None and (view := self.transcript.inspector.view_of(cursor)):
+            line = facts(self.memory, view, cursor)
+        self.memory.facts = line
         self.divider.point(line)
         self.transcript.refresh_changed()
 
@@ -290,7 +280,7 @@ class Pane(Vertical):
         self.transcript.messages.withdraw()
         self.divider.say("stopped while reading · nothing was sent")
 
-    def on_report(self, report: Report | Text) -> None: ...
+    def on_report(self, report: Report) -> None: ...
 
     def on_done(self) -> None:
         self.busy = False
@@ -298,27 +288,4 @@ class Pane(Vertical):
         self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it
 
     def speaker(self, role: str) -> str:
-        """The name at the head of a message."""
         return speaker(role, self.chat.session.model if self.chat else "model")
-
-
-def fill_transcript(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> None:
-    """Shows a greeting and the last messages of a conversation."""
-    messages.note(greeting(chat.session))
-    earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
-    if earlier:
-        messages.note(f"{earlier} earlier messages are not shown here (h2o-chat sessions show)")
-    for index, message in enumerate(chat.messages[earlier:], earlier):
-        hold = message.hold if was_read(message) else None
-        messages.message(message.role, speaker(message.role), message.text, index, message.finish, hold)
-        if message.recalled:
-            places = all_numbered(one.index for one in message.recalled)
-            messages.by_index[index].remark = f"recalled {places}"
-    show_marks(messages, chat)
-
-
-def show_marks(messages: Messages, chat: ChatLike) -> None:
-    """Shows which messages are pinned, and where branches part."""
-    pinned = {n for n, one in enumerate(chat.messages) if one.pinned}
-    branches = {n: one.branch for n, one in enumerate(chat.messages) if one.branch}
-    messages.show_marks(pinned, branches)

@@ -1,37 +1,45 @@
 """Shows the reports of the thread: one case for each."""
 
 import tempfile
+import traceback
 from pathlib import Path
 
 from platformdirs import user_log_path
 
+from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.message import all_numbered, progress_words
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.tui.pane import jobs
 from h2o_chat.tui.pane.pane import Pane
 
 
-def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None:
-    messages = pane.transcript.messages
+def show(report: jobs.Report, pane: Pane) -> None:
+    messages, memory = pane.transcript.messages, pane.memory
     if not isinstance(report, CacheState):  # which comes meanwhile
         pane.is_reading = isinstance(report, ReadSoFar)
     match report:
-        case jobs.Stage():
-            _stage(report, pane)
+        case jobs.Stage() if (stages := pane.stages) is not None:
+            stopped = stages.stops
+            stages.stage(report)
+            messages.redraw(stages)
+            if stages.stops != stopped:
+                pane.app.refresh_bindings()
+        case jobs.Stage(name, share) if share is not None:
+            pane.divider.doing(f"{name}{pane.STOP}")
         case Opened():
             memory.begin(report.chat.session, report.chat.state, report.chat.messages)
             pane.on_opened(report.chat)
-        case jobs.Text():
-            messages.stream(report.text)
+        case str():
+            messages.stream(report)
         case Token():
             memory.add(report)
             messages.token()
         case CacheState():
             memory.add(report)
-            pane.on_cache_state()
+            messages.remembered()
+            pane.pointed()
         case Said():
             memory.add(report)
             pane.on_said(report)
@@ -43,7 +51,8 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
         case Prompt():
             pane.about_prompt = None
             memory.add(report)
-            pane.on_prompt(report)
+            messages.read(report)
+            pane.divider.doing(f"answering{pane.STOP}")
         case Turn(finish="stopped", prompt_tokens=0):
             memory.add(report)
             if pane.about_prompt in messages.views:
@@ -60,11 +69,12 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             messages.error(report.code, report.message, report.hint)
         case jobs.Stopped():
             pane.on_not_opened()
-        case jobs.Failed(error):
-            messages.error(error.code, error.message, error.hint)
+        case H2OChatError(code=code, message=message, hint=hint):
+            messages.error(code, message, hint)
             pane.on_not_opened()
-        case jobs.Crashed(error, trace):
-            hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(trace)}"
+        case BaseException() as error:
+            file = save_trace("".join(traceback.format_exception(error)))
+            hint = f"This is a bug of h2o-chat. The traceback is in {file}"
             messages.error("bug", f"{type(error).__name__}: {error}", hint)
             pane.on_not_opened()
         case jobs.Done():
@@ -72,18 +82,6 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
         case AttachedFiles():
             pane.on_files_read(report)
     pane.on_report(report)
-
-
-def _stage(stage: jobs.Stage, pane: Pane) -> None:
-    """Shows the progress of loading in the transcript, other progress below it."""
-    if (stages := pane.stages) is not None:
-        stopped = stages.stops
-        stages.stage(stage)
-        pane.transcript.messages.redraw(stages)
-        if stages.stops != stopped:
-            pane.app.refresh_bindings()
-    elif stage.share is not None:
-        pane.divider.doing(f"{stage.name}{pane.STOP}")
 
 
 def save_trace(trace: str) -> Path:

@@ -1,12 +1,13 @@
 """The third tab, in the terms of the paper: kinds, lost, bytes, heavy hitters, head map."""
 
+from itertools import zip_longest
+
 from textual.content import Content
 
-from h2o_chat.base.glyphs import NAMES, bar, number, percent, spark
+from h2o_chat.base.glyphs import NAMES, bar, number, percent, size, spark
 from h2o_chat.base.safe import fit, token_label
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Heavy
-from h2o_chat.tui.panel.gauge import kept_line
 from h2o_chat.tui.widgets.box_frame import Line, chosen_at, clipped, title, window
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -22,16 +23,16 @@ def draw(memory: CacheView, inner: int) -> list[Line]:
     if cache is None or session is None:
         return [title("details"), Line(Content.styled("nothing read yet", MUTED))]
     room = inner - LABEL_CELLS
-    lines = [
+    return [
         title(f"{token_label(session.policy)}, token by token"),
         _labelled("slots", _kinds(memory, cache)),
         _labelled("lost", _lost(memory, cache, room)),
-        _labelled("bytes", Content(kept_line(cache, room))),
+        _labelled("bytes", Content(_bytes(cache, room))),
+        title(f"heavy hitters, of {memory.caches:,} heads"),
+        *_hitters(memory, inner),
+        title(f"which heads hold {_pointed(memory, max(inner - 24, 4))}".rstrip()),
+        *map(Line, draw_heads(memory, inner, MAP_ROWS)),
     ]
-    lines += [title(f"heavy hitters, of {memory.caches:,} heads"), *_hitters(memory, inner)]
-    lines.append(title(f"which heads hold {_pointed(memory, max(inner - 24, 4))}".rstrip()))
-    lines += map(Line, draw_heads(memory, inner, MAP_ROWS))
-    return lines
 
 
 def order(memory: CacheView) -> list[tuple[int, int]]:
@@ -55,8 +56,16 @@ def _lost(memory: CacheView, cache: CacheState, room: int) -> Content:
     return Content.assemble(fit(f"{percent(cache.lost)} of attention", 19), (history, "$accent"))
 
 
+def _bytes(cache: CacheState, inner: int) -> str:
+    """Bytes of the slots, which are allocated at once."""
+    if cache.bytes >= cache.bytes_full:
+        return f"{size(cache.bytes)} allocated, full: {size(cache.bytes_full)}"
+    left = f"{size(cache.bytes)} of {size(cache.bytes_full)} full"
+    less = f"{cache.bytes_full / cache.bytes:.1f}x less" if cache.bytes else ""
+    return fit(left, max(inner - len(less), len(left) + 1)) + less
+
+
 def _pointed(memory: CacheView, cells: int) -> str:
-    """The text and the position of the token under the cursor."""
     position = memory.pointed
     if position is None:
         return ""
@@ -72,17 +81,16 @@ def _hitters(memory: CacheView, inner: int) -> list[Line]:
     if not heaviest:
         return [Line(Content.styled("none yet", MUTED))]
     part = window(chosen_at(order(memory), memory.pointed), len(heaviest), HITTERS)
-    return [_hitter(memory, number, heaviest[number], inner) for number in range(len(heaviest))[part]]
+    return [_hitter(memory, rank, token, inner) for rank, token in list(enumerate(heaviest, 1))[part]]
 
 
-def _hitter(memory: CacheView, number: int, token: Heavy, inner: int) -> Line:
+def _hitter(memory: CacheView, rank: int, token: Heavy, inner: int) -> Line:
     digits = len(str(memory.caches))
-    fixed = f"{number + 1:>2}{'▸' if token.position == memory.pointed else ' '}"
-    where = f"@{token.position}"
-    holders = f"{memory.holders(token.hold):>{digits}}"
+    fixed = f"{rank:>2}{'▸' if token.position == memory.pointed else ' '}"
     pin = " pin" if token.kind == "S" else "    "
     name_cells = min(NAME_CELLS, max(inner - 30, 6))
-    left = f"{fit(token_label(token.text), name_cells)} {where:<7} {holders} "
+    name, where = fit(token_label(token.text), name_cells), f"@{token.position}"
+    left = f"{name} {where:<7} {memory.holders(token.hold):>{digits}} "
     cells = max(inner - len(fixed) - name_cells - 11 - digits, 4)
     content = Content.assemble(
         (fixed, MUTED),
@@ -98,8 +106,7 @@ def _labelled(label: str, value: Content) -> Line:
 
 
 FACTS_CELLS = 17
-WIDEST = 4
-"""Most columns for one KV head."""
+WIDEST_HEAD_CELLS = 4
 HALVES = {(True, True): "█", (True, False): "▀", (False, True): "▄", (False, False): "·"}
 
 
@@ -115,12 +122,10 @@ def draw_heads(memory: CacheView, width: int, rows: int) -> list[Content]:
     lines, note = head_map(which, width - FACTS_CELLS - 1, rows)
     if note and len(facts) < rows:
         facts.append(note)
-    cells = max(map(len, lines), default=0)
-    lines += [" " * cells] * (min(len(facts), rows) - len(lines))
-    facts += [""] * (len(lines) - len(facts))
+    cells = max(map(len, lines))
     return [
-        Content.assemble((line, "$accent"), " ", (fact, "$foreground"))
-        for line, fact in zip(lines, facts, strict=False)
+        Content.assemble((line.ljust(cells), "$accent"), " ", (fact, "$foreground"))
+        for line, fact in zip_longest(lines, facts, fillvalue="")
     ]
 
 
@@ -136,7 +141,7 @@ def head_map(which: list[list[bool]], width: int, rows: int) -> tuple[list[str],
         [_most(which[top : top + down], left, across) for left in range(0, heads, across)]
         for top in range(0, layers, down)
     ]
-    wide = max(1, min(WIDEST, width // max(len(pooled[0]), 1)))
+    wide = max(1, min(WIDEST_HEAD_CELLS, width // max(len(pooled[0]), 1)))
     gap = " " if wide > 2 else ""
     cell = wide - len(gap)
     if layers <= rows:

@@ -20,10 +20,8 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     lines = [title("what was held, when so many tokens were read")]
     lines += map(Line, survival_map(memory.survival, inner, high))
     if low:
-        lines += [
-            title("forgotten: of which message, since which"),
-            *evicted_words(memory, inner, rows - len(lines) - 1),
-        ]
+        lines.append(title("forgotten: of which message, since which"))
+        lines += evicted_words(memory, inner, rows - len(lines))
     return lines[:rows]
 
 
@@ -44,20 +42,16 @@ def survival_map(lives: Survival, width: int, rows: int) -> list[Content]:
     lines = []
     for row in range(shown):
         step = steps[(row + 1) * len(steps) // shown - 1]
-        marks = "".join(_mark(step, lives.width, *_range(cell, cells, seen)) for cell in range(cells))
+        marks = "".join(_mark(step, lives.width, seen, cell, cells) for cell in range(cells))
         lines.append(Content.assemble((f"{short(step.seen):>{LABEL_CELLS - 1}} ", MUTED), (marks, "$accent")))
     left, right = "the oldest", "the newest"
     axis = f"{'↑ read':<{LABEL_CELLS}}{left}{right:>{max(cells - len(left), 0)}}"
     return [*lines, Content.styled(axis, MUTED)]
 
 
-def _range(cell: int, cells: int, seen: int) -> tuple[int, int]:
+def _mark(step: SurvivalStep, width: int, seen: int, cell: int, cells: int) -> str:
     first = cell * seen // cells
-    return first, max((cell + 1) * seen // cells, first + 1)
-
-
-def _mark(step: SurvivalStep, width: int, first: int, end: int) -> str:
-    end = min(end, step.seen)
+    end = min(max((cell + 1) * seen // cells, first + 1), step.seen)
     if first >= end:
         return " "
     ranges = range(first // width, -(-end // width))

@@ -8,9 +8,8 @@ from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.in_words import HeldWord, Phrase, forgotten, remembered
-from h2o_chat.tui.panel.gauge import STYLES
 from h2o_chat.tui.widgets.box_frame import Line, chosen_at, clipped, muted, title, whole_words, window
-from h2o_chat.tui.widgets.theme import MUTED
+from h2o_chat.tui.widgets.theme import KIND_STYLES, MUTED
 
 LEGEND = "█ holds it   · let it go   oldest first"
 HEADS = "a head: one of the model's small memories"
@@ -28,7 +27,8 @@ def order(memory: CacheView) -> list[tuple[int, int]]:
 def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     """Both parts, in exactly as many lines as are given."""
     held, went = remembered(memory), forgotten(memory)
-    wrapped = [Line(Content())] if not went else _phrases(memory, went, inner)
+    nothing = "no words to show yet" if memory.evicted else "nothing yet"
+    wrapped = _phrases(memory, went, inner) if went else [muted(nothing)]
     low = 0 if rows < 5 else min(len(wrapped), max(1, rows // 4))
     high = rows - 1 - (low + 1 if low else 0)
     lines = [title("still remembered from long ago" if memory.evicted else "remembered so far")]
@@ -36,8 +36,9 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     lines += [Line(Content())] * (1 + high - len(lines))
     if low:
         lines.append(title("just forgotten"))
-        shown = _shown(wrapped, memory.cursor, low)
-        lines += shown if went else [muted("no words to show yet" if memory.evicted else "nothing yet")]
+        marked = (at for at, line in enumerate(wrapped) if "▸" in line.content.plain)
+        chosen = None if memory.cursor is None else next(marked, None)
+        lines += wrapped[window(chosen, len(wrapped), low)]
     return lines[:rows]
 
 
@@ -65,7 +66,7 @@ def _words(memory: CacheView, held: list[HeldWord], inner: int, rows: int) -> li
             "▸ " if here else "  ",
             (clipped(safe_text(one.word.text), left), "bold $foreground" if here else "$foreground"),
             (f" {number:<{middle}} ", MUTED),
-            (held_bar(one.hold, MARKS[one.kind], bar), STYLES[one.kind]),
+            (held_bar(one.hold, MARKS[one.kind], bar), KIND_STYLES[one.kind]),
             (f"{' ' if bar else ''}{count:>{right}}", "$foreground"),
         )
         lines.append(Line(content, ((0, inner, one.word.first),)))
@@ -91,8 +92,3 @@ def _phrases(memory: CacheView, phrases: list[Phrase], inner: int) -> list[Line]
         )
         spots.append((start, content.cell_length, phrase.first))
     return [*lines, Line(content, tuple(spots))]
-
-
-def _shown(lines: list[Line], cursor: int | None, rows: int) -> list[Line]:
-    marked = (at for at, line in enumerate(lines) if "▸" in line.content.plain)
-    return lines[window(next(marked, None) if cursor is not None else None, len(lines), rows)]

@@ -1,4 +1,4 @@
-"""The memory panel: the gauge, below it one of three tabs; its last line explains the marks."""
+"""The memory panel: how full it is, below that one of three tabs; its last line explains the marks."""
 
 from typing import ClassVar
 
@@ -8,11 +8,12 @@ from textual.events import Blur, Click, MouseScrollDown, MouseScrollUp
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from h2o_chat.base.glyphs import MARKS, NAMES, size
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.panel import details, gauge, loss_history, overview
-from h2o_chat.tui.widgets.box_frame import Line, chosen_at, edge, row, wrapped
-from h2o_chat.tui.widgets.pointing import Pointed
-from h2o_chat.tui.widgets.theme import MUTED
+from h2o_chat.events.events import CacheState
+from h2o_chat.tui.panel import details, loss_history, overview
+from h2o_chat.tui.widgets.box_frame import Line, Pointed, chosen_at, edge, row
+from h2o_chat.tui.widgets.theme import KIND_STYLES, MUTED
 
 TABS = ("now", "history", "details")
 OVER = "-over"
@@ -55,13 +56,13 @@ class MemoryPanel(Widget, can_focus=True):
             return Content()
         inner, self._lines = width - 4, {}
         name = "▸ memory" if self.has_focus else "memory"
-        drawn = [edge("╭", name, gauge.note(self._memory), "╮", width)]
-        drawn += [row(line, inner) for line in gauge.draw(self._memory, inner)[: height - 4]]
+        drawn = [edge("╭", name, _tokens_kept(self._memory), "╮", width)]
+        drawn += [row(line, inner) for line in _gauge(self._memory, inner)[: height - 4]]
         legend = [(overview.LEGEND, loss_history.LEGEND, details.LEGEND)[self.tab]]
         if TABS[self.tab] == "now" and height >= ROWS_FOR_HEADS:
             legend.insert(0, overview.HEADS)
         if self.has_class(OVER) and self._memory.facts:  # the panel covers where it is said otherwise
-            legend = wrapped(self._memory.facts, inner)[:3]
+            legend = [line.plain for line in Content(self._memory.facts).wrap(inner)[:3]]
         rows = height - len(drawn) - 2 - len(legend)
         for line in self._shown(inner, rows):
             if line.spots:
@@ -71,7 +72,11 @@ class MemoryPanel(Widget, can_focus=True):
             )
         drawn += [row(Content(), inner)] * (height - 2 - len(legend) - len(drawn))
         self._tabs_at = len(drawn)
-        drawn.append(edge("├", self._names(), "", "┤", width))
+        names = [
+            Content.styled(name, "bold underline $foreground" if number == self.tab else MUTED)
+            for number, name in enumerate(TABS)
+        ]
+        drawn.append(edge("├", Content("  ").join(names), "", "┤", width))
         drawn += [row(Content.styled(line, MUTED), inner) for line in legend]
         drawn.append(edge("╰", "", "", "╯", width))
         return Content("\n").join(drawn)
@@ -87,13 +92,6 @@ class MemoryPanel(Widget, can_focus=True):
                 self._hidden = max(len(lines) - rows, 0)
                 self._top = min(self._top, self._hidden)
                 return lines[self._top : self._top + max(rows, 0)]
-
-    def _names(self) -> Content:
-        names = [
-            (name, "bold underline $foreground" if number == self.tab else MUTED)
-            for number, name in enumerate(TABS)
-        ]
-        return Content("  ").join([Content.styled(*name) for name in names])
 
     # Keys
 
@@ -145,7 +143,6 @@ class MemoryPanel(Widget, can_focus=True):
         self.post_message(Pointed(listed[place][0]))
 
     def on_click(self, event: Click) -> None:
-        """Choose a word, or a tab by its name."""
         column = event.x - 2
         if event.y == self._tabs_at:
             end = 1
@@ -157,3 +154,57 @@ class MemoryPanel(Widget, can_focus=True):
             for first, behind, position in line.spots:
                 if first <= column < behind:
                     self.post_message(Pointed(position))
+
+
+def _tokens_kept(memory: CacheView) -> str:
+    cache, session = memory.cache, memory.session
+    if cache is None or session is None:
+        return ""
+    if memory.evicted:
+        return f"{cache.kept:,} of {cache.seen:,} tokens kept"
+    of = " tokens" if session.budget is None else f" of {session.budget:,} used"
+    return f"{cache.kept:,}{of}"
+
+
+def _gauge(memory: CacheView, inner: int) -> list[Content]:
+    """A bar of the slots, the meaning of its marks, and bytes where they say something."""
+    cache, session = memory.cache, memory.session
+    if cache is None or session is None:
+        return [Content.styled("nothing read yet", MUTED)]
+    forgotten = f"{memory.evicted:,} forgotten" if memory.evicted else "nothing forgotten yet"
+    if session.budget is None:
+        forgotten = "keeps everything"
+    bar = _bar(cache, session.budget or max(cache.kept, 1), max(inner - len(forgotten) - 3, 4))
+    lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(cache, session.sinks, inner)]
+    if memory.evicted and cache.bytes_full > cache.bytes:
+        never = f"never over {size(cache.bytes)}"
+        never += f" + {size(session.fixed_bytes)} fixed" if session.fixed_bytes else ""
+        more = f"{never} · without limit {size(cache.bytes_full)}"
+        lines.append(Content.styled(more if len(more) <= inner else never, MUTED))
+    return lines
+
+
+def _bar(cache: CacheState, budget: int, cells: int) -> list[tuple[str, str]]:
+    """The slots of the fullest cache by kind; a kind that has any always shows."""
+    parts, used, drawn = [], 0, 0
+    for kind in "HRS":
+        count = cache.kinds.get(kind, 0)
+        used += count
+        end = min(max(round(used / budget * cells), drawn + (count > 0)), cells)
+        parts.append((MARKS[kind] * (end - drawn), KIND_STYLES[kind]))
+        drawn = end
+    return [*parts, (" " * (cells - drawn), "")]
+
+
+def _marks(cache: CacheState, sinks: int, inner: int) -> Content:
+    """The legend of the bar, with numbers. The first tokens are protected though nobody has pinned them."""
+    nothing_pinned = 0 < cache.kinds.get("S", 0) <= sinks
+    names = NAMES | ({"S": "first"} if nothing_pinned else {})
+    parts = [
+        Content.assemble(
+            (MARKS[kind], KIND_STYLES[kind]), (f" {names[kind]} {cache.kinds.get(kind, 0):,}", "$foreground")
+        )
+        for kind in "RHS"
+    ]
+    gap = " " * max(min((inner - sum(map(len, parts))) // 2, 3), 1)
+    return Content(gap).join(parts)

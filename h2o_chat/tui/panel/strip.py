@@ -15,11 +15,9 @@ from h2o_chat.base.glyphs import height, percent
 from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered, speaker
 from h2o_chat.chat.memory.cache_view import CacheView, Kind
-from h2o_chat.tui.widgets.box_frame import edge, row, whole_words
-from h2o_chat.tui.widgets.pointing import Pointed
-from h2o_chat.tui.widgets.theme import MUTED
+from h2o_chat.tui.widgets.box_frame import Pointed, edge, row, whole_words
+from h2o_chat.tui.widgets.theme import KIND_STYLES, MUTED
 
-COLORS = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
 TALLEST = ", height of the most held"
 TITLE = "what the model still remembers"
 WORDS_TOKENS, WORDS_CELLS = 8, 30
@@ -89,33 +87,27 @@ def _ages(ratio: float, cells: int, seen: int) -> list[int]:
     return ages
 
 
-def large(edges: list[int]) -> bool:
-    """Whether cells stand for so many tokens that their mean hold would be next to nothing everywhere."""
-    return any(end - first > LARGE_TOKENS for first, end in pairwise(edges))
-
-
 def cells_of(memory: CacheView, edges: list[int]) -> list[Cell]:
     """The cells of an axis; the cost depends on what is held, not on the conversation."""
-    count, mean = len(edges) - 1, not large(edges)
-    total, heavy, recent = [0.0] * count, [0] * count, [0] * count
+    count = len(edges) - 1
+    # The mean hold of large cells would be next to nothing everywhere.
+    mean = all(end - first <= LARGE_TOKENS for first, end in pairwise(edges))
+    total, held, recent = [0.0] * count, [0] * count, [0] * count
     most: list[tuple[float, int]] = [(0.0, first) for first in edges[:-1]]
     recent_from = memory.recent_from
     for position, hold in memory.hold.items():
         at = bisect_right(edges, position) - 1
-        if not 0 <= at < count:
-            continue
-        total[at] += hold
-        if position >= recent_from:
-            recent[at] += 1
-        else:
-            heavy[at] += 1
-        most[at] = max(most[at], (hold, position))
+        if 0 <= at < count:
+            total[at] += hold
+            held[at] += 1
+            recent[at] += position >= recent_from
+            most[at] = max(most[at], (hold, position))
     protected = _protected(memory, edges)
     cells = []
     for at, (first, end) in enumerate(pairwise(edges)):
         kind: Kind = memory.kind(most[at][1])  # forgotten only where no head holds any of it
-        if mean and heavy[at] + recent[at]:
-            kind = "R" if recent[at] >= heavy[at] else "H"
+        if mean and held[at]:
+            kind = "R" if 2 * recent[at] >= held[at] else "H"
         hold = total[at] / (end - first) if mean else most[at][0]
         cells.append(Cell(first, end, hold, "S" if at in protected else kind, most[at][1]))
     return cells
@@ -193,7 +185,7 @@ class RememberStrip(Widget, can_focus=True):
         cells, here = self.cells(), self._here
         marks, kinds = [], []
         for at, cell in enumerate(cells):
-            style = COLORS[cell.kind] + (" reverse" if at == here else "")
+            style = KIND_STYLES[cell.kind] + (" reverse" if at == here else "")
             marks.append((height(cell.hold), style))
             kinds.append((cell.kind, style))
         rows = [Content.assemble(*marks), Content.assemble(*kinds)]

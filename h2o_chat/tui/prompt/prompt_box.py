@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events
+from textual import events, on
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.widgets import TextArea
@@ -30,11 +30,7 @@ LIMIT_BYTES = 8 << 20
 
 
 class PromptHistory:
-    """The prompts, oldest first, and which of them stands in the box.
-
-    Args:
-        folder: of the file; None, or a folder that cannot be used, keeps it in memory alone.
-    """
+    """The prompts, oldest first, and which of them stands in the box; without a folder in memory alone."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -124,24 +120,9 @@ class PromptBox(TextArea):
     }
     """Keys in the help that `_took` handles."""
 
-    def __init__(
-        self,
-        send: Callable[[str], bool],
-        id: str,
-        menu: Menu,
-        history: PromptHistory | None = None,
-    ) -> None:
-        """Args:
-        send: takes a text that is more than blanks, and returns whether it was taken.
-        """
-        super().__init__(
-            id=id,
-            soft_wrap=True,
-            show_line_numbers=False,
-            tab_behavior="focus",
-            highlight_cursor_line=False,
-            placeholder=EMPTY,
-        )
+    def __init__(self, send: Callable[[str], bool], menu: Menu, history: PromptHistory | None) -> None:
+        """`send` takes a text that is more than blanks, and returns whether it was taken."""
+        super().__init__(id="prompt", highlight_cursor_line=False, placeholder=EMPTY)
         self._send = send
         self.return_newest: Callable[[], bool] = lambda: False
         """Puts the newest waiting text here; False where nothing waits."""
@@ -149,7 +130,8 @@ class PromptBox(TextArea):
         """A command that failed: it is selected, though nobody has selected it."""
         self._menu = menu
         self._history = history or PromptHistory(None)
-        self._take_offer: Callable[[], None] | None = None
+        self.take_offer: Callable[[], None] | None = None
+        """Called by enter in the empty box, while a line is offered there."""
         self._closed_for: str | None = None
         """The text for which the menu was closed."""
 
@@ -181,14 +163,7 @@ class PromptBox(TextArea):
 
     def offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
         """Show a faint line while the box is empty (none: the usual one); enter calls `take` then."""
-        self.placeholder, self._take_offer = f"{shown} ↵" if take else shown or EMPTY, take
-
-    @property
-    def offering(self) -> bool:
-        return self._take_offer is not None
-
-    def on_text_area_changed(self) -> None:
-        self._show_menu()
+        self.placeholder, self.take_offer = f"{shown} ↵" if take else shown or EMPTY, take
 
     def action_editor(self) -> None:
         try:
@@ -221,8 +196,8 @@ class PromptBox(TextArea):
             case "enter":
                 if self.text.strip():
                     self._send_text()
-                elif self._take_offer and not self.text:
-                    self._take_offer()
+                elif self.take_offer and not self.text:
+                    self.take_offer()
                 return True
             case "up" if not self.text and self.return_newest():
                 return True
@@ -234,6 +209,7 @@ class PromptBox(TextArea):
 
     def _chose(self, key: str, found: list[Completion]) -> bool:
         at = min(self._menu.at, len(found) - 1)
+        proposed = [found[at]] if at else found  # nobody has moved in the menu
         match key:
             case "up" | "down":
                 self._menu.at = (at + (1 if key == "down" else -1)) % len(found)
@@ -243,15 +219,11 @@ class PromptBox(TextArea):
                 self._show_menu()
             case "enter" if at == 0 and self._before().endswith("/"):
                 self._send_text()  # the folder itself
-            case "enter" if any(self._typed_out(one) for one in (found if at == 0 else [found[at]])):
-                self._send_text()
+            case "enter" if any(self._before()[one.begin :] == one.text.strip() for one in proposed):
+                self._send_text()  # it is typed out already
             case _:
                 self._complete(found[at], send=key == "enter")
         return True
-
-    def _typed_out(self, choice: Completion) -> bool:
-        """Whether the choice is typed already, so that there is nothing to complete."""
-        return self._before()[choice.begin :] == choice.text.strip()
 
     def _complete(self, choice: Completion, send: bool) -> None:
         row, column = self.cursor_location
@@ -294,6 +266,7 @@ class PromptBox(TextArea):
             return []  # a command stands at the very beginning
         return choices(before, sorted(self.app.available_themes))
 
+    @on(TextArea.Changed)
     def _show_menu(self) -> None:
         if self.text != self._closed_for:
             self._closed_for = None

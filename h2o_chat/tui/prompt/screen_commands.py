@@ -15,7 +15,7 @@ from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.events.events import Note
 from h2o_chat.store import models_used
-from h2o_chat.tui.prompt.list_dialogs import Conversations, Models, rows
+from h2o_chat.tui.prompt.dialogs import Conversations, Models, rows
 from h2o_chat.tui.prompt.outbox import Outgoing, State
 from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
 from h2o_chat.tui.prompt.talk_pane import TalkPane
@@ -67,11 +67,7 @@ class CommandPane(TalkPane):
         self.write_hint()
 
     def open_model(self, name: str, conversation: str | None = None) -> None:
-        """The present conversation stays open until the other one is.
-
-        Args:
-            name: a model's, or that and `YES`.
-        """
+        """The present conversation stays open until the other is. `name`: a model's, perhaps with `YES`."""
         chat = None if self.failed else self.idle()
         if self.opener_of is None:
             raise UsageError("Other models cannot be opened here.")
@@ -178,12 +174,11 @@ def theme(pane: CommandPane, words: str) -> None:
 
 def edit_chosen(pane: CommandPane, _: str) -> None:
     """Edit the chosen message, or the last one; where the model said it, say so."""
-    index = pane.transcript.selected
-    view = None if index is None else pane.transcript.messages.by_index.get(index)
+    view = pane.transcript.choice.view
     if view is not None and view.kind != "user":
         pane.divider.say("only what you said can be said anew · up and down choose that")
     else:
-        bodies.edit_message(pane, index)
+        bodies.edit_message(pane, view.index if view else None)
 
 
 def pin_chosen(pane: CommandPane, _: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -65,16 +66,12 @@ class Changed:
 
 
 class SettingsScreen(ModalScreen[Changed | None]):
-    """Ends with the changes, or None.
-
-    Args:
-        check: raises where changed values cannot hold together.
-    """
+    """Ends with the changes, or None; `check` raises where changed values cannot hold together."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012  (Screen has it so)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "apply", "apply", priority=True),
-        Binding("escape", "back", "leave all as it was", key_display="esc"),
+        Binding("escape", "dismiss", "leave all as it was", key_display="esc"),
         Binding("up", "app.focus_previous", show=False),
         Binding("down", "app.focus_next", show=False),
         Binding("ctrl+c", "app.interrupt", show=False, priority=True),
@@ -89,7 +86,8 @@ class SettingsScreen(ModalScreen[Changed | None]):
         self._check = check
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="box"), VerticalScroll(can_focus=False):
+        with Vertical(id="box") as box, VerticalScroll(can_focus=False):
+            box.border_title = "settings"
             for title, names in GROUPS.items():
                 yield Static(title, classes="group", markup=False)
                 for name in names:
@@ -107,9 +105,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
         choices = [(one, one) for one in dict.fromkeys((*self._choices[name], value))]
         return OneOf(choices, value=value, allow_blank=False, id=name, compact=True)
 
-    def on_mount(self) -> None:
-        self.query_one("#box").border_title = "settings"
-
     # The fields
 
     def _typed(self, name: str) -> str:
@@ -117,62 +112,44 @@ class SettingsScreen(ModalScreen[Changed | None]):
         assert isinstance(field, Input | OneOf)
         return str(field.value).strip()
 
-    def _read(self) -> dict[str, Any] | None:
-        """The changed values; None if one is wrong, which is said beside it."""
-        new, right = {}, True
-        for name in settable.SETTABLE:
-            if (typed := self._typed(name)) == self._before[name]:
-                continue
-            try:
+    def _read(self, name: str) -> dict[str, Any]:
+        """The value of a field by its name, if it was changed; a wrong one is told beside it."""
+        new, error = {}, None
+        try:
+            if name in settable.SETTABLE and (typed := self._typed(name)) != self._before[name]:
                 new[name] = settable.read(name, typed)
-            except H2OChatError as error:
-                right = right and self._wrong(name, error)
-        return new if right else None
+        except H2OChatError as wrong:
+            error = wrong
+        self._tell(name, error)
+        return new
 
-    def _wrong(self, name: str, error: H2OChatError | None) -> bool:
-        """Show the error of a field, or its help; returns whether it has no error."""
+    def _tell(self, name: str, error: H2OChatError | None) -> None:
+        """Show the error of a field, or its help."""
         remark = self.query_one(f"#remark-{name}", Static)
         remark.set_class(error is not None, "-wrong")
         remark.update(HELP[name] if error is None else f"✗ {error.message} {error.hint}".strip())
-        return error is None
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self._look(event.input.id)
-
-    def on_select_changed(self, event: Select.Changed) -> None:
-        self._look(event.select.id)
-
-    def _look(self, name: str | None) -> None:
-        assert name is not None
-        error = None
-        try:
-            if name in settable.SETTABLE and (typed := self._typed(name)) != self._before[name]:
-                settable.read(name, typed)
-        except H2OChatError as wrong:
-            error = wrong
-        self._wrong(name, error)
+    @on(Input.Changed)
+    @on(Select.Changed)
+    def _changed(self, event: Input.Changed | Select.Changed) -> None:
+        assert event.control.id is not None
+        self._read(event.control.id)
 
     # Keys
 
-    def on_input_submitted(self) -> None:
-        self.action_apply()
-
+    @on(Input.Submitted)
     def action_apply(self) -> None:
         """End with the changes, if none of them is wrong."""
-        new = self._read()
-        if new is not None:
+        new = {name: value for field in settable.SETTABLE for name, value in self._read(field).items()}
+        if not self.query(".remark.-wrong"):
             try:
                 self._check(new)
             except H2OChatError as error:
                 first = next(name for name in settable.REBUILDING if name in new)
-                self._wrong("budget" if "budget" in new else first, error)
-            else:
-                theme = self._typed("theme")
-                self.dismiss(Changed(new, theme if theme != self._before["theme"] else None))
-                return
-        wrong = next(iter(self.query(".remark.-wrong")))
-        assert wrong.parent is not None
-        wrong.parent.query("Input, OneOf").first().focus()
-
-    def action_back(self) -> None:
-        self.dismiss(None)
+                self._tell("budget" if "budget" in new else first, error)
+        if wrong := next(iter(self.query(".remark.-wrong")), None):
+            assert wrong.parent is not None
+            wrong.parent.query("Input, OneOf").first().focus()
+            return
+        theme = self._typed("theme")
+        self.dismiss(Changed(new, theme if theme != self._before["theme"] else None))

@@ -1,10 +1,8 @@
 """The pane with a prompt box: text is sent, commands are run."""
 
 from collections.abc import Callable
-from functools import partial
 
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.base.config import Sampling
@@ -15,10 +13,9 @@ from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Said, Turn
-from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
-from h2o_chat.tui.pane.pane import Pane, show_marks
+from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report
+from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.completion_menu import Menu
 from h2o_chat.tui.prompt.first_minute import FirstMinute
 from h2o_chat.tui.prompt.outbox import Editing, Outbox, Outgoing
@@ -61,7 +58,6 @@ KEYS: list[BindingType] = [
         tooltip="slots for the whole conversation",
     ),
 ]
-"""Most of them run a command."""
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
 """Names of `act` that concern the chosen message."""
 
@@ -71,8 +67,7 @@ class TalkPane(Pane):
 
     Args:
         history: of prompts; None begins empty.
-        opener_of: returns what opens a model by its name, perhaps for a stored conversation by its id; None
-            where there is only one.
+        opener_of: opens a model by its name, for a stored conversation by its id; None: there is only one.
     """
 
     STOP = " · esc stops"
@@ -82,38 +77,28 @@ class TalkPane(Pane):
         self,
         jobs: Jobs,
         sampling: Sampling,
-        memory: CacheView,
         history: PromptHistory | None = None,
         opener_of: Callable[[str, str | None], OpenChat] | None = None,
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
-        self.prompt: PromptBox = PromptBox(self.submit, "prompt", self.menu, history)
+        self.prompt = PromptBox(self.submit, self.menu, history)
         self.sampling = sampling
-        self.memory = memory
         self.opener_of = opener_of
         self.pins_next = False  # the next message is protected as it is sent
         self.transcript.needs_choice = True
         self.editing = Editing(self.prompt, self.transcript, self.divider)
         self.outbox = Outbox(self.editing, id="outbox")
+        self.above_the_line = [self.menu, self.outbox]
+        self.entry = [Static("❯", id="sign", markup=False), self.prompt]
         self.prompt.return_newest = self.outbox.return_newest
         self.current = Outgoing()
         self.offers = FirstMinute(self.prompt, self.transcript, history, self.submit, self.write_hint)
 
-    def entry(self) -> list[Widget]:
-        return [Static("❯", id="sign", markup=False), self.prompt]
-
-    def above_the_line(self) -> list[Widget]:
-        return [self.menu, self.outbox]
-
     def on_mount(self) -> None:
         self.write_hint()
         self.prompt.focus()
-        self.set_interval(STORE_S, partial(_look_at_the_store, self))
-
-    @property
-    def selected_text(self) -> str:
-        return self.prompt.selected_by_hand
+        self.set_interval(STORE_S, self._look_at_the_store)
 
     def act(self, name: str, words: str) -> None:
         """Do what a command or a key does, see `screen_commands.ACTS`."""
@@ -175,7 +160,7 @@ class TalkPane(Pane):
             self.transcript.messages.withdraw()
         super().on_done()
         if isinstance(self.chat, Chat):
-            show_marks(self.transcript.messages, self.chat)
+            self.transcript.messages.show_marks(self.chat.messages)
         if sent.state == "answering":
             if sent.fork is not None:
                 self.transcript.select(sent.fork, chosen=sent.chosen and self.transcript.has_focus)
@@ -190,16 +175,13 @@ class TalkPane(Pane):
         else:
             self.send_next()
 
-    def on_report(self, report: Report | Text) -> None:
+    def on_report(self, report: Report) -> None:
         self.offers.on_report(report)
 
     # Keys and texts
 
     def submit(self, text: str) -> bool:
-        """Send the text, or run its command; False leaves it in the box, and the reason is shown.
-
-        While a model opens both wait for it.
-        """
+        """Send the text or run its command, once a model is open; False leaves it in the box."""
         try:
             parsed = table.parse(text)
         except UsageError as error:
@@ -285,7 +267,7 @@ class TalkPane(Pane):
             super().stop()
 
     def start_turn(self, talk: Chat, message: Outgoing, text: str) -> None:
-        self.offers.on_sent()
+        self.offers.on_sent(text)
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
         self.current, message.state = message, "sent"
@@ -313,11 +295,10 @@ class TalkPane(Pane):
             return
         self._run(name, "")
 
-
-def _look_at_the_store(pane: TalkPane) -> None:
-    """While nothing runs: try again to write what waits for another process."""
-    talk = pane.ready
-    if talk is not None and talk.keeper and talk.keeper.waiting:
-        talk.keeper.flush()
-        for note in talk.take_notes():
-            pane.on_note(note)
+    def _look_at_the_store(self) -> None:
+        """While nothing runs: try again to write what waits for another process."""
+        talk = self.ready
+        if talk is not None and talk.keeper and talk.keeper.waiting:
+            talk.keeper.flush()
+            for note in talk.take_notes():
+                self.on_note(note)

@@ -18,31 +18,21 @@ FARTHEST = 4096
 
 
 class Inspector:
-    """Moves the cursor over the tokens; its position is `CacheView.cursor`.
-
-    Args:
-        point: sets the cursor; None removes it.
-    """
+    """Moves the cursor over the tokens: `point` sets `CacheView.cursor`, or removes it by None."""
 
     def __init__(
         self, messages: Messages, window: Window, canvas: Canvas, point: Callable[[int | None], object]
     ) -> None:
         self._messages, self._window, self._canvas, self._tell = messages, window, canvas, point
+        self.memory = messages.heat.memory
         self.on = False
-        """Whether the arrows move the cursor."""
-
-    @property
-    def memory(self) -> CacheView:
-        return self._messages.heat.memory
+        """The arrows move the cursor."""
 
     def begin(self, chosen: TurnView | None = None) -> None:
         """Show the cursor at the last token of a message or, where that has none, the last visible one."""
-        seen = [view for view in (*self._window.seen(), chosen) if view is not None and view.tokens]
+        seen = self._window.seen() + ([chosen] if chosen else [])
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
-        start = next((at for end in ends if (at := self._shown(end, -1)) is not None), None)
-        self.on = start is not None
-        if start is not None:
-            self._point(start)
+        self.pick(next((at for end in ends if (at := self._shown(end, -1)) is not None), None))
 
     def end(self) -> None:
         self.on = False
@@ -57,11 +47,8 @@ class Inspector:
         if self.memory.cursor is None or (place := self.place(self.memory.cursor)) is None:
             return
         row, column = place
-        for away in range(1, 64):  # over titles and empty rows
-            position = self.token_at(row + step * away, column)
-            if position is not None:
-                self._point(position)
-                return
+        found = (self.token_at(row + step * away, column) for away in range(1, 64))  # over titles, empty rows
+        self._point(next((position for position in found if position is not None), None))
 
     def keep_in_sight(self) -> None:
         """Keep the token visible in a window of another size."""
@@ -129,10 +116,7 @@ class Inspector:
 
 
 def facts(memory: CacheView, view: TurnView, position: int) -> str:
-    """A line about a token: its word, where it was said, which heads hold it and why.
-
-    Scores and ranks are in the details of the memory panel.
-    """
+    """A line about a token: its word, where it was said, which heads hold it and why."""
     piece = token_label(view.tokens.own_text(position) if view.tokens else "")
     word, span = memory.word(position), memory.span(position)
     parts = [f"“{safe_text(word.text)}”" if word else f"{piece} (no word)"]
@@ -155,11 +139,7 @@ def facts(memory: CacheView, view: TurnView, position: int) -> str:
 
 
 class MessageChoice:
-    """While something is chosen single letters are commands; otherwise they are text for the prompt.
-
-    Args:
-        tell: called whenever the choice changes.
-    """
+    """While something is chosen letters are commands, else text for the prompt; `tell` hears of changes."""
 
     def __init__(
         self, messages: Messages, window: Window, inspector: Inspector, tell: Callable[[], object]
@@ -172,20 +152,10 @@ class MessageChoice:
         selected = self._messages.selected
         return self._messages.by_index[selected] if self._by_hand and selected is not None else None
 
-    @property
-    def on(self) -> bool:
-        return self.view is not None
-
-    def pick(self, index: int | None) -> None:
-        """Choose a message; a missing one ends the choice."""
+    def pick(self, index: int | None, *, by_hand: bool = True) -> None:
+        """Choose a message, or mark it alone: then letters stay text. A missing one ends the choice."""
         self._messages.mark(index)
-        self._by_hand = self._messages.selected is not None
-        self._tell()
-
-    def mark(self, index: int | None) -> None:
-        """Mark a message without choosing it: letters stay text."""
-        self._messages.mark(index)
-        self._by_hand = False
+        self._by_hand = by_hand and self._messages.selected is not None
         self._tell()
 
     def step(self, step: int) -> None:
@@ -201,15 +171,11 @@ class MessageChoice:
         if self._inspector.on or self._inspector.memory.cursor is not None:
             self._inspector.end()
         if self._by_hand:
-            self.mark(None)
+            self.pick(None)
 
     def click(self, at: int, row: int, column: int) -> None:
-        """Choose the clicked message and, where heat is shown, its token; unfold what is folded.
-
-        Args:
-            at: index among all views.
-            row, column: in the whole transcript.
-        """
+        """Choose view `at` and, where heat is shown, the token in a row and column of the whole transcript;
+        unfold what is folded."""
         page = self._window.page
         view = page.views[at]
         piece, line = view.at(row - page.starts[at], page.width)
@@ -220,7 +186,7 @@ class MessageChoice:
             self._toggle_thought(view)
             return
         self.pick(view.index)  # a note has none: there is nothing to do with it
-        token = self._inspector.token_at(row, column) if self._messages.heat.on and self.on else None
+        token = self._inspector.token_at(row, column) if self._messages.heat.on and self.view else None
         if token is None and self._inspector.on:
             self._inspector.end()
         self._inspector.pick(token)
@@ -229,22 +195,25 @@ class MessageChoice:
 
     def fold(self) -> None:
         """Fold or unfold the message; where none is marked, the first long one that is visible."""
-        view = self._messages.by_index.get(-1 if self._messages.selected is None else self._messages.selected)
-        view = view or next((one for one in self._window.seen() if one.folded or one.is_long), None)
-        if view is not None and view.is_long:
+        view = next((one for one in self._marked_or(self._window.seen()) if one.is_long), None)
+        if view is not None:
             self._fold(view)
 
     def _fold(self, view: TurnView) -> None:
-        view.toggle_fold()
+        view.folded = not view.folded
+        view.kept_open = not view.folded
         self._window.changed(view)
 
     def show_thought(self) -> None:
         """Show the thought before an answer, or fold it away."""
-        turns, selected = self._messages.by_index, self._messages.selected
-        chosen = [turns[selected]] if selected in turns else reversed(self._window.seen())
-        view = next((one for one in chosen if one.thought is not None), None)
+        seen = self._marked_or(self._window.seen()[::-1])
+        view = next((one for one in seen if one.thought is not None), None)
         if view is not None:
             self._toggle_thought(view)
+
+    def _marked_or(self, others: list[TurnView]) -> list[TurnView]:
+        there, selected = self._messages.by_index, self._messages.selected
+        return [there[selected]] if selected in there else others
 
     def _toggle_thought(self, view: TurnView) -> None:
         view.thought_shown = not view.thought_shown
@@ -252,11 +221,7 @@ class MessageChoice:
 
 
 def offers(view: TurnView, *, talks: bool) -> list[str]:
-    """The number of a message, and the keys that act on it, the most wanted first.
-
-    Args:
-        talks: there is a prompt, so the conversation can be changed.
-    """
+    """The number of a message, and the keys that act on it, the most wanted first; `talks`: in a chat."""
     assert view.index is not None
     parts = [f"#{view.index + 1} chosen"]
     if talks and view.kind == "user":

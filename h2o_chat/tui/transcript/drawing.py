@@ -17,9 +17,9 @@ from textual.visual import Visual
 from h2o_chat.base.glyphs import gauge
 from h2o_chat.base.safe import fit
 from h2o_chat.chat.conversation.message import numbered
+from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat, selected, styled_piece
 from h2o_chat.tui.transcript.message_body import BodyPiece
-from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 from h2o_chat.tui.transcript.window import Page
 from h2o_chat.tui.widgets.theme import MUTED
@@ -57,24 +57,19 @@ class Canvas:
 
     def key(self, view: TurnView, piece: BodyPiece) -> object:
         """Changes whenever `dress` gives something else."""
+        heat, memory = self.heat, self.heat.memory
         warm = piece.start >= 0 or piece.fold
-        heat = (self.heat.version, self.heat.memory.cursor) if warm else None
-        return self.epoch, heat, self._finder.version
+        marks = (heat.on, heat.quiet, memory.states, memory.cursor) if warm else None
+        return self.epoch, marks, self._finder.version
 
 
 def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) -> Strip:
-    """One row of a message.
-
-    Args:
-        line: of the title; the lines of the text follow. Selections are given in these.
-    """
+    """One row of a message; selections are given in lines, of which the title is `line`."""
     piece, local = view.at(row, width)
+    if piece is None and row < view.titled:
+        return _titles(view, width, line, canvas)
     if piece is None:
-        return (
-            _titles(view, width, line, canvas)
-            if row < view.titled
-            else _row([], 0, line, width, canvas.ground)
-        )
+        return _row([], 0, line, width, canvas.ground)
     key = (width, line, canvas.key(view, piece))
     if piece.key != key:
         strips = canvas.draw(canvas.dress(view, piece, line), max(width - INDENT - 1, 1))
@@ -132,12 +127,8 @@ def _row(
     segments: Sequence[Segment], x: int, y: int, width: int, ground: Style, indent: int = INDENT
 ) -> Strip:
     """A row in full width, whose text begins at character `x` of line `y`."""
-    placed = [Segment(" " * indent, ground + Style.from_meta({"offset": (x, y)}))]
-    for segment in segments:
-        place = Style.from_meta({"offset": (x, y)})
-        placed.append(Segment(segment.text, segment.style + place if segment.style else place))
-        x += len(segment.text)
-    return Strip(placed).adjust_cell_length(width, ground)
+    margin = Segment(" " * indent, ground + Style.from_meta({"offset": (x, y)}))
+    return Strip([margin, *Strip(segments).apply_offsets(x, y)]).adjust_cell_length(width, ground)
 
 
 def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
@@ -159,11 +150,7 @@ def shows(view: TurnView, position: int) -> bool:
 
 
 def spot(view: TurnView, at: int, width: int, canvas: Canvas, *, raw: bool) -> tuple[int, int]:
-    """(row, column) of a character, within its message.
-
-    Args:
-        at: index in the shown text; with `raw`, in the text of its tokens.
-    """
+    """(row, column) of a character within its message: `at` of the shown text, or of its tokens' (`raw`)."""
     for piece, row in zip(view.pieces, view.starts(width), strict=False):
         start = piece.start if raw else piece.at
         if 0 <= start <= at <= start + len(piece.content):

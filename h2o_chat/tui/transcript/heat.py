@@ -11,8 +11,8 @@ from h2o_chat.base.glyphs import heads
 from h2o_chat.chat.conversation.spans import tokens_read
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.words import Tokens
+from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.message_body import BodyPiece
-from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 
 LEVELS = 8
@@ -29,11 +29,6 @@ class Heat:
         self.memory = CacheView()
         self.on = self.quiet = False
         """The words are marked; quiet: nothing is said of the memory beside the messages."""
-
-    @property
-    def version(self) -> object:
-        """Changes whenever a style does."""
-        return self.on, self.quiet, self.memory.states
 
     def level(self, position: int) -> int | None:
         """0 to 8; None for a token that the model has not read yet."""
@@ -54,10 +49,7 @@ class Heat:
         return f"$heat-{level} on $heat-ground-{level}{KINDS[kind]}"  # `theme.py` has the ramp
 
     def spans(self, tokens: Tokens, start: int, end: int) -> Iterator[Span]:
-        """The styles of the characters from `start` to before `end`, counted from `start`.
-
-        A character split over tokens takes the largest value among them.
-        """
+        """The styles from `start` on, counted from there; a character of several tokens takes the largest."""
         begun, stop, running = start, start, ""
         for first, last, positions in tokens.groups(start, end):
             style = self.style(max(positions, key=lambda position: self.level(position) or 0))
@@ -68,10 +60,6 @@ class Heat:
             stop = last
         if running:
             yield Span(begun - start, stop - start, running)
-
-    def held(self, first: int, last: int) -> float:
-        read = range(first, min(last + 1, self.memory.seen))
-        return sum(self.memory.hold.get(position, 0.0) for position in read) / len(read) if read else 1.0
 
     def gauges(self) -> dict[int, float]:
         """Mean hold by message, for those whose tokens were read."""
@@ -115,7 +103,10 @@ def fold_line(view: TurnView, heat: Heat) -> str:
         last = view.tokens.at(own.stop - 1)
         if first is not None and last is not None:
             what = f"{last + 1 - first:,} tokens"
-            held = f" · {heads(heat.held(first, last), heat.memory.caches)}"
+            memory = heat.memory
+            read = range(first, min(last + 1, memory.seen))
+            hold = sum(memory.hold.get(at, 0.0) for at in read) / len(read) if read else 1.0
+            held = f" · {heads(hold, memory.caches)}"
     return f"… ⋮ {what} folded{held} · a click unfolds"
 
 

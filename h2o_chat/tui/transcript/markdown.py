@@ -7,7 +7,7 @@ clicked: an answer must not lead elsewhere than it shows.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
@@ -15,6 +15,7 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block.table import table as gfm_table
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content
 from textual.highlight import highlight
 
@@ -27,9 +28,7 @@ LONGEST_FENCE = 16
 SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
 """Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
-_OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
-
-
+_OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference", "inline")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
 """Words and address; a link with more parts, a title say, stays as it is written."""
 
@@ -54,33 +53,25 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if not silent:
         del state.tokens[before:]
         token = state.push("table", "", 0)
-        token.map, token.content = (
-            [start, state.line],
-            state.getLines(start, state.line, state.blkIndent, False),
-        )
+        token.map = [start, state.line]
+        token.content = state.getLines(start, state.line, state.blkIndent, False)
     return True
 
 
 _PARSER = MarkdownIt("commonmark", {"html": False, "maxNesting": 40}).enable(["strikethrough", "table"])
-"""CommonMark, tables and strikethrough, less every rule that hides text."""
+"""CommonMark, tables and strikethrough, less every rule that hides text; `_inline` parses within blocks."""
 _PARSER.disable(_OFF)
 _PARSER.inline.ruler.push("words and address", _link)
 _PARSER.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
 
 
 def render(source: str, width: int = 0) -> Content:
-    """Draws all of `source`, blocks separated by an empty line.
-
-    Args:
-        width: for tables; 0 where it is unknown.
-    """
+    """Draws all of `source`, blocks separated by an empty line; tables for a `width`, 0 if it is unknown."""
     text = safe_text(source)
     tokens = _PARSER.parse(text)
     if any(token.level >= _PARSER.options.maxNesting - 2 for token in tokens):
         return Content(text)  # the parser drops what is nested deeper, and a list item takes two levels
-    for token in tokens:
-        token.meta["width"] = max(width - 2 * token.level, 1) if width else 0
-    return _join(_blocks(tokens))
+    return _blocks(SyntaxTreeNode(tokens), width)
 
 
 @dataclass(frozen=True)
@@ -145,67 +136,51 @@ def _open_table(tokens: Sequence[Token], source: str) -> str:
         return ""
     first = tokens[0].map[0] if tokens[0].map else 0  # blank lines may stand before it
     below = source.split("\n", first)[-1]
-    return without_header(below) if below.count("\n") >= 2 else ""
+    if below.count("\n") < 2:
+        return ""
+    head, marks = below.split("\n")[:2]
+    return "|" + " |" * len(split(head)) + f"\n{marks.strip()}\n"  # the header itself is not shown again
 
 
-def _blocks(tokens: Sequence[Token]) -> Iterator[Content]:
-    """One `Content` per block among `tokens`; containers are drawn by their own function."""
-    index = 0
-    while index < len(tokens):
-        end = _end(tokens, index)
-        yield _block(tokens[index], tokens[index + 1 : end])
-        index = end + 1
+def _blocks(parent: SyntaxTreeNode, width: int, separator: str = "\n\n") -> Content:
+    return Content(separator).join([_block(node, width) for node in parent.children])
 
 
-def _end(tokens: Sequence[Token], start: int) -> int:
-    """Index of the token that closes the one at `start`: itself when it has no inside."""
-    depth = 0
-    for index in range(start, len(tokens)):
-        depth += tokens[index].nesting
-        if depth == 0:
-            return index
-    return len(tokens) - 1
-
-
-def _block(opening: Token, inside: Sequence[Token]) -> Content:
-    match opening.type:
-        case "heading_open":
-            style = "bold $primary underline" if opening.tag == "h1" else "bold $primary"
-            return _join(_blocks(inside)).stylize(style)
-        case "bullet_list_open" | "ordered_list_open":
-            return _list(opening, inside)
-        case "blockquote_open":
-            return _indent(_join(_blocks(inside)), "│ ", "│ ").stylize(MUTED)
+def _block(node: SyntaxTreeNode, width: int) -> Content:
+    match node.type:
+        case "heading":
+            style = "bold $primary underline" if node.tag == "h1" else "bold $primary"
+            return _blocks(node, width).stylize(style)
+        case "bullet_list" | "ordered_list":
+            return _list(node, width)
+        case "blockquote":
+            return _indent(_blocks(node, width), "│ ", "│ ").stylize(MUTED)
         case "fence" | "code_block":
-            return _code(opening)
+            return _code(node)
         case "table":
-            return draw_table(opening.content, opening.meta["width"], _words)
+            return draw_table(node.content, max(width - 2 * node.level, 1) if width else 0)
         case "hr":
             return Content.styled("─" * 24, MUTED)
         case "inline":
-            return _inline(opening)
+            return _inline(node.content)
         case _:
-            return _join(_blocks(inside))
+            return _blocks(node, width)
 
 
-def _list(opening: Token, inside: Sequence[Token]) -> Content:
+def _list(node: SyntaxTreeNode, width: int) -> Content:
     """Items one below the other; loose lists keep their empty lines."""
-    bullet = BULLETS[opening.level // 2 % len(BULLETS)]
+    bullet = BULLETS[node.level // 2 % len(BULLETS)]
     items: list[Content] = []
-    index = 0
-    while index < len(inside):
-        end = _end(inside, index)
-        number, body = inside[index].info, inside[index + 1 : end]
-        label = f"{number}{inside[index].markup}" if number else bullet
-        tight = all(token.hidden for token in body if token.type == "paragraph_open")
-        item = _join(_blocks(body), "\n" if tight else "\n\n")
-        items.append(_indent(item, f" {label} ", " " * (len(label) + 2)))
-        index = end + 1
+    for item in node.children:
+        label = f"{item.info}{item.markup}" if item.info else bullet
+        tight = all(one.hidden for one in item.walk() if one.type == "paragraph")
+        drawn = _blocks(item, width, "\n" if tight else "\n\n")
+        items.append(_indent(drawn, f" {label} ", " " * (len(label) + 2)))
     loose = any("\n\n" in item.plain for item in items)
     return Content("\n\n" if loose else "\n").join(items)
 
 
-def _code(token: Token) -> Content:
+def _code(token: SyntaxTreeNode) -> Content:
     """Code, coloured where its language is known, behind a bar."""
     language = token.info.split()[0] if token.info.split() else ""
     plain = not language or language.lower() in SLOW
@@ -215,21 +190,19 @@ def _code(token: Token) -> Content:
     return _indent(code, "▏ ", "▏ ")
 
 
-def _words(text: str) -> Content:
-    return _inline(_PARSER.parseInline(text)[0])
-
-
-def _inline(token: Token) -> Content:
+def _inline(text: str) -> Content:
+    tokens: list[Token] = []
+    _PARSER.inline.parse(text, _PARSER, {}, tokens)
     parts: list[Content | str | tuple[str, str]] = []
     styles: list[str] = []
-    for child in token.children or ():
+    for child in tokens:
         name = child.type.removesuffix("_open").removesuffix("_close")
         if name in _INLINE and child.nesting > 0:
             styles.append(_INLINE[name])
         elif name in _INLINE:
             styles.remove(_INLINE[name])
         elif name == "link":
-            words = _words(child.content).stylize(" ".join([*styles, "underline"]))
+            words = _inline(child.content).stylize(" ".join([*styles, "underline"]))
             parts += [words, ("" if words.plain == child.info else f" ({child.info})", MUTED)]
         else:
             text = "\n" if child.type in ("softbreak", "hardbreak") else child.content
@@ -241,14 +214,8 @@ def _inline(token: Token) -> Content:
 def _indent(content: Content, first: str, rest: str) -> Content:
     """`content` with `first` before its first line and `rest` before the others."""
     lines = content.split("\n", allow_blank=True)
-    marks = [first] + [rest] * (len(lines) - 1)
-    return Content("\n").join(
-        Content.assemble((mark, MUTED), line) for mark, line in zip(marks, lines, strict=True)
-    )
-
-
-def _join(blocks: Iterator[Content], separator: str = "\n\n") -> Content:
-    return Content(separator).join(blocks)
+    marked = [Content.assemble((rest if at else first, MUTED), line) for at, line in enumerate(lines)]
+    return Content("\n").join(marked)
 
 
 LEAST_CELLS = 8
@@ -267,23 +234,13 @@ def split(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in cells]
 
 
-def without_header(source: str) -> str:
-    """Lines that open the same table again, with an empty header."""
-    head, marks = source.split("\n")[:2]
-    return "|" + " |" * len(split(head)) + f"\n{marks.strip()}\n"
-
-
-def draw_table(source: str, width: int, inline: Callable[[str], Content]) -> Content:
+def draw_table(source: str, width: int) -> Content:
     """A table, as a grid, or one line a cell where the grid has no room.
 
     Nothing is lost: a row may have more cells than the header, which Markdown would leave out.
-
-    Args:
-        width: columns of the screen; 0 where it is not known yet.
-        inline: draws the text of a cell.
     """
     head, marks, *lines = source.split("\n")
-    cells = [[inline(cell) for cell in split(line)] for line in [head, *lines]]
+    cells = [[_inline(cell) for cell in split(line)] for line in [head, *lines]]
     count = max(map(len, cells))
     rows = [row + [Content()] * (count - len(row)) for row in cells]
     right = [mark.endswith(":") and not mark.startswith(":") for mark in split(marks)]

@@ -27,8 +27,6 @@ FOLD_COLUMNS = 80
 
 @dataclass(eq=False)
 class BodyPiece:
-    """Part of a text, drawn as one."""
-
     content: Content
     joint: str = ""
     """Stands between it and the next piece."""
@@ -69,19 +67,8 @@ def placed(pieces: list[BodyPiece]) -> list[BodyPiece]:
     return pieces
 
 
-def joined(pieces: Sequence[BodyPiece]) -> Content:
-    parts: list[Content | str] = []
-    for piece in pieces:
-        parts += [piece.content, piece.joint]
-    return Content.assemble(*parts)
-
-
 def plain(text: str, start: int = -1) -> list[BodyPiece]:
-    """A typed text, cut at its lines.
-
-    Args:
-        start: index in the text of its message's tokens, if it is shown character for character.
-    """
+    """A typed text, cut at its lines; `start`: its index in the text of the tokens, if that is shown."""
     show = safe_text if start < 0 else raw_text
     pieces, at = [], 0
     while len(text) - at > LIVE_CHARS:
@@ -111,74 +98,47 @@ def fold_at(text: str) -> int:
 class Growing:
     """Growing Markdown: finished pieces stay as they are drawn, only the end is drawn again."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int) -> None:
+        """`room`: columns for tables; 0 where they are unknown."""
         self.pieces = [BodyPiece(Content(CARET))]
-        self.begun = False
-        """Whether anything was written."""
+        self.room = room
         self._source = ""
         """Source of the last piece."""
         self._reopened = 0
         """Characters at the beginning of `_source` that only repeat how a code block was opened."""
         self._frozen = 0
         """Characters of the text in earlier pieces."""
-        self.room = 0
-        """Columns for tables, where they are known."""
 
     def write(self, text: str) -> None:
         self._grow(text)
         if "\n" in self._source.strip("\n"):
             while len(self._source) > FEW_CHARS and (cut := markdown.block_cut(self._source)):
                 self._cut(cut)
-        self._replace(Content.assemble(self._render(self._source), (CARET, "$accent")))
+        shown = markdown.render(self._source, self.room)
+        self.pieces[-1] = BodyPiece(Content.assemble(shown, (CARET, "$accent")))
 
     def close(self, text: str | None, below: Content) -> None:
-        """End the text.
-
-        Args:
-            text: all of it, where it is known; the written text may lack the last characters.
-            below: a line of its own.
-        """
-        rest = ""
+        """End the text: `text` is all of it, if known (what was written may lack its end); `below` a line."""
         if text is not None:
-            rest = text[self._frozen :]
             self._source = self._source[: self._reopened]
-        self._grow(rest)
-        shown = self._render(self._source)
-        self._replace(Content.assemble(shown, "\n" if shown and below else "", below))
-
-    def _render(self, source: str) -> Content:
-        return markdown.render(source, self.room)
-
-    def _replace(self, content: Content) -> None:
-        self.pieces[-1] = BodyPiece(content)
+            self._grow(text[self._frozen :])
+        shown = markdown.render(self._source, self.room)
+        self.pieces[-1] = BodyPiece(Content.assemble(shown, "\n" if shown and below else "", below))
 
     def _grow(self, text: str) -> None:
         """Append to the source of the last piece; cut what is too long for one."""
-        self.begun = self.begun or bool(text)
         self._source += text
         while len(self._source) > LIVE_CHARS:
             self._cut(markdown.cut(self._source[:LIVE_CHARS]))
 
     def _cut(self, cut: markdown.Cut) -> None:
         done = self._source[: cut.at]
-        shown = self._render(done.removesuffix(" ") if cut.joint == " " else done)
-        self._add_finished(BodyPiece(shown, cut.joint))
+        shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done, self.room)
+        above = self.pieces[-2] if len(self.pieces) > 1 else None
+        if above and "\n" not in above.joint and len(above.content) < FINISHED_CHARS:  # running words
+            self.pieces.pop(-2)
+            shown = above.content + above.joint + shown
+        self.pieces.insert(-1, BodyPiece(shown, cut.joint))
         self._frozen += cut.at - self._reopened
         self._reopened = len(cut.reopen)
         self._source = cut.reopen + self._source[cut.at :]
-
-    def _add_finished(self, piece: BodyPiece) -> None:
-        """Add a finished piece before the last one; running words stay in one piece."""
-        above = self.pieces[-2] if len(self.pieces) > 1 else None
-        if above and "\n" not in above.joint and len(above.content) < FINISHED_CHARS:
-            piece = BodyPiece(above.content + above.joint + piece.content, piece.joint)
-            self.pieces.pop(-2)
-        self.pieces.insert(-1, piece)
-
-
-def whole(source: str, below: Content, room: int) -> list[BodyPiece]:
-    """A Markdown text that has ended, see `Growing.close`."""
-    text = Growing()
-    text.room = room
-    text.close(source, below)
-    return text.pieces

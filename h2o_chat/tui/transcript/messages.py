@@ -1,16 +1,18 @@
 """The views of a transcript: the messages of the conversation, and the notes between them."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.events.events import Prompt, Turn
+from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
-from h2o_chat.tui.transcript.text_search import Finder
+from h2o_chat.tui.transcript.message_body import Growing
 from h2o_chat.tui.transcript.turn import THINKING, TurnView
 from h2o_chat.tui.transcript.window import Window
 
@@ -23,22 +25,12 @@ class Messages:
         self.selected: int | None = None
         """Index of the message that is marked."""
         self._window, self._page, self._finder = window, window.page, finder
+        self.views = window.page.views
+        """Everything from top to bottom: messages, notes, errors."""
         self.by_index: dict[int, TurnView] = {}
-        """The messages that are shown, by their index in the conversation."""
         self.answer: TurnView | None = None
-        """The answer that is being written."""
         self._index = 0
         self._filling = False
-
-    @property
-    def views(self) -> list[TurnView]:
-        """Everything from top to bottom: messages, notes, errors."""
-        return self._page.views
-
-    @property
-    def answering(self) -> int | None:
-        """Index of the open answer, if there is one."""
-        return None if self.answer is None else self._index
 
     def add(self, view: TurnView, before: TurnView | None = None) -> TurnView:
         place = self.views.index(before) if before else len(self.views)
@@ -98,10 +90,8 @@ class Messages:
         finish: str | None = None,
         hold: float | None = None,
     ) -> None:
-        """Add a finished message."""
         view = TurnView(role, name, text, index, finish)
-        view.thinking = self._thinking
-        view.hold, view.raw = hold, self.heat.on
+        view.thinking, view.raw, view.hold = self._thinking, self.heat.on, hold
         view.tokens = self.heat.memory.words.tokens.get(index)
         view.folded = view.is_long
         self.by_index[index] = self.add(view)
@@ -120,12 +110,10 @@ class Messages:
 
     def note(self, text: str, hint: str = "") -> TurnView:
         """Show a remark that is no part of the conversation; an answer that has not begun comes after it."""
-        answer, text = self.answer, f"{text}\n→ {hint}" if hint else text
-        unbegun = answer is not None and answer.growing is not None and not answer.growing.begun
-        return self.add(TurnView("note", "note", text), before=answer if unbegun else None)
+        view = TurnView("note", "note", f"{text}\n→ {hint}" if hint else text)
+        return self.add(view, before=self.answer if self.answer and not self.answer.said else None)
 
     def error(self, title: str, message: str, hint: str = "") -> None:
-        """Show an error and, after an arrow, what to do."""
         body = Content.assemble(safe_text(message), (f"\n→ {safe_text(hint)}" if hint else "", "bold"))
         self.add(TurnView("error", f"✗ error · {title}", body))
 
@@ -134,15 +122,14 @@ class Messages:
     def open_answer(self, name: str, message: int) -> None:
         """Begin the answer that `stream` continues; `message` is its index in the conversation."""
         for view in self.by_index.values():  # fold what was read before
-            if not view.folded and view.kept_open is None and view.is_long:
+            if not view.folded and not view.kept_open and view.is_long:
                 view.folded = True
                 view.changed()
                 self._page.changed()
         self._index = message
         self.answer = TurnView("assistant", name, index=message)
-        self.answer.thinking = self._thinking
-        self.answer.raw = self.heat.on
-        self.answer.open()
+        self.answer.thinking, self.answer.raw = self._thinking, self.heat.on
+        self.answer.growing = Growing(room=0)
         self.add(self.answer)
 
     def stream(self, text: str) -> None:
@@ -196,9 +183,11 @@ class Messages:
                 self.by_index[index].hold = hold
         self._window.redraw()
 
-    def show_marks(self, pinned: Collection[int], branches: Mapping[int, tuple[int, int]]) -> None:
-        for index, view in self.by_index.items():
-            view.pinned, view.branch = index in pinned, branches.get(index)
+    def show_marks(self, conversation: Sequence[Message]) -> None:
+        """Show which messages are pinned, and where branches part."""
+        for index, said in enumerate(conversation):
+            if view := self.by_index.get(index):
+                view.pinned, view.branch = said.pinned, said.branch
         self._window.redraw()
 
     def show_pin(self, index: int, on: bool) -> None:

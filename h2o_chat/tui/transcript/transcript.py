@@ -3,17 +3,18 @@
 from textual.binding import Binding, BindingType
 from textual.events import Click, Resize
 from textual.geometry import Offset
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
 from h2o_chat.tui.transcript.choice import Inspector, MessageChoice, offers
 from h2o_chat.tui.transcript.drawing import Canvas, draw_row, selected_text, spot
+from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.messages import Messages
-from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.window import Page, Window
-from h2o_chat.tui.widgets.pointing import Chosen, Pointed
+from h2o_chat.tui.widgets.box_frame import Pointed
 
 MOST_LINES = 1 << 32
 """Most lines of one message, so that each line of all messages has a number; in order."""
@@ -37,18 +38,11 @@ KEYS: list[BindingType] = [
 class Transcript(ScrollView, can_focus=True):
     """Follows the end of the text until the reader scrolls up, and again once back at the end."""
 
-    DEFAULT_CSS = """
-    Transcript {
-        height: 1fr;
-        overflow-x: hidden;
-        scrollbar-gutter: stable;
-        scrollbar-size-vertical: 1;
-        scrollbar-background: $background;
-        scrollbar-color: $border;
-    }
-    """
     BORDER_TITLE = "chat"
     BINDINGS = KEYS
+
+    class Chosen(Message):
+        """Another message is chosen, or none; the pane shows what can be done."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
@@ -69,23 +63,18 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def selected(self) -> int | None:
-        """Index of the message that is marked."""
         return self.messages.selected
 
     def select(self, index: int | None, *, chosen: bool = False) -> None:
-        """Mark a message and go there; None marks none.
-
-        Args:
-            chosen: by hand, so letters are commands.
-        """
-        (self.choice.pick if chosen else self.choice.mark)(index)
+        """Mark a message and go there; None marks none. `chosen`: by hand, so letters are commands."""
+        self.choice.pick(index, by_hand=chosen)
         if self.selected is not None:
             self.window.go_to(self.messages.by_index[self.selected])
 
     @property
     def letters(self) -> bool:
         """Whether single letters are commands now."""
-        return self.screen.focused is self and (self.choice.on or not self.needs_choice)
+        return self.screen.focused is self and (self.choice.view is not None or not self.needs_choice)
 
     def offers(self) -> list[str]:
         """Keys that act on the chosen message; empty where letters are no commands."""
@@ -105,22 +94,19 @@ class Transcript(ScrollView, can_focus=True):
 
     def _chosen(self) -> None:
         if self.is_mounted:
-            self.post_message(Chosen())
+            self.post_message(self.Chosen())
 
-    def on_focus(self) -> None:
-        self.border_title = f"▸ {self.BORDER_TITLE}"
-        self.post_message(Chosen())
-
-    def on_blur(self) -> None:
-        self.border_title = self.BORDER_TITLE
-        self.post_message(Chosen())
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
+        self.border_title = f"▸ {self.BORDER_TITLE}" if has_focus else self.BORDER_TITLE
+        self._chosen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action:
             case "token":
                 return self.inspector.on
             case "leave":
-                return self.inspector.on or self.choice.on
+                return self.inspector.on or self.choice.view is not None
             case "fold" | "thought" | "inspect":
                 return self.letters
         return super().check_action(action, parameters)
@@ -169,17 +155,17 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         place = event.get_content_offset(self)
-        at = None if place is None else self.page.at(place.y + self.scroll_offset.y)
         if place is None or self.text_selection is not None:
             return
+        row = place.y + self.scroll_offset.y
+        at = self.page.at(row)
         if at is None:  # below the last message
             self.choice.end()
-            return
-        if event.chain == 2:
+        elif event.chain == 2:
             first, last = Offset(0, at * MOST_LINES), Offset(0, (at + 1) * MOST_LINES)
             self.screen.selections = {self: Selection(first, last)}
         else:
-            self.choice.click(at, place.y + self.scroll_offset.y, place.x)
+            self.choice.click(at, row, place.x)
 
     # Finding and copying
 

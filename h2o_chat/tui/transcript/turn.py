@@ -1,6 +1,7 @@
 """A message as it is drawn: a title with its hold gauge above a text, and an empty line below it."""
 
 from bisect import bisect_right
+from itertools import accumulate
 
 from textual.content import Content
 from textual.strip import Strip
@@ -8,16 +9,7 @@ from textual.strip import Strip
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.memory.words import Tokens
 from h2o_chat.chat.templates.thinking import Thinking
-from h2o_chat.tui.transcript.message_body import (
-    CARET,
-    BodyPiece,
-    Growing,
-    fold_at,
-    joined,
-    placed,
-    plain,
-    whole,
-)
+from h2o_chat.tui.transcript.message_body import CARET, BodyPiece, Growing, fold_at, placed, plain
 from h2o_chat.tui.widgets.theme import MUTED
 
 THINKING = Thinking(("<think>", "</think>"))
@@ -66,15 +58,15 @@ class TurnView:
         self.raw = False
         """Shown as the text of its tokens, if they are known."""
         self.folded = False
-        self.kept_open: bool | None = None
-        """Whether somebody has unfolded it."""
+        self.kept_open = False
+        """Somebody has unfolded it."""
         self.thinking = THINKING
         self.thought_shown = False
         self._written: list[BodyPiece] | None = None
         """The pieces of an answer as they were drawn while it was written."""
         self._room = 0
         """The width for which tables were drawn."""
-        self._given = body if isinstance(body, Content) else None
+        self.drawn = body if isinstance(body, Content) else None
         self._pieces: list[BodyPiece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
         """(width, row at which each piece begins, then the row behind them)."""
@@ -82,23 +74,14 @@ class TurnView:
         """(key, strip) of the title, see `drawing.py`."""
 
     @property
-    def content(self) -> Content:
-        return joined(self.pieces)
-
-    @property
     def plain(self) -> str:
         """The shown text, without styles."""
         return "".join(piece.content.plain + piece.joint for piece in self.pieces)
 
     @property
-    def whole(self) -> Content:
-        """The text that would be shown if nothing were folded."""
-        return joined(self._build(raw=False, folded=False))
-
-    @property
     def pieces(self) -> list[BodyPiece]:
         if self._pieces is None:
-            self._pieces = placed(self._build(self.raw and self.tokens is not None, self.folded))
+            self._pieces = placed(self._build())
         return self._pieces
 
     @property
@@ -123,17 +106,12 @@ class TurnView:
         """Index of the first folded character of its source."""
         return fold_at(self.source) if self.folded and self.growing is None else len(self.source)
 
-    def toggle_fold(self) -> None:
-        """Fold or unfold it; it stays so."""
-        self.folded = not self.folded
-        self.kept_open = not self.folded or None
-
-    def _build(self, raw: bool, folded: bool) -> list[BodyPiece]:
-        if self._given is not None:
-            return [BodyPiece(self._given)]
-        end = self.folds if folded else len(self.source)
-        if raw:
-            pieces = self._raw_pieces(end)
+    def _build(self) -> list[BodyPiece]:
+        if self.drawn is not None:
+            return [BodyPiece(self.drawn)]
+        end = self.folds
+        if self.raw and self.tokens is not None:
+            pieces = self._raw_pieces(self.tokens, end)
         elif self.kind != "assistant":
             pieces = plain(self.source[:end])
         else:
@@ -143,11 +121,10 @@ class TurnView:
             pieces.append(BodyPiece(Content("…"), fold=True))
         return pieces
 
-    def _raw_pieces(self, end: int) -> list[BodyPiece]:
-        assert self.tokens is not None
-        own = self.tokens.own(self.source)
+    def _raw_pieces(self, tokens: Tokens, end: int) -> list[BodyPiece]:
+        own = tokens.own(self.source)
         last = Content(CARET) if self.growing else finish_line(self.finish)
-        pieces = plain(self.tokens.text[own.start : min(own.start + end, own.stop)], own.start)
+        pieces = plain(tokens.text[own.start : min(own.start + end, own.stop)], own.start)
         if self.growing:  # behind the last word: a piece of its own would have a row of its own
             pieces[-1].content += last
         elif last and end == len(self.source):
@@ -157,12 +134,15 @@ class TurnView:
 
     def _answer(self, source: str) -> list[BodyPiece]:
         thought, answer = self._divided(source)
-        pieces = self._written
+        folded = len(source) < len(self.source)
         if self.growing:
             pieces = self.growing.pieces
-        elif pieces is None or len(source) < len(self.source):
-            all_of_it = len(source) == len(self.source)
-            pieces = whole(answer, finish_line(self.finish) if all_of_it else Content(), self._room)
+        elif self._written is None or folded:
+            whole = Growing(self._room)
+            whole.close(answer, Content() if folded else finish_line(self.finish))
+            pieces = whole.pieces
+        else:
+            pieces = self._written
         if thought is None:
             return pieces
         sign, does = ("▾", "folds it") if self.thought_shown else ("▸", "shows it")
@@ -172,14 +152,6 @@ class TurnView:
         if self.thought_shown:
             head = Content.assemble(head, "\n", (safe_text(thought), f"italic {MUTED}"))
         return [BodyPiece(head, "\n\n"), *pieces]
-
-    def show(self, body: Content) -> None:
-        self._given = body
-        self.changed()
-
-    def open(self) -> None:
-        self.growing = Growing()
-        self.growing.room = self._room
 
     def write(self, text: str) -> None:
         assert self.growing is not None
@@ -212,14 +184,16 @@ class TurnView:
 
     def rows(self, width: int) -> int:
         """Its height in this width; wraps what was not wrapped yet."""
-        if self._layout[0] != width:
+        return self.starts(width)[-1] + 1
+
+    def starts(self, width: int) -> list[int]:
+        """The row at which each piece begins; then the row behind them."""
+        if not self.known(width):
             room = max(width - INDENT - 1, 1)
             self._make_room(room)
-            starts = [self.titled]
-            for piece in self.pieces:
-                starts.append(starts[-1] + piece.height(room))
-            self._layout = (width, starts)
-        return self._layout[1][-1] + 1
+            heights = (piece.height(room) for piece in self.pieces)
+            self._layout = (width, [*accumulate(heights, initial=self.titled)])
+        return self._layout[1]
 
     def _make_room(self, room: int) -> None:
         """Tables are drawn for a width: in another one an answer with a bar is drawn again."""
@@ -227,34 +201,26 @@ class TurnView:
         self._room = room
         if again:
             if self.growing is not None:
-                self.growing = Growing()
-                self.growing.room = room
+                self.growing = Growing(room)
                 self.growing.write(self._divided()[1])
             self._written = self._pieces = None
 
     def guess(self, width: int) -> int:
         """Its height, roughly; exact where it is known already."""
-        if self._layout[0] == width:
-            return self._layout[1][-1] + 1
+        if self.known(width):
+            return self.rows(width)
         return self.source.count("\n") + len(self.source) // max(width - INDENT - 1, 1) + 3
 
     def known(self, width: int) -> bool:
-        """Whether its height in this width is known."""
         return self._layout[0] == width
 
     def at(self, row: int, width: int) -> tuple[BodyPiece | None, int]:
         """The piece that a row shows, and its row in that; None for the title or the empty row."""
-        self.rows(width)
-        starts = self._layout[1]
+        starts = self.starts(width)
         if not starts[0] <= row < starts[-1]:
             return None, 0
         place = bisect_right(starts, row) - 1
         return self.pieces[place], row - starts[place]
-
-    def starts(self, width: int) -> list[int]:
-        """The row at which each piece begins; then the row behind them."""
-        self.rows(width)
-        return self._layout[1]
 
 
 FINISHES = {
@@ -263,9 +229,8 @@ FINISHES = {
     "error": "broken off by an error",
     "interrupted": "broken off: the program was killed here",
 }
-"""The text of that line, by finish."""
 
 
 def finish_line(finish: str | None) -> Content:
-    """The line; empty for an answer that ended by itself."""
+    """A line below an answer; empty where that ended by itself."""
     return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}") if finish in FINISHES else Content()

@@ -56,13 +56,7 @@ class Page:
         return bisect_right(self.starts, row) - 1
 
     def look(self, top: int, rows: int, follow: bool) -> int:
-        """Wrap the visible part; returns the new top row of the window, at the same text.
-
-        Args:
-            top: the first visible row.
-            rows: of the window.
-            follow: the window stays at the end.
-        """
+        """Wrap the rows from `top` on, or the last ones (`follow`); returns the new top, at the same text."""
         for _ in self.views:  # wrapping one may bring in the next
             top = max(self.height - rows, 0) if follow else min(top, max(self.height - rows, 0))
             first, last = self.at(top), self.at(min(top + rows, self.height) - 1)
@@ -82,11 +76,7 @@ class Page:
 
 
 class Window:
-    """Moves over the rows of a page; wraps rows before they are visible.
-
-    Args:
-        redraw: draws the rows of the window that have changed.
-    """
+    """Moves over the rows of a page, wraps them before they are visible; `redraw` draws the changed ones."""
 
     def __init__(self, widget: ScrollView, page: Page, redraw: Callable[[], None]) -> None:
         self.page = page
@@ -130,7 +120,6 @@ class Window:
             self._move(round(to))
 
     def resized(self) -> None:
-        """Adapt to another width or height."""
         page, width = self.page, self._widget.scrollable_content_region.width
         if width and width != page.width:
             self.keeping(lambda: setattr(page, "width", width))

@@ -2,24 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from rich._wrap import divide_line
 from rich.cells import cell_len
 from textual.content import Content
+from textual.message import Message
 
 from h2o_chat.base.safe import fit
 from h2o_chat.tui.widgets.theme import MUTED
 
 
-def row(line: Content, inner: int, pad: str = " ") -> Content:
+def row(line: Content, inner: int) -> Content:
     shown = line.truncate(inner)
-    return Content.assemble(f"│{pad}", shown.pad_right(inner - shown.cell_length), f"{pad}│")
+    return Content.assemble("│ ", shown.pad_right(inner - shown.cell_length), " │")
 
 
 def edge(left: str, title: str | Content, note: str, right: str, width: int) -> Content:
-    """A border line with a title on the left and a note on the right; the note is dropped where both do not
-    fit."""
+    """A border line: a title on the left, on the right a note, which is dropped where both do not fit."""
     start = f"{left}─ " if title else f"{left}─"
     head = Content.assemble(start, (title, "bold $foreground") if isinstance(title, str) else title)
     head += " " if title else ""
@@ -30,10 +28,15 @@ def edge(left: str, title: str | Content, note: str, right: str, width: int) -> 
     return head.truncate(max(width - tail.cell_length, 0)) + "─" * gap + tail
 
 
-def wrapped(text: str, cells: int) -> list[str]:
-    """Lines of so many columns, broken between words where possible."""
-    breaks = [0, *divide_line(text, cells), len(text)]
-    return [text[start:end].rstrip() for start, end in pairwise(breaks)]
+@dataclass
+class Pointed(Message):
+    """The cursor moves to a token, or away: the app sets `CacheView.cursor` and has all drawn again.
+
+    With `follow` the transcript goes to the token's message.
+    """
+
+    position: int | None
+    follow: bool = False
 
 
 @dataclass(frozen=True)

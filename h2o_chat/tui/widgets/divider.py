@@ -7,7 +7,6 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.tui.widgets.box_frame import wrapped
 from h2o_chat.tui.widgets.theme import MUTED
 
 SAID_SECONDS = 4.0
@@ -29,7 +28,6 @@ class Divider(Widget):
 
     @property
     def remark(self) -> str:
-        """The remark on the line now."""
         return self._said or self._pointed or " · ".join(self._offered) or self._doing
 
     def doing(self, text: str) -> None:
@@ -39,18 +37,15 @@ class Divider(Widget):
 
     def point(self, text: str) -> None:
         """Set the line about the token under the cursor, in front of what goes on; empty for none."""
-        before = self.remark
         if text:
             self._said = ""  # whoever moves the cursor wants to read this
         self._pointed = safe_text(text)
-        if self.remark != before:
-            self._show()
+        self._show()
 
     def offer(self, chosen: list[str]) -> None:
         """Set what is chosen and what can be done with it, in front of what goes on; empty for nothing."""
-        if chosen != self._offered:
-            self._offered = [safe_text(part) for part in chosen]
-            self._show()
+        self._offered = [safe_text(part) for part in chosen]
+        self._show()
 
     def on_click(self, event: Click) -> None:
         """A click on a key that is offered presses it."""
@@ -104,8 +99,8 @@ class Divider(Widget):
             longer = f"{lines[-1]} · {part}" if lines[-1] else part
             if cell_len(longer) <= room:
                 lines[-1] = longer
-                continue
-            lines += wrapped(part, room)
+            else:
+                lines += [line.plain for line in Content(part).wrap(room)]
         return lines[not lines[0] and len(lines) > 1 :]
 
     def render(self) -> Content:

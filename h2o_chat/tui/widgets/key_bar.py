@@ -4,9 +4,9 @@ from typing import Any
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.events import Key, Resize
+from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import Footer, Input
+from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
 PADDING_CELLS = 3
@@ -34,7 +34,6 @@ class KeyBar(Footer):
         helps = [key for key in shown if key.key == "f1"]
         left = self.app.size.width - sum(map(_cells, helps))
         for key in shown:
-            key._watch_compact = _unheard  # type: ignore[method-assign]  # saves styling each twice more
             left -= 0 if key in helps else _cells(key)
             if key in helps or left >= 0:
                 yield key
@@ -43,17 +42,6 @@ class KeyBar(Footer):
         if event.size.width != self._room:
             self._room = event.size.width
             self.call_after_refresh(self.recompose)
-
-
-def typed_ahead(line: Input, event: Key) -> None:
-    """Type into a line that is about to get the keyboard; a letter that the line gets itself goes no
-    further."""
-    if event.character is not None and event.is_printable and not line.has_focus:
-        event.stop()
-        line.insert_text_at_cursor(event.character)
-
-
-def _unheard(compact: bool) -> None: ...
 
 
 def _cells(key: FooterKey) -> int:

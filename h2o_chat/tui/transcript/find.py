@@ -1,9 +1,16 @@
-"""Finding words in the conversation."""
+"""Finding words in the conversation: their places, and the bar into which they are typed."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input, Static
 
 from h2o_chat.tui.transcript.turn import TurnView
 
@@ -57,13 +64,7 @@ class Finder:
         return self.matches[self.current]
 
     def mark(self, view: TurnView, at: int, content: Content) -> Content:
-        """Content with the matches marked, the current one differently.
-
-        Args:
-            at: index of the content in the shown text of the message.
-        """
-        if not self.words:
-            return content
+        """Content, from `at` in the shown message, with the matches marked, the current one differently."""
         content = content.highlight_regex(re.compile(re.escape(self.words), re.IGNORECASE), style=FOUND)
         if self.current is not None:
             match = self.matches[self.current]
@@ -79,3 +80,58 @@ class Finder:
             return "nothing found" if self.words else ""
         many = f"{len(self.matches):,}" + ("+" if len(self.matches) >= MOST_MATCHES else "")
         return many if self.current is None else f"{self.current + 1:,} of {many}"
+
+
+class FindBar(Horizontal):
+    """`find` marks words and goes to their next place, in a direction; it returns how many there are."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "back"),
+        Binding("down,ctrl+f", "step(1)", "next", priority=True),
+        Binding("up", "step(-1)", "before", priority=True),
+    ]
+
+    def __init__(self, finder: Finder, find: Callable[[str, int], str]) -> None:
+        super().__init__(id="find")
+        self._finder, self._find = finder, find
+        self._input = Input(placeholder="words in this conversation", select_on_focus=True)
+        self._found = Static(id="found", markup=False)
+        self._before: Widget | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static("find", id="find-label", markup=False)
+        yield self._input
+        yield self._found
+
+    def open(self, words: str | None = None) -> None:
+        """Ask for words, or look for these."""
+        if self.has_class("-open") and words is None:
+            self.action_step(1)
+            return
+        if not self.has_class("-open"):
+            self._before = self.screen.focused
+        self.add_class("-open")
+        self.screen.set_focus(self._input)  # at once: what is typed next is for it
+        if words is not None:
+            self._input.value = words
+
+    def action_close(self) -> None:
+        """Unmark everything and give the keyboard back."""
+        self.remove_class("-open")
+        self._found.update(self._find("", -1))
+        self._input.value = ""
+        if self._before is not None:
+            self._before.focus()
+
+    def action_step(self, step: int) -> None:
+        self._found.update(self._find(self._input.value, step))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        # Keys that came at once have come in one piece before: asked again, it would go on to the next place.
+        if self._input.value != self._finder.words:
+            self.action_step(-1)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_step(-1)

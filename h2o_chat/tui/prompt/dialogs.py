@@ -1,15 +1,17 @@
-"""Dialogs with a list and a line to type into: the models, the stored conversations."""
+"""Dialogs: the models and the stored conversations, each with a line to type into; whether a tool may run."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar, Literal
 
-from textual.app import ComposeResult
+from textual import on
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Key
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -17,12 +19,16 @@ from textual.widgets.option_list import Option
 from h2o_chat.base.config import user_aliases
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.glyphs import size
+from h2o_chat.base.progress import ShouldStop
+from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.files.export import one_line, when
+from h2o_chat.chat.templates.tool_form import Call
+from h2o_chat.chat.tools.tool_calls import SHOWN_CHARACTERS, cut
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.here import models_here
 from h2o_chat.store import Store, Summary
-from h2o_chat.tui.widgets.key_bar import KeyBar, typed_ahead
+from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.theme import MUTED
 
 
@@ -31,13 +37,10 @@ class ListDialog(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
-        *(
-            Binding(key, f"move('{action}')", show=False)
-            for key, action in (
-                *(("up", "cursor_up"), ("down", "cursor_down")),
-                *(("pageup", "page_up"), ("pagedown", "page_down")),
-            )
-        ),
+        Binding("up", "move('cursor_up')", show=False),
+        Binding("down", "move('cursor_down')", show=False),
+        Binding("pageup", "move('page_up')", show=False),
+        Binding("pagedown", "move('page_down')", show=False),
         Binding("ctrl+c", "app.interrupt", show=False, priority=True),
     ]
 
@@ -64,8 +67,10 @@ class ListDialog(ModalScreen[str | None]):
         self.set_focus(self._input)
 
     def on_key(self, event: Key) -> None:
-        """Type into the line before it has the keyboard."""
-        typed_ahead(self._input, event)
+        """Type into the line before it has the keyboard; a letter that it gets itself goes no further."""
+        if event.character is not None and event.is_printable and not self._input.has_focus:
+            event.stop()
+            self._input.insert_text_at_cursor(event.character)
 
     def action_move(self, how: str) -> None:
         getattr(self._list, f"action_{how}")()
@@ -77,11 +82,9 @@ class ListDialog(ModalScreen[str | None]):
 @dataclass(frozen=True)
 class ModelRow:
     name: str
-    """The name that opens it."""
     facts: str
     sized: bool = False
-    """The facts say how much is to be fetched: whoever chooses it has agreed. Shown once something is
-    typed."""
+    """The facts say how much is to be fetched, so choosing it agrees. Shown once something is typed."""
 
 
 def rows(memory_bytes: int, used: Iterable[str] = ()) -> Iterator[ModelRow]:
@@ -114,9 +117,11 @@ class Models(ListDialog):
         self._rows = self._found = rows
 
     def on_mount(self) -> None:
-        self._look("")
+        self._look()
 
-    def _look(self, text: str) -> None:
+    @on(Input.Changed)
+    def _look(self) -> None:
+        text = self._input.value
         words = text.lower().split()
         self._found = [
             row
@@ -129,17 +134,10 @@ class Models(ListDialog):
         )
         self._list.highlighted = 0
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self._look(event.value)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self._open(self._list.highlighted or 0)
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self._open(event.option_index)
-
-    def _open(self, at: int) -> None:
-        row = self._found[at]
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def _open(self) -> None:
+        row = self._found[self._list.highlighted or 0]
         self.dismiss(row.name + YES if row.sized else row.name)
 
 
@@ -172,25 +170,12 @@ def find(store: Store, words: str) -> list[FoundConversation]:
 
 
 class Conversations(ListDialog):
-    """Ends with the id of the conversation to open, or None.
-
-    Args:
-        current: the one on the screen behind; None if that is not stored yet.
-        model: the one that runs.
-    """
+    """Ends with the id of the conversation to open, or None; `current` is on the screen, `model` runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "rename", "rename", priority=True),
         Binding("ctrl+d", "remove", "remove", priority=True),
     ]
-
-    @dataclass
-    class Listed(Message):
-        """The result of a search in a thread, or its error."""
-
-        number: int
-        found: list[FoundConversation]
-        trouble: H2OChatError | None
 
     def __init__(self, store: Store, current: str | None, model: str) -> None:
         super().__init__("conversations", "find", FIND)
@@ -226,25 +211,23 @@ class Conversations(ListDialog):
                 found = find(self._store, words)
             except H2OChatError as error:
                 trouble = error
-            self.post_message(self.Listed(number, found, trouble))
+            self.call_later(self._listed, number, found, trouble)
 
         self.run_worker(work, thread=True)
 
-    def on_conversations_listed(self, listed: Listed) -> None:
-        if listed.trouble:
-            self._remark(f"✗ {listed.trouble.message} {listed.trouble.hint}".strip())
-        if listed.number != self._number or self._asking != "find":
+    def _listed(self, number: int, found: list[FoundConversation], trouble: H2OChatError | None) -> None:
+        if trouble:
+            self._remark(f"✗ {trouble.message} {trouble.hint}".strip())
+        if number != self._number or self._asking != "find":
             return  # more was typed meanwhile: that will be answered
-        before = self._highlighted
-        self._found = {found.about.id: found for found in listed.found}
-        self._list.set_options(self._option(found) for found in listed.found[:SHOWN])
-        ids = list(self._found)[:SHOWN]
+        before, shown = self._highlighted, found[:SHOWN]
+        self._found = {one.about.id: one for one in shown}
+        self._list.set_options(map(self._option, shown))
+        ids = list(self._found)
         self._list.highlighted = ids.index(before) if before in ids else 0 if ids else None
-        if not listed.trouble:
-            more = len(listed.found) - SHOWN
-            opens = "enter opens it"
-            if more > 0:
-                opens += f" · {more} more: type to find them"
+        if not trouble:
+            more = len(found) - len(shown)
+            opens = f"enter opens it · {more} more: type to find them" if more else "enter opens it"
             self._remark(opens if ids else "nothing found")
 
     def _option(self, found: FoundConversation) -> Option:
@@ -291,8 +274,7 @@ class Conversations(ListDialog):
             self._remark(f"y removes “{title}” with its {about.messages:,} messages, for ever · esc keeps it")
 
     def _chosen(self) -> Summary | None:
-        highlighted = self._highlighted
-        if self._asking != "find" or highlighted is None:
+        if self._asking != "find" or (highlighted := self._highlighted) is None:
             return None
         self._about = self._found[highlighted].about
         return self._about
@@ -324,14 +306,53 @@ class Conversations(ListDialog):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self._asking == "find":
-            self._open(self._highlighted)
+            self._open()
         elif self._asking == "rename" and self._about is not None:
             about, title = self._about, event.value.strip()
             self._find_again((lambda: self._store.rename(about.id, title)) if title else None)
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self._open(event.option_id)
-
-    def _open(self, conversation: str | None) -> None:
-        if conversation is not None:
+    @on(OptionList.OptionSelected)
+    def _open(self) -> None:
+        if (conversation := self._highlighted) is not None:
             self.dismiss(None if conversation == self._current else conversation)
+
+
+Answer = Literal["once", "always", "no"]
+LOOK_S = 0.05
+"""Between two looks whether the job was stopped."""
+
+
+class ToolQuestion(ModalScreen[Answer]):
+    """Shows a call; ends with the answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss('once')", "yes"),
+        Binding("a", "dismiss('always')", "always, until you leave"),
+        Binding("n,escape", "dismiss('no')", "no", key_display="n"),
+        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
+    ]
+
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self._call = call
+
+    def compose(self) -> ComposeResult:
+        arguments = cut(json.dumps(self._call.arguments, ensure_ascii=False, indent=1), SHOWN_CHARACTERS)
+        with VerticalScroll(id="box") as box:
+            box.border_title = f"may the model call {safe_text(self._call.name)}?"
+            yield Static(safe_text(arguments), markup=False)
+        yield KeyBar()
+
+
+def ask_on_screen(app: App[Any], call: Call, cancel: ShouldStop) -> Answer:
+    """Asks, and waits in the job's thread; a job that is stopped gets a no."""
+    answered: SimpleQueue[Answer | None] = SimpleQueue()
+    question = ToolQuestion(call)
+    app.call_later(app.push_screen, question, answered.put)
+    while not cancel():
+        try:
+            return answered.get(timeout=LOOK_S) or "no"
+        except Empty:
+            continue
+    app.call_later(lambda: question.is_current and question.dismiss("no"))
+    return "no"

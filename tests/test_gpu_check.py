@@ -33,7 +33,7 @@ def test_without_a_gpu_it_says_so(
         "exact,tests",
         "products,decode,four_bits,small_shapes",
         "rows,stock,compiled,prompt,process,paper,sampled,command",
-        "bytes,nearer,offload",
+        "slots_in_bytes",
     ],
 )
 def test_on_a_cpu_it_goes_through_its_stages(

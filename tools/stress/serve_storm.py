@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 import hostile
-from served import GRACE_S, Server
+from served import GRACE_S, Server, events, metric, posted
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
@@ -158,30 +158,24 @@ class Storm:
 def ask(storm: Storm, said: list[Said], text: str, sampling: dict[str, Any]) -> Said | None:
     """The next turn of a conversation; None where the server has none for it just now."""
     messages = [message for turn in said for message in turn.messages()] + [{"role": "user", "content": text}]
-    body, began = json.dumps({"messages": messages, "stream": True, **sampling}), time.monotonic()
-    connection = http.client.HTTPConnection("127.0.0.1", storm.port, timeout=TIMEOUT_S + 60)
+    body, began = {"messages": messages, "stream": True, **sampling}, time.monotonic()
+    answer, calls, timings = "", list[Any](), dict[str, int]()
     try:
-        connection.request("POST", "/v1/chat/completions", body)
-        response = connection.getresponse()
-        answer, calls, last, done = "", list[Any](), {}, False
-        for line in response:
-            if line.startswith(b"data: {"):
-                last = json.loads(line.removeprefix(b"data: "))
-                for one in last.get("choices", []):
+        with posted(storm.port, body, TIMEOUT_S + 60) as reply:
+            for event in events(reply):
+                timings = event.get("timings", timings)
+                for one in event.get("choices", []):
                     answer += one["delta"].get("content", "")
                     calls += one["delta"].get("tool_calls", [])
-            done = done or line.startswith(b"data: [DONE]")
-        storm.note(response.status, began)
     except (OSError, http.client.HTTPException) as error:
         storm.lost(error, began)
         return None
-    finally:
-        connection.close()
-    if not done:
-        if response.status == 200:
-            storm.wrong.append(f"a stream has ended with {last}: {len(said)} turns, {sampling}")
+    except ValueError as error:
+        storm.note(reply.status, began)
+        if reply.status == 200:
+            storm.wrong.append(f"a stream has ended with {error}: {len(said)} turns, {sampling}")
         return None
-    timings = last["timings"]
+    storm.note(reply.status, began)
     return Said(text, sampling, answer, timings["predicted_n"], timings["cache_n"], calls)
 
 
@@ -304,7 +298,7 @@ def main() -> int:
         alone = Server([*flags, "--rows", "1", "--no-store"], Path(folder) / "alone")
         settings = Settings(asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0)
         tokens = compare(storm, settings, Storm(alone.port))
-        storm.wrong += [f"the server of one client has ended with {code}"] if (code := alone.end()) else []
+        storm.wrong += alone.end()
     turns = [turn for said in storm.conversations for turn in said]
     forced = sum(any(key in turn.sampling for key in ("tools", "response_format")) for turn in turns)
     print(f"{len(storm.conversations):,} conversations, {len(turns):,} turns, {tokens:,} tokens compared")
@@ -331,18 +325,15 @@ def raged(server: Server, minutes: float, clients: int, tools: bool) -> Storm:
         time.sleep(1)
         memory.look()
     storm.wrong += memory.told()
-    storm.ill["streams were cut, for they were not read"] = server.metric("slow_streams_total")
-    storm.ill["answers were stopped, for their clients had gone"] = server.metric(
-        'answers_total{finish="stopped"}'
+    storm.ill["streams were cut, for they were not read"] = metric(server.port, "slow_streams_total")
+    storm.ill["answers were stopped, for their clients had gone"] = metric(
+        server.port, 'answers_total{finish="stopped"}'
     )
     storm.over.set()
-    if code := server.end():
-        storm.wrong.append(f"the server has ended with {code}")
+    storm.wrong += server.end()
     for thread in threads:
         thread.join()
     print("; ".join(f"{count:,} {what}" for what, count in storm.ill.items()))
-    if "Traceback" in server.said():
-        storm.wrong.append(server.said())
     return storm
 
 
@@ -355,9 +346,9 @@ class Memory:
 
     def __init__(self, server: Server) -> None:
         self._server, self._before = server, server.anonymous_bytes()
-        self._most = server.metric("snapshots_limit")
-        self._rows_bytes = server.metric("rows") * server.metric("row_bytes")
-        self._snapshot_bytes = server.metric("snapshot_bytes")
+        self._most = metric(server.port, "snapshots_limit")
+        self._rows_bytes = metric(server.port, "rows") * metric(server.port, "row_bytes")
+        self._snapshot_bytes = metric(server.port, "snapshot_bytes")
         self._above: list[float] = []
         """Memory taken, as a share of what was computed, at each look."""
         self._below: list[float] = []
@@ -366,7 +357,7 @@ class Memory:
 
     def look(self) -> None:
         """Now."""
-        computed, snapshots = self._server.metric("computed_bytes"), self._server.metric("snapshots")
+        computed, snapshots = (metric(self._server.port, name) for name in ("computed_bytes", "snapshots"))
         taken = self._server.anonymous_bytes() - self._before
         self._last = computed, taken
         self._above.append(taken / computed)
@@ -405,7 +396,7 @@ def goes_on(storm: Storm, server: Server) -> None:
     print(f"after the restart {went} of {len(held)} conversations went on")
     if not held:
         storm.wrong.append("no conversation was held")
-    server.end()
+    storm.wrong += server.end()
 
 
 if __name__ == "__main__":

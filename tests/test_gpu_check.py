@@ -60,8 +60,10 @@ def test_what_fails_is_told(
 ) -> None:
     """A test file that is not there: the stage says what pytest said, and the others go on."""
     pytest.importorskip("triton", reason="Triton is not installed: it has no wheel for this system")
-    monkeypatch.setattr(gpu_check, "TESTS", ("tests/no_such_file.py",))
-    monkeypatch.setattr(gpu_check, "PROCESSES", 1)
+    import gpu_stages
+
+    monkeypatch.setattr(gpu_stages, "TESTS", ("tests/no_such_file.py",))
+    monkeypatch.setattr(gpu_stages, "PROCESSES", 1)
     assert gpu_check.main(["--device", "cpu", "--stages", "tests,products"]) == 1
     said = capsys.readouterr().out
     assert "no tests ran" in said

@@ -200,7 +200,7 @@ def test_fewer_tokens_than_asked_for_are_no_figure() -> None:
 @pytest.mark.usefixtures("forked")
 def test_stock_transformers_obeys(model: Path) -> None:
     """The one program that is always here, for the script that all of them share."""
-    driven, about = programs.start("transformers-bf16", programs.Conditions(None, model, [20, 30], 1, 64))
+    driven, about = programs.start("transformers-bf16", programs.Conditions(None, model, [20, 30], 1))
     try:
         assert about["dtype"] == "bfloat16"
         whole = sum(tensor.nbytes for tensor in load_file(model / "model.safetensors").values()) / 2
@@ -262,7 +262,7 @@ def test_a_real_one_obeys(name: str, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "envs").symlink_to(Path(REAL).resolve() / "envs")
     model = tiny_model(tmp_path / "model", hidden=128)
-    driven, about = programs.start(name, programs.Conditions(folder, model, [40, 640], 1, 256))
+    driven, about = programs.start(name, programs.Conditions(folder, model, [40, 640], 1))
     try:
         assert about["given"]
         assert 0 < about["token_bytes"] < 4 * 320 * 128 * 2 + 4 * 2 * 7 * 128 * 128

@@ -46,7 +46,7 @@ def other_programs(
     contexts = list(dict.fromkeys([*seen, wanted.prompt]))
     found, absent = list[Peer](), list[Absent]()
     for number, name in enumerate(names):
-        how = programs.Conditions(folder, model, contexts, wanted.threads, wanted.settings.budget)
+        how = programs.Conditions(folder, model, contexts, wanted.threads)
         try:
             runs, about = programs.start(name, how)
         except H2OChatError as error:

@@ -21,8 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -222,8 +222,9 @@ def look(data: Path, folder: Path, disk: str) -> tuple[list[int], str]:
         return [], error.message
 
 
-def mount(kind: str, folder: Path) -> None:
-    """A small disk."""
+@contextmanager
+def disk(kind: str, folder: Path) -> Iterator[None]:
+    """A small file system at `disk`; with no kind a folder as any other."""
     place = folder / "disk"
     place.mkdir()
     if kind == "tmpfs":
@@ -234,23 +235,20 @@ def mount(kind: str, folder: Path) -> None:
             file.truncate(DISK_BYTES)
         subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
         subprocess.run(["mount", "-o", "loop,errors=remount-ro", str(image), str(place)], check=True)
-
-
-def unmount(kind: str, folder: Path) -> None:
-    if kind:
-        subprocess.run(["umount", str(folder / "disk")], check=True)
+    try:
+        yield
+    finally:
+        if kind:
+            subprocess.run(["umount", str(place)], check=True)
 
 
 def may_mount(kind: str) -> bool:
-    if not kind:
-        return True
     with tempfile.TemporaryDirectory() as name:
         try:
-            mount(kind, Path(name))
+            with disk(kind, Path(name)):
+                return True
         except (OSError, subprocess.CalledProcessError):
             return False
-        unmount(kind, Path(name))
-    return True
 
 
 def main() -> None:
@@ -270,11 +268,8 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            mount(situation.disk, folder)
-            try:
+            with disk(situation.disk, folder):
                 row = happen(situation, folder, arguments.model)
-            finally:
-                unmount(situation.disk, folder)
         failed += bool(row.wrong)
         expected = " or ".join(map(str, situation.codes))
         print(

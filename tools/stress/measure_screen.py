@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -263,15 +263,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.json:
         print(json.dumps([asdict(one) for one in found]))
         return 0
-    columns = [one.name for one in fields(Times)]
-    print_table(columns, [[shown_value(one, name) for name in columns] for one in found])
+    rows = [asdict(one) for one in found]
+    cells = [[f"{one:.4g}" if isinstance(one, float) else str(one) for one in row.values()] for row in rows]
+    print_table([*rows[0]], cells)
     print(verdict(found))
     return 0
-
-
-def shown_value(one: Times, name: str) -> str:
-    value = getattr(one, name)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ memory was not as computed, or something was not saved or not gone on with.
 
 import argparse
 import http.client
-import json
 import os
 import random
 import socket
@@ -205,41 +204,40 @@ def talk(storm: Storm, tools: bool, seed: int) -> None:
 
 def endless(storm: Storm) -> socket.socket:
     """A request that never ends by itself."""
-    asked = {"messages": [{"role": "user", "content": "Hello"}], "stream": True, "ignore_eos": True}
-    body = json.dumps(asked | {"max_tokens": 10**9}).encode()
+    body = hostile.said("Hello", stream=True, ignore_eos=True, max_tokens=10**9)
     one = socket.create_connection(("127.0.0.1", storm.port), timeout=TIMEOUT_S + 60)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-    one.sendall(head % len(body) + body)
+    one.sendall(hostile.head(len(body)) + body)
     return one
+
+
+def over_and_over(storm: Storm, what: str, leave: Callable[[socket.socket], object]) -> None:
+    """Requests that never end by themselves, each left in this way."""
+    while not storm.over.is_set():
+        try:
+            with endless(storm) as one:
+                storm.ill[what] += 1
+                leave(one)
+        except OSError:
+            time.sleep(0.1)
 
 
 def not_read(storm: Storm) -> None:
     """The server ends it."""
-    while not storm.over.is_set():
-        try:
-            one = endless(storm)
-            storm.ill["streams were not read"] += 1
-            storm.over.wait(NOT_READ_S)
-            one.close()
-        except OSError:
-            time.sleep(0.1)
+    over_and_over(storm, "streams were not read", lambda _: storm.over.wait(NOT_READ_S))
 
 
 def go_away(storm: Storm) -> None:
     """In the middle, before the first word, and before the body is whole."""
     rng = random.Random(1)
-    while not storm.over.is_set():
-        try:
-            one = endless(storm)
-            storm.ill["clients went away"] += 1
-            one.settimeout(10)
-            if rng.random() < 0.7:
-                one.recv(rng.randrange(1, 20_000))
-            time.sleep(rng.random() / 10)
-            one.close()
-        except OSError:
-            time.sleep(0.1)
+
+    def leave(one: socket.socket) -> None:
+        one.settimeout(10)
+        if rng.random() < 0.7:
+            one.recv(rng.randrange(1, 20_000))
+        time.sleep(rng.random() / 10)
+
+    over_and_over(storm, "clients went away", leave)
 
 
 def compare(storm: Storm, settings: Settings, alone: Storm) -> int:

@@ -87,7 +87,7 @@ class _Packed:
         torch.manual_seed(0)
         Qwen2ForCausalLM(Qwen2Config(**CONFIG)).save_pretrained(folder)
         self.folder = folder
-        opened = packed_for(folder, 4, _silent)
+        opened = packed_for(folder, 4, lambda *_: None)
         self.path, self.whole = opened.path, opened.path.read_bytes()
 
     def headers(self, raw: bytes) -> None:
@@ -108,7 +108,7 @@ class _Packed:
         """Opened where the program looks for it: it is whole afterwards, and that it was not is said."""
         before = self.path.stat().st_ino
         self.path.write_bytes(raw)
-        opened = packed_for(self.folder, 4, _silent)
+        opened = packed_for(self.folder, 4, lambda *_: None)
         if self.path.read_bytes() != self.whole and not _differ_in_padding(raw, self.whole, opened):
             raise Violation("what is damaged was believed")
         if (self.path.stat().st_ino != before) != bool(opened.note):
@@ -120,7 +120,3 @@ def _differ_in_padding(raw: bytes, whole: bytes, opened: Any) -> bool:
     start = len(whole) - len(_split(whole)[1])
     places = [(start + one.offset, start + one.offset + one.bytes) for one in layout(opened.frame)]
     return len(raw) == len(whole) and all(raw[a:b] == whole[a:b] for a, b in places)
-
-
-def _silent(stage: str, share: float | None) -> None:
-    """Progress nobody looks at."""

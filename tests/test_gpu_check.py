@@ -31,7 +31,7 @@ def test_without_a_gpu_it_says_so(
     "stages",
     [
         "exact,tests",
-        "products,decode,four_bits,small_shapes",
+        "decode,four_bits,small_shapes",
         "rows,stock,compiled,prompt,process,paper,sampled,command",
         "slots_in_bytes",
     ],
@@ -64,8 +64,8 @@ def test_what_fails_is_told(
 
     monkeypatch.setattr(gpu_stages, "TESTS", ("tests/no_such_file.py",))
     monkeypatch.setattr(gpu_stages, "PROCESSES", 1)
-    assert gpu_check.main(["--device", "cpu", "--stages", "tests,products"]) == 1
+    assert gpu_check.main(["--device", "cpu", "--stages", "tests,prompt"]) == 1
     said = capsys.readouterr().out
     assert "no tests ran" in said
     assert said.splitlines()[-1] == "failed: tests"
-    assert "products (" in said
+    assert "prompt (" in said

@@ -101,7 +101,7 @@ def main() -> int:
         with Server([*flags, "--rows", "1", "--snapshots", "2"], Path(name) / "data") as server:
             well = loop(server, max(HUNDRED, asked_for.calls), random.Random(asked_for.seed))
             wrong = server.end()
-    print("".join(wrong))
+    print(*wrong, end="")
     return int(not well or bool(wrong))
 
 

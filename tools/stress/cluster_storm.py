@@ -262,8 +262,7 @@ def fork(storm: Storm) -> dict[str, Any]:
             list(pool.map(lambda pair: write(*pair), pairs))
         wrong = 0
         for session, delivered in said.items():
-            there = held_by(session)
-            history = [one["content"] for one in there]
+            history = [one["content"] for one in held_by(session)]
             wrong += sorted(zip(history[::2], history[1::2], strict=True)) != sorted(delivered)
     return {"phase": "fork", "answers": 6 * len(pairs), "refused": len(refused), "different": wrong}
 

@@ -20,7 +20,6 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen2Confi
 from h2o_chat.base.config import Prefill, Sampling, Settings
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
-from h2o_chat.graph.captured import captured
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
 from h2o_chat.lab.bench.speed import TURN_TOKENS, bandwidth_gb_s
@@ -327,48 +326,6 @@ def _best(device: str, work: Callable[[], Any], times: int = 3) -> float:
     """Seconds, the median after one run that is not counted."""
     _timed(device, work)
     return statistics.median(_timed(device, work) for _ in range(times))
-
-
-def matrices_of(shape: str) -> list[tuple[str, int, int]]:
-    """Name, rows and columns of each matrix of a layer, as they are joined, and of the head."""
-    config = GPU_SHAPES[shape]
-    wide, heads, deep = config.hidden_size, config.num_attention_heads, config.intermediate_size
-    qkv = (heads + 2 * config.num_key_value_heads) * wide // heads
-    mlp = [("gate_up", 2 * deep, wide), ("down", wide, deep)]
-    return [("qkv", qkv, wide), ("out", wide, wide), *mlp, ("head", config.vocab_size, wide)]
-
-
-def product_times(device: str, shape: str, int4: bool) -> dict[str, tuple[float, float]]:
-    """Microseconds of each product of a token, alone, over matrices that no cache of the device holds; and
-    the bytes that it reads."""
-    from h2o_chat.graph import launches
-    from h2o_chat.graph.int4 import packed
-
-    found = {}
-    for name, rows, columns in matrices_of(shape):
-        gated, normed = name == "gate_up", name in ("qkv", "gate_up", "head")
-        bytes_ = rows * columns * 9 // 16 if int4 else 2 * rows * columns
-        copies = max(2, (256 << 20) // bytes_) if device == "cuda" else 1
-        matrices: list[Any] = [
-            torch.randn(rows, columns, device=device, dtype=torch.bfloat16) for _ in range(copies)
-        ]
-        if int4:
-            matrices = [packed(one) for one in matrices]
-        x, norm = torch.randn(columns, device=device), torch.ones(columns, device=device)
-        y = torch.zeros(rows // 2 if gated else rows, device=device)
-
-        def work(
-            matrices: list[Any] = matrices, x: Any = x, y: Any = y, norm: Any = norm if normed else None
-        ) -> None:
-            for matrix in matrices:
-                launches.product(
-                    matrix, x, y, norm=norm, epsilon=1e-5, gated=len(y) < matrix.shape[0], adds=norm is None
-                )
-
-        work()
-        replay = captured(work, torch.device(device))
-        found[name] = _best(device, replay, 5) / copies * 1e6, float(bytes_)
-    return found
 
 
 def beside_transformers(loaded: Loaded, budget: int, tokens: int, **more: Any) -> tuple[float, float, float]:

@@ -1,6 +1,6 @@
 """Does the program work on this GPU, and how fast is it there? Stages that each print a line as they end.
 
-    tools/stress/gpu_check.py [--stages exact,tests,products,...] [--shape 7b] [--device cuda] [--json FILE]
+    tools/stress/gpu_check.py [--stages exact,tests,decode,...] [--shape 7b] [--device cuda] [--json FILE]
 
 On a bare machine the usual stages take just under five minutes, and the others (`LONG`, which have to be
 named) as long again.
@@ -21,11 +21,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 STAGES = (
-    *("about", "sampled", "process", "small_shapes", "products", "decode", "rows", "prompt", "stock"),
+    *("about", "sampled", "process", "small_shapes", "decode", "rows", "prompt", "stock"),
     *("compiled", "paper", "four_bits", "command", "exact", "tests", "slots_in_bytes"),
 )
 """Methods of `gpu_stages.Check`, in an order in which a model that is made serves as many as may be."""
-LONG = ("products", "compiled", "paper", "command", "slots_in_bytes")
+LONG = ("compiled", "paper", "command", "slots_in_bytes")
 """Stages that are run where they are named: with them it would be ten minutes."""
 
 

@@ -25,7 +25,6 @@ from gpu_bench import (
     first_token,
     in_turns,
     paper,
-    product_times,
     random_model,
     steps_of,
     stock,
@@ -154,16 +153,6 @@ class Check:
         if self._tests.returncode or not counts["passed"]:
             raise AssertionError(f"{counts}\n{said[-4000:]}")
         return str(counts)
-
-    def products(self) -> str:
-        """Microseconds of each product alone, and its share of the floor."""
-        lines = []
-        for name, in_4_bits in (("bf16", False), ("int4", True)):
-            found = product_times(self.device, "tiny" if self.small else self.shape, in_4_bits)
-            self.found[f"products {name}"] = found
-            told = (f"{n} {us:.1f} us, {b / self.bandwidth * 1e6 / us:.0%}" for n, (us, b) in found.items())
-            lines.append(f"\n  {name}: {'; '.join(told)}")
-        return "".join(lines)
 
     def decode(self) -> str:
         """One row at 512 slots, in bf16; then at 512 and at many tokens seen, in turns."""

@@ -41,7 +41,6 @@ def main() -> None:
 def measure(settings: Settings, tokens: int) -> dict[str, Any]:
     """Figures of one conversation of so many tokens, beside a fresh one."""
     most_kept = largest_index = rss_early = 0
-    rss_by_tenths = list[int]()
     with progress_bar() as show:
         loaded = load(settings, show)
 
@@ -57,8 +56,6 @@ def measure(settings: Settings, tokens: int) -> dict[str, Any]:
             most_kept = max(most_kept, old.cache.most_kept)
             if done >= WARM_UP and not rss_early:
                 rss_early = psutil.Process().memory_info().rss
-            if done >= tokens * (len(rss_by_tenths) + 1) // 10:
-                rss_by_tenths.append(psutil.Process().memory_info().rss)
             show("tokens", done / tokens)
         while fresh.seen <= settings.budget:
             next(fresh_steps)
@@ -70,7 +67,7 @@ def measure(settings: Settings, tokens: int) -> dict[str, Any]:
         **{"tokens": old.seen, "budget": settings.budget, "window_tokens": old.runner.trained.window},
         "most_kept_slots": max(most_kept, old.cache.most_kept, fresh.cache.most_kept),
         "largest_index": largest_index,
-        **{"rss_after_1000_bytes": rss_early, "rss_end_bytes": rss_end, "rss_by_tenths_bytes": rss_by_tenths},
+        **{"rss_after_1000_bytes": rss_early, "rss_end_bytes": rss_end},
         **{"old_ms": old_ms, "fresh_ms": fresh_ms, "old_over_fresh": old_ms / fresh_ms},
     }
 

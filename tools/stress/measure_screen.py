@@ -21,7 +21,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from screen_driver import Terminal, drawn, press, settled, shown, until, written
+from screen_driver import Terminal, drawn, press, settled, shown, until
 from screen_share import SPOKEN, record, share
 
 from h2o_chat.base.config import Settings
@@ -132,14 +132,12 @@ async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event
                 await asyncio.sleep(0.0005)
             opened.append((await settled(len(Terminal.drawn)) - began) * 1000)
         app.prompt.focus()
-        keys = [await drawn(written, partial(press, app, key)) for key in KEYS]
+        keys = [await drawn(partial(press, app, key)) for key in KEYS]
         app.transcript.messages.open_answer(
             "pocket", len(_stored(folder, conversation, session, state).messages)
         )
         await settled(0)
-        appended = [
-            await drawn(written, partial(app.transcript.messages.stream, text)) for text in pieces[:400]
-        ]
+        appended = [await drawn(partial(app.transcript.messages.stream, text)) for text in pieces[:400]]
     return [
         _times("open the conversation", opened, "< 1000"),
         _times("key press to screen", [wall for wall, _ in keys], "< 20"),

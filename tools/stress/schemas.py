@@ -244,7 +244,7 @@ def main() -> int:
                 seed(asked.seed)(settings(few, max_examples=most)(given(strategy)(ask)))()
             asker.tell(what)
         wrong = server.end()
-    print("".join(wrong))
+    print(*wrong, end="")
     return int(not well or bool(wrong))
 
 

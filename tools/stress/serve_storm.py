@@ -345,39 +345,33 @@ class Memory:
     def __init__(self, server: Server) -> None:
         self._server, self._before = server, server.anonymous_bytes()
         self._most = metric(server.port, "snapshots_limit")
-        self._rows_bytes = metric(server.port, "rows") * metric(server.port, "row_bytes")
-        self._snapshot_bytes = metric(server.port, "snapshot_bytes")
-        self._above: list[float] = []
-        """Memory taken, as a share of what was computed, at each look."""
-        self._below: list[float] = []
-        """Memory taken, as a share of the rows and snapshots, once all of them were in use."""
-        self._last = 0, 0
+        self._held = metric(server.port, "rows") * metric(server.port, "row_bytes")
+        self._held += self._most * metric(server.port, "snapshot_bytes")
+        """Bytes of all rows and snapshots."""
+        self._looks: list[tuple[int, int, int]] = []
+        """(bytes computed, bytes taken, snapshots in use) of each second."""
 
     def look(self) -> None:
         """Now."""
         computed, snapshots = (metric(self._server.port, name) for name in ("computed_bytes", "snapshots"))
-        taken = self._server.anonymous_bytes() - self._before
-        self._last = computed, taken
-        self._above.append(taken / computed)
-        if snapshots == self._most:
-            self._below.append(taken / (self._rows_bytes + snapshots * self._snapshot_bytes))
+        self._looks.append((computed, self._server.anonymous_bytes() - self._before, snapshots))
 
     def told(self) -> list[str]:
         """Prints what was seen; returns what is wrong."""
-        computed, taken = self._last
-        held = self._rows_bytes + self._most * self._snapshot_bytes
+        computed, taken, _ = self._looks[-1]
+        most = max(taken / computed for computed, taken, _ in self._looks)
         print(
             f"memory at the end: taken {taken / 1e6:,.1f} MB, computed {computed / 1e6:,.1f} MB; at most"
-            f" {max(self._above):.1%} of what was computed, in {len(self._above):,} looks"
+            f" {most:.1%} of what was computed, in {len(self._looks):,} looks"
         )
-        if not self._below:
+        full = [taken / self._held for _, taken, snapshots in self._looks if snapshots == self._most]
+        if not full:
             return [f"not all {self._most:,} snapshots were in use: let it last longer, or have fewer"]
         print(
-            f"with all {self._most:,} snapshots in use at least {min(self._below):.1%} of the rows and"
-            f" snapshots, {held / 1e6:,.1f} MB, in {len(self._below):,} looks"
+            f"with all {self._most:,} snapshots in use at least {min(full):.1%} of the rows and"
+            f" snapshots, {self._held / 1e6:,.1f} MB, in {len(full):,} looks"
         )
-        apart = max(self._above) > 1 + APART or min(self._below) < 1 - APART
-        return ["the memory is not as computed"] if apart else []
+        return ["the memory is not as computed"] if most > 1 + APART or min(full) < 1 - APART else []
 
 
 def goes_on(storm: Storm, server: Server) -> None:

@@ -177,7 +177,7 @@ def timed_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Speeds are taken without waiting for an idle machine, with less memory to read for the bandwidth."""
     import torch
 
-    from h2o_chat.lab import speed
+    from h2o_chat.lab.bench import speed
 
     monkeypatch.setattr(speed, "wait_until_idle", lambda: None)
     monkeypatch.setattr(speed, "COPY_BYTES", 1 << 20)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from h2o_chat.lab.shapes import byte_tokenizer
+from h2o_chat.lab.shared.shapes import byte_tokenizer
 
 PEER_MS = 2.5
 STAND_IN = f"""#!{sys.executable}

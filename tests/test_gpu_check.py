@@ -31,9 +31,9 @@ def test_without_a_gpu_it_says_so(
     "stages",
     [
         "exact,tests",
-        "products,decode,four_bits,small_shapes",
+        "decode,four_bits,small_shapes",
         "rows,stock,compiled,prompt,process,paper,sampled,command",
-        "bytes,nearer,offload",
+        "slots_in_bytes",
     ],
 )
 def test_on_a_cpu_it_goes_through_its_stages(
@@ -60,10 +60,12 @@ def test_what_fails_is_told(
 ) -> None:
     """A test file that is not there: the stage says what pytest said, and the others go on."""
     pytest.importorskip("triton", reason="Triton is not installed: it has no wheel for this system")
-    monkeypatch.setattr(gpu_check, "TESTS", ("tests/no_such_file.py",))
-    monkeypatch.setattr(gpu_check, "PROCESSES", 1)
-    assert gpu_check.main(["--device", "cpu", "--stages", "tests,products"]) == 1
+    import gpu_stages
+
+    monkeypatch.setattr(gpu_stages, "TESTS", ("tests/no_such_file.py",))
+    monkeypatch.setattr(gpu_stages, "PROCESSES", 1)
+    assert gpu_check.main(["--device", "cpu", "--stages", "tests,prompt"]) == 1
     said = capsys.readouterr().out
     assert "no tests ran" in said
     assert said.splitlines()[-1] == "failed: tests"
-    assert "products (" in said
+    assert "prompt (" in said

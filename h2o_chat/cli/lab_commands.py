@@ -17,7 +17,7 @@ from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.typer_messages import MODEL, PlainTyper
-from h2o_chat.lab.report_output import opened_model, print_table, tell
+from h2o_chat.lab.shared.report_output import opened_model, print_table, tell
 from h2o_chat.models.resolve import POCKET, find
 
 evaluate = PlainTyper(no_args_is_help=True, help="Measure what forgetting costs on your model.")
@@ -73,7 +73,7 @@ def measured(shape: str | None, model: str | None, seed: int, **given: Any) -> I
     if shape is None:
         yield checked(model=model, seed=seed, **given)
         return
-    from h2o_chat.lab.shapes import SHAPES, make
+    from h2o_chat.lab.shared.shapes import SHAPES, make
 
     if shape not in SHAPES:
         raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")
@@ -102,9 +102,9 @@ def perplexity(
 ) -> ExitCode:
     """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
     settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
-    from h2o_chat.lab import lab_texts
-    from h2o_chat.lab import perplexity as task
-    from h2o_chat.lab.policy_variant import PolicyVariant
+    from h2o_chat.lab.eval import perplexity as task
+    from h2o_chat.lab.shared import lab_texts
+    from h2o_chat.lab.shared.policy_variant import PolicyVariant
 
     variants = list(map(PolicyVariant.parse, policies or COMPARED))
     found, slots = lab_texts.read_texts(texts), budgets or [32, 64, 128]
@@ -133,8 +133,8 @@ def recall(
 ) -> ExitCode:
     """Ask for things told long ago in made-up conversations, which the model answers."""
     settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
-    from h2o_chat.lab import answered_recall as task
-    from h2o_chat.lab.policy_variant import runs_of
+    from h2o_chat.lab.eval import answered_recall as task
+    from h2o_chat.lab.shared.policy_variant import runs_of
 
     runs = runs_of(policies or COMPARED, budgets or [512])[1:]
 
@@ -164,9 +164,9 @@ def qa(
 ) -> ExitCode:
     """Questions on long texts as arXiv 2605.18053 asks them, by token F1, with recall and without."""
     settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize)
-    from h2o_chat.lab import qa as task
-    from h2o_chat.lab.lab_texts import half_of, read_items
-    from h2o_chat.lab.policy_variant import runs_of
+    from h2o_chat.lab.eval import qa as task
+    from h2o_chat.lab.shared.lab_texts import half_of, read_items
+    from h2o_chat.lab.shared.policy_variant import runs_of
 
     runs = runs_of(policies or ["h2o"], budgets or [256])
     asked = half_of(read_items(items, task.Item), half)
@@ -202,8 +202,8 @@ def stuck(
     """Whether a conversation still answers at its end, or says one sentence to whatever is said."""
     settings = checked(model=model, dtype=dtype, threads=threads, quantize=quantize)
     messages = read_script(turns)
-    from h2o_chat.lab import stuck_eval as task
-    from h2o_chat.lab.policy_variant import runs_of
+    from h2o_chat.lab.eval import stuck_eval as task
+    from h2o_chat.lab.shared.policy_variant import runs_of
 
     wanted = policies or ["h2o"]
     runs = runs_of([policy for policy in wanted if policy != "full"], budgets or [512])
@@ -245,7 +245,7 @@ def speed(
         let_torch_sleep(checked(engine=engine))
     given = {"budget": budget, "engine": engine, "dtype": dtype, "threads": threads}
     with measured(shape, model, seed, **given) as settings:
-        from h2o_chat.lab.speed import Wanted, run_speed, show_speed
+        from h2o_chat.lab.bench.speed import Wanted, run_speed, show_speed
 
         policy: Any = policies or ["h2o"]
         wanted = Wanted(settings, quantize or ["auto"], seen or [640], prompt, turns, seed, policy)
@@ -279,8 +279,8 @@ def gpu(
     how = quantize or ["none"]
     with measured(shape, model, 0, budget=budget, device="cuda", quantize=how[0]) as settings:
         from h2o_chat.graph.loading import open_model
-        from h2o_chat.lab.speed import Wanted, run_speed, show_speed
-        from h2o_chat.lab.timed_programs import rows_speed
+        from h2o_chat.lab.bench.speed import Wanted, run_speed, show_speed
+        from h2o_chat.lab.bench.timed_programs import rows_speed
 
         wanted = Wanted(settings, how, seen or [512, 4096, 32_000, 100_000], prompt, turns=6)
         report, loaded = run_speed(wanted), open_model(settings, lambda *_: None)

@@ -17,12 +17,12 @@ import uvicorn
 
 from h2o_chat.base.system import handling
 from h2o_chat.serve.epochs import Epochs
-from h2o_chat.serve.shared_storage import Storage
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.shared_memories import Shared
+from h2o_chat.serve.shared_storage import Storage
 
 M_MMAP_THRESHOLD = -3
 """A constant of <malloc.h>."""

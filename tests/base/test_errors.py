@@ -9,7 +9,7 @@ import pytest
 
 from h2o_chat.base.config import read_tables
 from h2o_chat.base.errors import UsageError, refusal
-from h2o_chat.lab.lab_texts import read_texts
+from h2o_chat.lab.shared.lab_texts import read_texts
 
 
 @pytest.mark.loopback

@@ -30,7 +30,7 @@ from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.saved_cache import _check
 from h2o_chat.events.events import Token
-from h2o_chat.lab.policy_variant import PolicyVariant
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.fits import equal_slots, estimate, slot_bytes
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.model_files import StoredWeights

@@ -13,8 +13,8 @@ from storing import created
 from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import LONGEST_CHARACTERS, H2OChatError, ModelError, StoreError, UsageError
 from h2o_chat.chat.templates.chat_template import choose
-from h2o_chat.lab.lab_texts import read_texts
-from h2o_chat.lab.policy_variant import PolicyVariant
+from h2o_chat.lab.shared.lab_texts import read_texts
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.hub_cache import repositories
 from h2o_chat.models.load import check_family
 from h2o_chat.models.load_tokenizer import load_tokenizer

@@ -26,7 +26,7 @@ from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.int4 import Int4, packed
 from h2o_chat.graph.loading import LoadedGraph, why_not_graph
 from h2o_chat.graph.weights import to_int4
-from h2o_chat.lab.shapes import byte_tokenizer
+from h2o_chat.lab.shared.shapes import byte_tokenizer
 from h2o_chat.native.probing import frame_of
 from h2o_chat.policies.scores import LATELY, Received
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cli.cli import app
-from h2o_chat.lab import qa, stuck_eval
-from h2o_chat.lab.policy_variant import Run, runs_of
+from h2o_chat.lab.eval import qa, stuck_eval
+from h2o_chat.lab.shared.policy_variant import Run, runs_of
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import tokens_of
 

@@ -15,14 +15,14 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.intervals import bootstrap
-from h2o_chat.lab.lab_texts import HALVES, documents, half_of, read_texts
-from h2o_chat.lab.perplexity import (
+from h2o_chat.lab.eval.perplexity import (
     feed_of,
     measure,
     nll,
 )
-from h2o_chat.lab.policy_variant import PolicyVariant
+from h2o_chat.lab.shared.intervals import bootstrap
+from h2o_chat.lab.shared.lab_texts import HALVES, documents, half_of, read_texts
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.transformers_cache.probe import probe
 from h2o_chat.transformers_cache.ready import join

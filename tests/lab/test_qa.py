@@ -9,9 +9,9 @@ import pytest
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.engine.engine import Engine
-from h2o_chat.lab.lab_texts import read_items
-from h2o_chat.lab.policy_variant import runs_of
-from h2o_chat.lab.qa import Item, f1, normalised
+from h2o_chat.lab.eval.qa import Item, f1, normalised
+from h2o_chat.lab.shared.lab_texts import read_items
+from h2o_chat.lab.shared.policy_variant import runs_of
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 

@@ -9,7 +9,7 @@ import pytest
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
-from h2o_chat.lab.stuck_eval import repeated
+from h2o_chat.lab.eval.stuck_eval import repeated
 
 FOLDER = os.environ.get("H2O_CHAT_REAL_MODELS", "")
 SAID = (

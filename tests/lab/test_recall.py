@@ -10,11 +10,11 @@ from h2o_chat.base.config import Settings
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
-from h2o_chat.lab import answered_recall
-from h2o_chat.lab.answered_recall import BARE, KINDS, Answered, write
-from h2o_chat.lab.intervals import wilson
-from h2o_chat.lab.policy_variant import runs_of
-from h2o_chat.lab.synthetic_talk import Question, holds, is_right
+from h2o_chat.lab.eval import answered_recall
+from h2o_chat.lab.eval.answered_recall import BARE, KINDS, Answered, write
+from h2o_chat.lab.eval.synthetic_talk import Question, holds, is_right
+from h2o_chat.lab.shared.intervals import wilson
+from h2o_chat.lab.shared.policy_variant import runs_of
 from h2o_chat.models.load import Loaded
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"

@@ -13,7 +13,7 @@ from tiny_models import tiny
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.engine.runner import Runner, cache_for
-from h2o_chat.lab.shapes import byte_tokenizer
+from h2o_chat.lab.shared.shapes import byte_tokenizer
 from h2o_chat.models import choices
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.model_files import StoredWeights

@@ -70,7 +70,7 @@ def test_a_token_is_the_formula_of_every_family(name: str, bits: int, pack: Pack
 def test_a_head_in_four_bits_is_computed_as_the_formula_has_it(
     bits: int, tied: bool, saved: Make, tmp_path: Path
 ) -> None:
-    """Which is packed to be measured alone (`tools/compare_heads.py`)."""
+    """Packed to be measured alone."""
     folder, path = saved(tie_word_embeddings=tied), tmp_path / "head.h2o"
     pack_into(folder, bits, fingerprint(folder), path, silent, head_bits=4)
     packed = open_packed(path)

@@ -16,10 +16,10 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.serve import shared_memories
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.epochs import Epoch, Epochs
-from h2o_chat.serve.shared_storage import Storage
 from h2o_chat.serve.prefixes import Memory, Prefixes, after, chain
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.shared_memories import Shared
+from h2o_chat.serve.shared_storage import Storage
 from h2o_chat.serve.stream import Stream
 
 

@@ -27,8 +27,8 @@ import weights
 from gguf_files import write
 
 from h2o_chat.base.errors import H2OChatError, UsageError
-from h2o_chat.lab.speed import TURN_TOKENS
-from h2o_chat.lab.timed_programs import Sample
+from h2o_chat.lab.bench.speed import TURN_TOKENS
+from h2o_chat.lab.bench.timed_programs import Sample
 
 FOREIGN = [name for name, one in programs.PROGRAMS.items() if one.environment]
 REAL = os.environ.get("PEERS_FOLDER")
@@ -90,8 +90,7 @@ def test_the_table_says_what_each_was_given(
     said = capsys.readouterr().out
     assert said.count("its best") == len(FOREIGN)
     log = (folder / "envs" / "openvino" / "bin" / "python.log").read_text().splitlines()
-    plain = "start --threads 1 --contexts 8"
-    assert [line for line in log if line.startswith("start")] == [plain, f"{plain} --slots 320"]
+    assert [line for line in log if line.startswith("start")] == ["start --threads 1 --contexts 8"]
 
 
 def test_a_gguf_file_is_read_as_it_is(model: Path, folder: Path, measured: Any, tmp_path: Path) -> None:
@@ -200,7 +199,7 @@ def test_fewer_tokens_than_asked_for_are_no_figure() -> None:
 @pytest.mark.usefixtures("forked")
 def test_stock_transformers_obeys(model: Path) -> None:
     """The one program that is always here, for the script that all of them share."""
-    driven, about = programs.start("transformers-bf16", programs.Conditions(None, model, [20, 30], 1, 64))
+    driven, about = programs.start("transformers-bf16", programs.Conditions(None, model, [20, 30], 1))
     try:
         assert about["dtype"] == "bfloat16"
         whole = sum(tensor.nbytes for tensor in load_file(model / "model.safetensors").values()) / 2
@@ -262,7 +261,7 @@ def test_a_real_one_obeys(name: str, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "envs").symlink_to(Path(REAL).resolve() / "envs")
     model = tiny_model(tmp_path / "model", hidden=128)
-    driven, about = programs.start(name, programs.Conditions(folder, model, [40, 640], 1, 256))
+    driven, about = programs.start(name, programs.Conditions(folder, model, [40, 640], 1))
     try:
         assert about["given"]
         assert 0 < about["token_bytes"] < 4 * 320 * 128 * 2 + 4 * 2 * 7 * 128 * 128

@@ -55,10 +55,14 @@ def checked(person: Any) -> str:
     return "works" if (person.name, person.age) == ("Ada", 36) else f"works; the model read {person}"
 
 
-def openai_chat(url: str, model: str) -> str:
+def openai_client(url: str) -> Any:
     from openai import OpenAI
 
-    client = OpenAI(base_url=f"{url}/v1", api_key="none")
+    return OpenAI(base_url=f"{url}/v1", api_key="none")
+
+
+def openai_chat(url: str, model: str) -> str:
+    client = openai_client(url)
     said: list[Any] = [{"role": "user", "content": "Say hello."}]
     about: dict[str, Any] = {"model": client.models.list().data[0].id, "max_tokens": 20, "temperature": 0}
     whole = client.chat.completions.create(messages=said, logprobs=True, top_logprobs=2, **about).choices[0]
@@ -78,9 +82,7 @@ def openai_chat(url: str, model: str) -> str:
 
 
 def openai_tools(url: str, model: str) -> str:
-    from openai import OpenAI
-
-    client = OpenAI(base_url=f"{url}/v1", api_key="none")
+    client = openai_client(url)
     tools: list[Any] = [{"type": "function", "function": FUNCTION}]
     said: list[Any] = [{"role": "user", "content": ASKED}]
     about: dict[str, Any] = {"model": model, "tools": tools, "max_tokens": MOST_TOKENS, "temperature": 0}
@@ -96,9 +98,7 @@ def openai_tools(url: str, model: str) -> str:
 
 
 def openai_parse(url: str, model: str) -> str:
-    from openai import OpenAI
-
-    client = OpenAI(base_url=f"{url}/v1", api_key="none")
+    client = openai_client(url)
     said: list[Any] = [{"role": "user", "content": SENTENCE}]
     found = client.chat.completions.parse(
         model=model, messages=said, response_format=Person, max_tokens=MOST_TOKENS, temperature=0
@@ -107,9 +107,9 @@ def openai_parse(url: str, model: str) -> str:
 
 
 def openai_responses(url: str, model: str) -> str:
-    from openai import NotFoundError, OpenAI
+    from openai import NotFoundError
 
-    client = OpenAI(base_url=f"{url}/v1", api_key="none")
+    client = openai_client(url)
     about: dict[str, Any] = {"model": model, "max_output_tokens": MOST_TOKENS, "temperature": 0}
     first = client.responses.create(input="My name is Ada.", **about)
     again = client.responses.create(input="What is my name?", previous_response_id=first.id, **about)
@@ -252,9 +252,8 @@ def pydantic_ai(url: str, model: str) -> str:
 
 def instructor(url: str, model: str) -> str:
     import instructor
-    from openai import OpenAI
 
-    client = OpenAI(base_url=f"{url}/v1", api_key="none")
+    client = openai_client(url)
     said: list[Any] = [{"role": "user", "content": SENTENCE}]
     found = None
     for mode in (instructor.Mode.TOOLS, instructor.Mode.JSON_SCHEMA):

@@ -29,9 +29,9 @@ from h2o_chat.engine.request import Request, RequestPiece
 from h2o_chat.engine.row_capacity import slots_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.report_output import print_table
-from h2o_chat.lab.speed import Absent, one_line
-from h2o_chat.lab.timed_programs import wait_until_idle
+from h2o_chat.lab.bench.speed import Absent, one_line
+from h2o_chat.lab.bench.timed_programs import wait_until_idle
+from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.choices import default_threads
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find

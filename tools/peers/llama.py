@@ -50,35 +50,42 @@ class Llama:
 
     def read(self, tokens: int) -> list[float]:
         if tokens not in self.contexts:
-            self.contexts[tokens] = self._context(tokens + ROOM_TOKENS)
+            self.contexts[tokens] = self.context(tokens + ROOM_TOKENS)
         context = self.contexts[tokens]
         llama.llama_memory_clear(llama.llama_get_memory(context), True)
         ids = random_ids(tokens, self.vocabulary)
         clock = time.perf_counter()
         for start in range(0, tokens, BATCH_TOKENS):
             self._feed(context, ids[start : start + BATCH_TOKENS])
-        self._likeliest(context)
+        self.likeliest(context)
         return [ms_since(clock)]
 
     def decode(self, seen: int, tokens: int) -> list[float]:
         context = self.contexts[seen]
-        token, took_ms = self._likeliest(context), []
+        token, took_ms = self.likeliest(context), []
         for _ in range(tokens):
             clock = time.perf_counter()
             self._feed(context, [token])
-            token = self._likeliest(context)
+            token = self.likeliest(context)
             took_ms.append(ms_since(clock))
         llama.llama_memory_seq_rm(llama.llama_get_memory(context), 0, seen, -1)
         return took_ms
 
-    def _context(self, tokens: int) -> Any:
+    def context(self, tokens: int, rows: int = 1) -> Any:
+        """A context with room for so many tokens of each row, whose keys and values are its own."""
         params = llama.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_ubatch = tokens, BATCH_TOKENS, BATCH_TOKENS
+        params.n_ctx, params.n_seq_max, params.kv_unified = rows * tokens, rows, False
+        params.n_batch = params.n_ubatch = max(BATCH_TOKENS, rows)
         params.n_threads = params.n_threads_batch = self.threads
         context = llama.llama_init_from_model(self.model, params)
         if not context:
-            sys.exit(f"llama.cpp makes no context of {tokens} tokens.")
+            sys.exit(f"llama.cpp makes no context of {rows} times {tokens} tokens.")
         return context
+
+    def likeliest(self, context: Any, number: int = -1) -> int:
+        """By the logits of this number of the last call."""
+        logits: Any = llama.llama_get_logits_ith(context, number)
+        return int(np.ctypeslib.as_array(logits, (self.vocabulary,)).argmax())
 
     def _feed(self, context: Any, ids: list[int]) -> None:
         array = (llama.llama_token * len(ids))(*ids)
@@ -86,16 +93,10 @@ class Llama:
         if failed:
             sys.exit(f"llama_decode returned {failed}.")
 
-    def _likeliest(self, context: Any) -> int:
-        logits: Any = llama.llama_get_logits_ith(context, -1)
-        return int(np.ctypeslib.as_array(logits, (self.vocabulary,)).argmax())
-
 
 class LlamaRows:
     """Many conversations at once, as the slots of its server: one `llama_decode` for all busy ones, without
     HTTP.
-
-    A context has room for all rows, each with its own keys and values.
 
     Raises:
         SystemExit: llama.cpp does not open the file, or has no memory for so many.
@@ -103,15 +104,9 @@ class LlamaRows:
 
     def __init__(self, path: str, rows: int, tokens: int, threads: int) -> None:
         self.peer, self.rows = Llama(path, threads), rows
-        params = llama.llama_context_default_params()
-        params.n_ctx, params.n_seq_max, params.kv_unified = rows * (tokens + ROOM_TOKENS), rows, False
-        params.n_batch = params.n_ubatch = max(BATCH_TOKENS, rows)
-        params.n_threads = params.n_threads_batch = threads
-        self.context = llama.llama_init_from_model(self.peer.model, params)
-        if not self.context:
-            sys.exit(f"llama.cpp makes no context of {rows} times {tokens} tokens.")
+        self.context = self.peer.context(tokens + ROOM_TOKENS, rows)
         self.memory = llama.llama_get_memory(self.context)
-        self.batch = llama.llama_batch_init(params.n_batch, 0, 1)
+        self.batch = llama.llama_batch_init(max(BATCH_TOKENS, rows), 0, 1)
         self.ids = random_ids(tokens, self.peer.vocabulary)
         self.read_tokens = self.seen = 0
         self.next = [5] * rows
@@ -137,7 +132,7 @@ class LlamaRows:
         clock = time.perf_counter()
         everyone = range(self.rows)
         self._decode(self.next, [self.seen] * self.rows, everyone, everyone)
-        self.next = [self._likeliest(row) for row in everyone]
+        self.next = [self.peer.likeliest(self.context, row) for row in everyone]
         took_ms = ms_since(clock)
         self.seen += 1
         return took_ms
@@ -161,11 +156,7 @@ class LlamaRows:
             batch.logits[number] = number in wanted
         if failed := llama.llama_decode(self.context, batch):
             sys.exit(f"llama_decode returned {failed}.")
-        self._likeliest(wanted[-1])  # it waits for what it has computed
-
-    def _likeliest(self, number: int) -> int:
-        logits: Any = llama.llama_get_logits_ith(self.context, number)
-        return int(np.ctypeslib.as_array(logits, (self.peer.vocabulary,)).argmax())
+        self.peer.likeliest(self.context, wanted[-1])  # it waits for what it has computed
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def ours(file: str, text: str, tokens: int) -> tuple[list[list[int]], dict[str, 
 
     from h2o_chat.base.config import Settings
     from h2o_chat.engine.runner import trained_positions
-    from h2o_chat.lab.perplexity import feed_of, nll
+    from h2o_chat.lab.eval.perplexity import feed_of, nll
     from h2o_chat.native.native_model import open_model
     from h2o_chat.transformers_cache.cache import H2OCache
 

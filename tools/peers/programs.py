@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from gguf_files import write  # type: ignore[import-not-found]
 
 from h2o_chat.base.errors import H2OChatError, UsageError
-from h2o_chat.lab.timed_programs import Sample, others_s
+from h2o_chat.lab.bench.timed_programs import Sample, others_s
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
 
@@ -45,14 +45,11 @@ class OtherProgram:
     """Form of its weights: its best on a CPU."""
     writer: str = ""
     """Writes the weights in its environment; empty: it reads the model folder, or a GGUF file."""
-    evicts: bool = False
-    """It is given this program's budget."""
 
 
 PROGRAMS = {
     LLAMA: OtherProgram(LLAMA, "llama.py", "q4_0"),
     "openvino": OtherProgram("openvino", "open_vino.py", "int4", "open_vino_file.py"),
-    "openvino-evicting": OtherProgram("openvino", "open_vino.py", "int4", "open_vino_file.py", evicts=True),
     "transformers-nf4": OtherProgram("", "stock.py", "nf4"),
     "transformers-bf16": OtherProgram("", "stock.py", "bf16"),
 }
@@ -67,14 +64,12 @@ class Conditions:
         folder: of the environments; None where only this program's own is needed.
         model: the model folder, or a GGUF file.
         contexts: tokens of each conversation that there will be.
-        budget: slots of one that evicts.
     """
 
     folder: Path | None
     model: Path
     contexts: Sequence[int]
     threads: int
-    budget: int
 
 
 def process_s(process: psutil.Process) -> float:
@@ -195,8 +190,6 @@ def start(name: str, how: Conditions) -> tuple[Driven, dict[str, Any]]:
         file, written = weights(how.folder, name, program.form, how.model)
         about |= written
     command = [python, SCRIPTS / program.script, file, "--threads", how.threads, "--contexts", *how.contexts]
-    if program.evicts:
-        command += ["--slots", max(192, how.budget // 32 * 32)]  # in blocks of 32, and 160 never go
     if not program.environment:
         command += ["--format", program.form]
     driven = Driven(name, command)

@@ -24,9 +24,9 @@ from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.base.progress import Progress
 from h2o_chat.cli.lab_commands import measured
 from h2o_chat.cli.run import ending
-from h2o_chat.lab.report_output import tell
-from h2o_chat.lab.speed import OTHER, Absent, Peer, Wanted, one_line, run_speed, show_speed
-from h2o_chat.lab.timed_programs import Sample
+from h2o_chat.lab.bench.speed import OTHER, Absent, Peer, Wanted, one_line, run_speed, show_speed
+from h2o_chat.lab.bench.timed_programs import Sample
+from h2o_chat.lab.shared.report_output import tell
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
 from h2o_chat.native.spin_wait import let_torch_sleep
@@ -45,7 +45,7 @@ def other_programs(
     contexts = list(dict.fromkeys([*seen, wanted.prompt]))
     found, absent = list[Peer](), list[Absent]()
     for number, name in enumerate(names):
-        how = programs.Conditions(folder, model, contexts, wanted.threads, wanted.settings.budget)
+        how = programs.Conditions(folder, model, contexts, wanted.threads)
         try:
             runs, about = programs.start(name, how)
         except H2OChatError as error:

@@ -11,24 +11,32 @@ import transformers
 from orders import ms_since, obey, parser, random_ids, tell
 
 
+def loaded(folder: str, threads: int, dtype: torch.dtype, **how: Any) -> Any:
+    torch.set_num_threads(threads)
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True, **how
+    ).eval()
+
+
+def likeliest(model: Any, cache: Any, ids: list[list[int]]) -> list[list[int]]:
+    """The likeliest token after each row of ids."""
+    with torch.inference_mode():
+        output = model(torch.tensor(ids), past_key_values=cache, use_cache=True, logits_to_keep=1)
+    found: list[list[int]] = output.logits[:, -1].argmax(-1, keepdim=True).tolist()
+    return found
+
+
 class Stock:
     """A full cache and SDPA, as `generate` uses them, without its bookkeeping."""
 
     def __init__(self, folder: str, form: str, threads: int) -> None:
-        torch.set_num_threads(threads)
         self.form = form
         how = transformers.BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
         )
-        self.model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=torch.bfloat16,
-            attn_implementation="sdpa",
-            local_files_only=True,
-            **({"quantization_config": how} if form == "nf4" else {}),
-        )
-        self.model.eval()
-        self.seen: dict[int, tuple[Any, int]] = {}
+        in_4_bits = {"quantization_config": how} if form == "nf4" else {}
+        self.model = loaded(folder, threads, torch.bfloat16, **in_4_bits)
+        self.seen: dict[int, tuple[Any, list[list[int]]]] = {}
         """Cache and next token, by tokens seen."""
 
     def about(self) -> dict[str, str | int]:
@@ -41,22 +49,17 @@ class Stock:
         ids = random_ids(tokens, self.model.config.vocab_size)
         clock = time.perf_counter()
         cache = transformers.DynamicCache(config=self.model.config)
-        self.seen[tokens] = cache, self._forward(cache, ids)
+        self.seen[tokens] = cache, likeliest(self.model, cache, [ids])
         return [ms_since(clock)]
 
     def decode(self, seen: int, tokens: int) -> list[float]:
         (cache, token), took_ms = self.seen[seen], []
         for _ in range(tokens):
             clock = time.perf_counter()
-            token = self._forward(cache, [token])
+            token = likeliest(self.model, cache, token)
             took_ms.append(ms_since(clock))
         cache.crop(-tokens)
         return took_ms
-
-    def _forward(self, cache: Any, ids: list[int]) -> int:
-        with torch.inference_mode():
-            output = self.model(torch.tensor([ids]), past_key_values=cache, use_cache=True, logits_to_keep=1)
-        return int(output.logits[0, -1].argmax())
 
     def _token_bytes(self) -> int:
         """All weights and their scales, but of an untied embedding only a row."""
@@ -72,12 +75,8 @@ class StockRows:
     """One batch with a full cache and SDPA, as `generate` uses them, without its bookkeeping."""
 
     def __init__(self, folder: str, dtype: str, rows: int, threads: int) -> None:
-        torch.set_num_threads(threads)
         self.rows, self.dtype = rows, getattr(torch, dtype)
-        self.model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=self.dtype, attn_implementation="sdpa", local_files_only=True
-        )
-        self.model.eval()
+        self.model = loaded(folder, threads, self.dtype)
         self.config = self.model.config.get_text_config()
         self.next = [[5]] * rows
         self.cache: Any = None
@@ -89,7 +88,7 @@ class StockRows:
     def read(self, tokens: int) -> float:
         ids = random_ids(tokens, self.config.vocab_size)
         clock = time.perf_counter()
-        self._forward(transformers.DynamicCache(config=self.config), [ids])
+        likeliest(self.model, transformers.DynamicCache(config=self.config), [ids])
         return ms_since(clock)
 
     def fill(self, tokens: int) -> None:
@@ -104,14 +103,8 @@ class StockRows:
 
     def step(self) -> float:
         clock = time.perf_counter()
-        self.next = self._forward(self.cache, self.next)
+        self.next = likeliest(self.model, self.cache, self.next)
         return ms_since(clock)
-
-    def _forward(self, cache: Any, ids: list[list[int]]) -> list[list[int]]:
-        with torch.inference_mode():
-            output = self.model(torch.tensor(ids), past_key_values=cache, use_cache=True, logits_to_keep=1)
-        found: list[list[int]] = output.logits[:, -1].argmax(-1, keepdim=True).tolist()
-        return found
 
 
 if __name__ == "__main__":

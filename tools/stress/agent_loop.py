@@ -20,7 +20,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 from served import Server
 
 HUNDRED = 100
@@ -63,21 +62,18 @@ def loop(server: Server, calls: int, rng: random.Random) -> bool:
         {"role": "system", "content": system},
         {"role": "user", "content": "File the lines that you are given, one by one, until I say stop."},
     ]
-    process = psutil.Process(server.process.pid)
     calls_s, token_ms, marked, rss = list[float](), list[float](), list[bool](), list[int]()
     for number in range(1, calls + 1):
-        begun, used = time.monotonic(), process.cpu_times()
+        begun, used_s = time.monotonic(), server.cpu_s()
         message, counted = asked(server, messages)
         calls_s.append(time.monotonic() - begun)
-        now = process.cpu_times()
-        used_s = now.user + now.system - used.user - used.system
-        token_ms.append(1000 * used_s / counted["completion_tokens"])
+        token_ms.append(1000 * (server.cpu_s() - used_s) / counted["completion_tokens"])
         (call,) = message["tool_calls"]
         marked.append(json.loads(call["function"]["arguments"])["job"] == mark)
         line = f"Line {number}: {' '.join(rng.choices(WORDS, k=8))}."
         messages += [message, {"role": "tool", "tool_call_id": call["id"], "content": line}]
         if number % HUNDRED == 0:
-            rss.append(process.memory_info().rss)
+            rss.append(server.watched.memory_info().rss)
             call_s, token = (statistics.mean(one[-HUNDRED:]) for one in (calls_s, token_ms))
             print(
                 f"calls to {number:,}: {call_s:.2f} s each, {token:.1f} ms of processors a token,"
@@ -104,7 +100,9 @@ def main() -> int:
         flags = ["-m", asked_for.model, "-b", str(asked_for.budget), "--no-store"]
         with Server([*flags, "--rows", "1", "--snapshots", "2"], Path(name) / "data") as server:
             well = loop(server, max(HUNDRED, asked_for.calls), random.Random(asked_for.seed))
-            return int(not well or server.end() != 0 or "Traceback" in server.said())
+            wrong = server.end()
+    print(*wrong, end="")
+    return int(not well or bool(wrong))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from served import Server
+from served import Server, events, get, metric, posted, started
 
 LINES = (Path(__file__).parents[2] / "docs" / "conversation_300.txt").read_text("utf-8").splitlines()
 SAID = [line for line in LINES if 20 < len(line) < 120 and line[0] not in "#-"]
@@ -113,28 +112,14 @@ class Storm:
 def ask(port: int, messages: list[Any], session: str, seed: int) -> Told:
     """One streamed answer; raises OSError, HTTPException or ValueError where there is none."""
     body = {"messages": messages, "stream": True, "seed": seed, "temperature": 0.8}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    began, first, text, done = time.monotonic(), 0.0, "", False
-    try:
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"x-session-id": session})
-        response = connection.getresponse()
-        if response.status != 200:
-            raise ValueError(f"{response.status} {response.read()[:200]!r}")
-        for line in response:
-            if line.startswith(b"data: {"):
-                event = json.loads(line[6:])
-                if "error" in event:
-                    raise ValueError(event["error"]["code"])
-                new = "".join(one["delta"].get("content") or "" for one in event["choices"])
-                first = first or (time.monotonic() - began if new else 0.0)
-                text += new
-            done |= line.startswith(b"data: [DONE]")
-        if not done:
-            raise ValueError("the stream broke off")
+    began, first, text = time.monotonic(), 0.0, ""
+    with posted(port, body, 60, **{"x-session-id": session}) as reply:
+        for event in events(reply):
+            new = "".join(one["delta"].get("content") or "" for one in event["choices"])
+            first = first or (time.monotonic() - began if new else 0.0)
+            text += new
         whole_s = time.monotonic() - began
-        return Told(text, first or whole_s, whole_s, response.getheader("x-request-id") or "")
-    finally:
-        connection.close()
+        return Told(text, first or whole_s, whole_s, reply.getheader("x-request-id") or "")
 
 
 def surely(port: int, messages: list[Any], session: str, seed: int) -> Told:
@@ -158,12 +143,7 @@ class Up:
         command = [sys.executable, "-m", "h2o_chat", "cluster", "up", *storm.flags, *flags, "--grace", "10"]
         state = name if "://" in name else str(storm.folder / name)
         command += ["--address", f"127.0.0.1:{PORT}", "--state", state, "--replicas", str(replicas)]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ | env)
-        while "serving http" not in self.log.read_text():
-            if self.process.poll() is not None:
-                sys.exit(self.log.read_text())
-            time.sleep(0.2)
+        self.process, _ = started(command, self.log, "serving http", **env)
 
     def __enter__(self) -> "Up":
         return self
@@ -177,14 +157,9 @@ def running() -> list[psutil.Process]:
     return [one for one in psutil.process_iter(["name"]) if one.info["name"].startswith("ray::ServeRepl")]
 
 
-def get(path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=60) as found:
-        return str(found.read().decode())
-
-
-def metric(name: str) -> float:
-    found = re.search(rf"^h2o_chat_{name} (\S+)$", get("/metrics"), re.M)
-    return float(found[1]) if found else 0.0
+def held_by(session: str) -> list[Any]:
+    """The messages of a conversation that the cluster holds."""
+    return list(json.loads(get(PORT, f"/v1/conversations/{session}")[1])["messages"])
 
 
 def during(storm: Storm, name: str, weather: Callable[[Reach], Any]) -> dict[str, Any]:
@@ -274,7 +249,7 @@ def fork(storm: Storm) -> dict[str, Any]:
                 text = ask(PORT, [*messages, asked], session, done).text
             except ValueError as error:
                 refused.append(str(error))
-                messages = json.loads(get(f"/v1/conversations/{session}"))["messages"]
+                messages = held_by(session)
                 time.sleep(random.random() / 5)
             else:
                 said[session].append((asked["content"], text))
@@ -287,8 +262,7 @@ def fork(storm: Storm) -> dict[str, Any]:
             list(pool.map(lambda pair: write(*pair), pairs))
         wrong = 0
         for session, delivered in said.items():
-            there = json.loads(get(f"/v1/conversations/{session}"))["messages"]
-            history = [one["content"] for one in there]
+            history = [one["content"] for one in held_by(session)]
             wrong += sorted(zip(history[::2], history[1::2], strict=True)) != sorted(delivered)
     return {"phase": "fork", "answers": 6 * len(pairs), "refused": len(refused), "different": wrong}
 
@@ -332,10 +306,10 @@ def storage(storm: Storm) -> dict[str, Any]:
             told = [answer for answers in storm.talks(PORT, "storage", 2, held) for answer in answers]
             found[f"{name}_answer_ms"] = spread([1000 * answer.whole_s for answer in told])
         time.sleep(max(0.0, began + 20 - time.monotonic()))
-        found["waiting"], found["failing"] = metric("shared_waiting"), metric("shared_failing")
+        found["waiting"], found["failing"] = metric(PORT, "shared_waiting"), metric(PORT, "shared_failing")
         mode.write_text("good")
         began = time.monotonic()
-        while metric("shared_waiting"):
+        while metric(PORT, "shared_waiting"):
             time.sleep(0.2)
         found["written_after_s"] = round(time.monotonic() - began, 1)
         log = one.log.read_text()

@@ -80,17 +80,20 @@ def crash(
     return sum(map(len, answers)), sum(finish == "interrupted" for _, finish in path), len(recalled_ones)
 
 
+def run_script(script: Path, model: str, budget: int, tokens: int, resume: str | None) -> list[str]:
+    """Arguments of a run that says what a script has, in a stored conversation, and tells its events."""
+    return [
+        *("run", "--script", str(script), "--json", "--events", "0", "-m", model, "--budget", str(budget)),
+        *("--max-tokens", str(tokens), "--threads", "1", *(["--resume", resume] if resume else ["--save"])),
+    ]
+
+
 def run_and_kill(
     data: Path, script: Path, model: str, resume: bool, kill_after: int | None, wait_s: float
 ) -> list[dict[str, object]]:
     """The events that the program gave out until it was killed, or all of them (`kill_after` None)."""
-    how = ["--resume", "last"] if resume else ["--save"]
-    command = [
-        *(sys.executable, "-m", "h2o_chat", "run", "--script", str(script), "--json", "--events", "0"),
-        *("--data", str(data), "-m", model, "--budget", "64", "--ignore-eos"),
-        *("--max-tokens", str(MAX_TOKENS)),
-        *("--threads", "1", *how),
-    ]
+    how = run_script(script, model, 64, MAX_TOKENS, "last" if resume else None)
+    command = [sys.executable, "-m", "h2o_chat", *how, "--ignore-eos", "--data", str(data)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -66,8 +66,8 @@ def main() -> None:
             found = [one for one in found if one.name == arguments.only] or parser.error("no such reader")
         _limit_memory()
         if arguments.input:
-            raw = (kept / arguments.input).read_bytes()
-            sys.exit(not attempt(found[0], raw, Tally(), kept))
+            place = kept / arguments.input
+            sys.exit(not attempt(found[0], place.read_bytes(), Tally(), place))
         sys.exit(not fuzz(found, arguments.inputs, arguments.seed, kept))
 
 
@@ -86,20 +86,21 @@ def fuzz(found: list[Any], inputs: int, seed: str, kept: Path) -> bool:
     print(f"{'reader':15}{'inputs':>9}{'accepted':>10}{'refused':>9}{'seconds':>9}{'slowest':>9}")
     total = Tally()
     for reader in found:
-        tally = Tally()
+        tally, place = Tally(), kept / f"fuzz-{reader.name.replace(' ', '-')}.input"
         for number in range(max(1, round(inputs * reader.share / shares))):
             raw = reader.make(Random(f"{seed} {reader.name} {number}"), reader.examples)
-            if not attempt(reader, raw, tally, kept):
+            if not attempt(reader, raw, tally, place):
                 print(f"{reader.name}: input {number} of seed {seed}", file=sys.stderr)
                 good = False
                 break
+        else:
+            place.unlink()
         _show(reader.name, tally)
         total.accepted += tally.accepted
         total.refused += tally.refused
         total.seconds += tally.seconds
         total.slowest = max(total.slowest, tally.slowest)
     _show("all", total)
-    _Last.forget()
     return good
 
 
@@ -111,11 +112,10 @@ def _show(name: str, tally: Tally) -> None:
     )
 
 
-def attempt(reader: Any, raw: bytes, tally: Tally, kept: Path) -> bool:
-    """One input; False where it was a violation, which is told, and the input kept."""
+def attempt(reader: Any, raw: bytes, tally: Tally, place: Path) -> bool:
+    """One input, which is written to `place` first; False where it was a violation, which is told."""
     from fuzzing.reader import accepts
 
-    place = kept / f"fuzz-{reader.name.replace(' ', '-')}.input"
     with _watched(place, raw):
         began = time.process_time()
         try:
@@ -124,7 +124,6 @@ def attempt(reader: Any, raw: bytes, tally: Tally, kept: Path) -> bool:
             raise
         except BaseException as error:
             _disarm()
-            _Last.keep()
             frames = "".join(traceback.format_tb(error.__traceback__)[2:])
             print(f"{frames}{type(error).__name__}: {ascii(str(error))[:500]}", file=sys.stderr)
             print(f"{reader.name}: a violation; its input is kept in {place}", file=sys.stderr)
@@ -140,7 +139,8 @@ def attempt(reader: Any, raw: bytes, tally: Tally, kept: Path) -> bool:
 @contextmanager
 def _watched(place: Path, raw: bytes) -> Iterator[None]:
     """An alarm that becomes `Hang`, and the input where it can be found if the process dies."""
-    _Last.write(place, raw)
+    place.write_bytes(raw)
+    faulthandler.dump_traceback_later(STUCK_S, exit=True)
     for number in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(number, _ring)
     signal.setitimer(signal.ITIMER_REAL, WAITING_S)
@@ -154,41 +154,12 @@ def _watched(place: Path, raw: bytes) -> Iterator[None]:
 def _disarm() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.setitimer(signal.ITIMER_PROF, 0)
+    faulthandler.cancel_dump_traceback_later()
 
 
 def _ring(number: int, _: Any) -> NoReturn:
     worked = number == signal.SIGPROF
     raise Hang(f"it worked for {LONGEST_S} seconds" if worked else f"it did not end in {WAITING_S} seconds")
-
-
-class _Last:
-    """The input that is being read, in a file that is removed when all went well."""
-
-    place: Path | None = None
-    descriptor = -1
-    armed = 0.0
-
-    @classmethod
-    def write(cls, place: Path, raw: bytes) -> None:
-        if cls.place != place:
-            cls.forget()
-            cls.place, cls.descriptor = place, os.open(place, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.ftruncate(cls.descriptor, 0)
-        os.pwrite(cls.descriptor, raw, 0)
-        if time.monotonic() - cls.armed > STUCK_S / 10:
-            cls.armed = time.monotonic()
-            faulthandler.dump_traceback_later(STUCK_S, exit=True)
-
-    @classmethod
-    def keep(cls) -> None:
-        os.close(cls.descriptor)
-        cls.place = None
-
-    @classmethod
-    def forget(cls) -> None:
-        if cls.place is not None:
-            cls.place.unlink()
-            cls.keep()
 
 
 def _limit_memory() -> None:
@@ -216,7 +187,6 @@ def _elsewhere() -> Iterator[Path]:
             yield folder
         finally:
             os.chdir(before)
-            faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

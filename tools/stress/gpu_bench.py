@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from h2o_chat.base.config import Prefill, Sampling, Settings
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
-from h2o_chat.graph.captured import captured
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
-from h2o_chat.lab.shapes import SHAPES, byte_tokenizer
-from h2o_chat.lab.speed import TURN_TOKENS, bandwidth_gb_s
-from h2o_chat.lab.timed_programs import GREEDY, TIMED, WARM, Ours, Program, Stock, rows_speed
+from h2o_chat.lab.bench.speed import TURN_TOKENS, bandwidth_gb_s
+from h2o_chat.lab.bench.timed_programs import GREEDY, TIMED, WARM, Ours, Program, Stock, rows_speed
+from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.probing import frame_of
 from h2o_chat.transformers_cache import registered
@@ -79,9 +79,7 @@ class GpuRow:
     """Time from logits that are computed to a token that is read."""
 
 
-def random_model(
-    shape: str, device: str, *, dtype: str = "bfloat16", int4: bool = False, peaked: float = 0.0
-) -> LoadedGraph:
+def random_model(shape: str, device: str, dtype: str, int4: bool, peaked: float) -> LoadedGraph:
     """Random weights of a shape, on a device, as the program would have opened them.
 
     Args:
@@ -138,41 +136,42 @@ def floor_bytes(runner: Runner) -> int:
     return int(weights.head.nbytes + sum(map(matrix_bytes, matrices)) + slots)
 
 
-def matrix_bytes(matrix: torch.Tensor | Int4) -> int:
+def matrix_bytes(matrix: Tensor | Int4) -> int:
     """Bytes of a matrix of weights, with its scales."""
     return matrix.words.nbytes + matrix.scales.nbytes if isinstance(matrix, Int4) else matrix.nbytes
 
 
-def runner_of(loaded: Loaded, budget: int, policy: str = "h2o", **more: Any) -> Runner:
+def runner_of(loaded: Loaded, budget: int, **more: Any) -> Runner:
     """An empty one of one row."""
-    settings = replace(Settings(budget=budget), **{"policy": policy, **more})
-    return Runner(loaded, cache_for(loaded, settings))
+    return Runner(loaded, cache_for(loaded, Settings(budget=budget, **more)))
+
+
+def read(runner: Runner, tokens: int) -> Tensor:
+    """Reads a prompt of so many random tokens; the logits after it."""
+    prompt = random_ids(tokens)
+    for start in range(0, tokens, runner.call_tokens):
+        logits = runner.feed([prompt[start : start + runner.call_tokens]], prompt=True)
+    return logits
 
 
 def decode(
     loaded: Loaded,
     bandwidth: float,
-    *,
     budget: int,
     seen: int,
     policy: str = "h2o",
     sampling: Sampling = GREEDY,
     barred: int = 0,
-    **more: Any,
 ) -> GpuRow:
     """Tokens after a prompt of `seen` random ones, through runner and sampler as in a conversation.
 
     Args:
         barred: tokens that may not come.
     """
-    runner = runner_of(loaded, budget, policy, **more)
+    runner = runner_of(loaded, budget, policy=policy)
     row = Row(runner, Settings(seed=0, events_every=0))
     changes, device = dict.fromkeys(range(barred), -math.inf), runner.device.type
-    prompt = random_ids(seen)
-    for start in range(0, seen, runner.call_tokens):
-        some = prompt[start : start + runner.call_tokens]
-        logits = runner.feed([some], prompt=True)
-    times = []
+    logits, times = read(runner, seen), []
     warm, timed = (WARM, TIMED) if device == "cuda" else (1, 2)
     for number in range(warm + timed):
         began = time.perf_counter()
@@ -186,9 +185,8 @@ def decode(
     floor = floor_bytes(runner) / bandwidth if runner.graph is not None else 0.0
     device_ms = 0.0
     if device == "cuda" and runner.graph is not None:
-        replay = (
-            runner.graph.replay
-        )  # feeds the last token again and again: the slots are of no use afterwards
+        # Feeds the last token again and again: the slots are of no use afterwards.
+        replay = runner.graph.replay
         device_ms = _timed(device, lambda: [replay() for _ in range(50)]) * 1e3 / 50
     choose_ms = 1e3 * _best(device, lambda: row.sampler.choose(logits[0, -1], sampling, changes), 20)
     name = f"{policy} {budget}, {loaded.quantization if loaded.quantization != 'none' else loaded.dtype}"
@@ -199,12 +197,10 @@ def decode(
 def in_turns(loaded: Loaded, budget: int, lengths: Sequence[int], tokens: int = 20) -> dict[int, list[float]]:
     """Milliseconds of tokens after prompts of these lengths, some of each in turns: the speed of the host's
     processor changes by a factor of two from one second to the next."""
-    rows, times = list[tuple[int, Row, torch.Tensor]](), dict[int, list[float]]()
+    rows, times = list[tuple[int, Row, Tensor]](), dict[int, list[float]]()
     for seen in lengths:
-        runner, prompt = runner_of(loaded, budget, chunk=budget), random_ids(seen)
-        for start in range(0, seen, runner.call_tokens):
-            logits = runner.feed([prompt[start : start + runner.call_tokens]], prompt=True)
-        rows.append((seen, Row(runner, Settings(seed=0, events_every=0)), logits))
+        runner = runner_of(loaded, budget, chunk=budget)
+        rows.append((seen, Row(runner, Settings(seed=0, events_every=0)), read(runner, seen)))
     for _ in range(12 if loaded.device == "cuda" else 2):
         for at, (seen, row, logits) in enumerate(rows):
             for number in range(tokens):
@@ -340,63 +336,36 @@ def _best(device: str, work: Callable[[], Any], times: int = 3) -> float:
     return statistics.median(_timed(device, work) for _ in range(times))
 
 
-def matrices_of(shape: str) -> list[tuple[str, int, int]]:
-    """Name, rows and columns of each matrix of a layer, as they are joined, and of the head."""
-    config = GPU_SHAPES[shape]
-    wide, heads, deep = config.hidden_size, config.num_attention_heads, config.intermediate_size
-    qkv = (heads + 2 * config.num_key_value_heads) * wide // heads
-    mlp = [("gate_up", 2 * deep, wide), ("down", wide, deep)]
-    return [("qkv", qkv, wide), ("out", wide, wide), *mlp, ("head", config.vocab_size, wide)]
+def beside_transformers(loaded: Loaded, budget: int, tokens: int, **more: Any) -> tuple[float, float, float]:
+    """The graph step, fed the greedy tokens of transformers' step on the same weights.
+
+    Returns:
+        The share of kept (layer, head, token) that both have, the share of steps with the same greedy token,
+        and the relative error of the logits.
+    """
+    exact, graph = (runner_of(loaded, budget, **more) for _ in range(2))
+    exact.graph = None  # transformers' step decodes
+    generator = torch.Generator().manual_seed(2)
+    prompt = torch.randint(0, 256, (budget // 2,), generator=generator).tolist()
+
+    def feed(piece: list[int], is_prompt: bool) -> list[Tensor]:
+        return [one.feed([piece], is_prompt)[0, -1].float() for one in (exact, graph)]
+
+    (wanted, found), same, error = feed(prompt, True), 0, 0.0
+    for _ in range(tokens):
+        token = int(wanted.argmax())
+        same += int(found.argmax()) == token
+        error += float((found - wanted).norm() / wanted.norm())
+        wanted, found = feed([token], False)
+    return kept_share(exact, graph), same / tokens, error / tokens
 
 
-def product_times(device: str, shape: str, int4: bool) -> dict[str, tuple[float, float]]:
-    """Microseconds of each product of a token, alone, over matrices that no cache of the device holds; and
-    the bytes that it reads."""
-    from h2o_chat.graph import launches
-    from h2o_chat.graph.int4 import packed
-
-    found = {}
-    for name, rows, columns in matrices_of(shape):
-        gated, normed = name == "gate_up", name in ("qkv", "gate_up", "head")
-        bytes_ = rows * columns * 9 // 16 if int4 else 2 * rows * columns
-        copies = max(2, (256 << 20) // bytes_) if device == "cuda" else 1
-        matrices: list[Any] = [
-            torch.randn(rows, columns, device=device, dtype=torch.bfloat16) for _ in range(copies)
-        ]
-        if int4:
-            matrices = [packed(one) for one in matrices]
-        x, norm = torch.randn(columns, device=device), torch.ones(columns, device=device)
-        y = torch.zeros(rows // 2 if gated else rows, device=device)
-
-        def work(
-            matrices: list[Any] = matrices, x: Any = x, y: Any = y, norm: Any = norm if normed else None
-        ) -> None:
-            for matrix in matrices:
-                launches.product(
-                    matrix, x, y, norm=norm, epsilon=1e-5, gated=len(y) < matrix.shape[0], adds=norm is None
-                )
-
-        work()
-        replay = captured(work, torch.device(device))
-        found[name] = _best(device, replay, 5) / copies * 1e6, float(bytes_)
-    return found
-
-
-def tinygemm_times(shape: str) -> dict[str, float]:
-    """Microseconds of torch's own product of bf16 with 4 bits in groups of 32, on the matrices that
-    `product_times` takes, but for what stands before and after them."""
-    found = {}
-    for name, rows, columns in matrices_of(shape):
-        copies = max(2, (256 << 20) // (rows * columns * 5 // 8))
-        levels = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8, device="cuda")
-        x = torch.randn(1, columns, dtype=torch.bfloat16, device="cuda")
-        held = [torch.ops.aten._convert_weight_to_int4pack(levels, 8) for _ in range(copies)]
-        scales = torch.randn(columns // 32, rows, 2, dtype=torch.bfloat16, device="cuda")
-
-        def work(held: list[Any] = held, x: Any = x, scales: Any = scales) -> None:
-            for one in held:
-                torch.ops.aten._weight_int4pack_mm(x, one, 32, scales)
-
-        work()
-        found[name] = _best("cuda", captured(work, torch.device("cuda")), 5) / copies * 1e6
-    return found
+def kept_share(one: Runner, other: Runner) -> float:
+    """The share of kept (layer, head, token) that both keep."""
+    both = kept = 0
+    for layer in range(len(one.cache.layers)):
+        mine, theirs = (each.cache.kept(layer)[0].tolist() for each in (one, other))
+        for head_mine, head_theirs in zip(mine, theirs, strict=True):
+            a, b = ({at for at in head if at >= 0} for head in (head_mine, head_theirs))
+            both, kept = both + len(a & b), kept + max(len(a), len(b))
+    return both / kept

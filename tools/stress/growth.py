@@ -1,7 +1,6 @@
 """Does anything grow with the length of a conversation?
 
     tools/stress/growth.py [-m MODEL] [--budget 64] [--tokens 20000] [--threads N] [--dtype D] [--kv-dtype D]
-    tools/stress/growth.py --hybrid --read [--budget 512] [--tokens 1000000]
 
 The last 1,000 tokens of a long conversation are timed in turns with the first 1,000 of a fresh one after its
 cache filled. Prints one JSON object. `h2o-chat lab bench bounded` up to 2026-11-27.
@@ -9,22 +8,16 @@ cache filled. Prints one JSON object. `h2o-chat lab bench bounded` up to 2026-11
 
 import argparse
 import json
-import random
 import statistics
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
-from transformers import AutoModelForCausalLM, Qwen3NextConfig
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
-from h2o_chat.lab.shapes import byte_tokenizer
 from h2o_chat.models.load import load
 from h2o_chat.models.resolve import POCKET
 
@@ -40,43 +33,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=20_000)
     for flag in ("--dtype", "--kv-dtype"):
         parser.add_argument(flag, default="auto")
-    for flag in ("--read", "--hybrid"):
-        parser.add_argument(flag, action="store_true")
     asked = vars(parser.parse_args())
-    tokens, read, hybrid = (asked.pop(name) for name in ("tokens", "read", "hybrid"))
-    with tempfile.TemporaryDirectory() as folder:
-        if hybrid:
-            asked["model"] = folder
-            make_hybrid(Path(folder))
-        print(json.dumps(measure(Settings(**asked, events_every=0), tokens, read)))
+    tokens = asked.pop("tokens")
+    print(json.dumps(measure(Settings(**asked, events_every=0), tokens)))
 
 
-def make_hybrid(folder: Path) -> None:
-    """Three layers with a state and one that attends, random weights, one token a byte."""
-    sizes = {f"linear_{one}": 16 for one in ("key_head_dim", "value_head_dim")}
-    sizes |= {f"linear_num_{one}_heads": 4 for one in ("key", "value")}
-    sizes |= {"num_experts": 4, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
-    config = Qwen3NextConfig(
-        **sizes,
-        vocab_size=258,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        num_experts_per_tok=2,
-        max_position_embeddings=4096,
-    )
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    byte_tokenizer().save_pretrained(folder)
-
-
-def measure(settings: Settings, tokens: int, read: bool = False) -> dict[str, Any]:
+def measure(settings: Settings, tokens: int) -> dict[str, Any]:
     """Figures of one conversation of so many tokens, beside a fresh one."""
     most_kept = largest_index = rss_early = 0
-    rss_by_tenths = list[int]()
     with progress_bar() as show:
         loaded = load(settings, show)
 
@@ -87,12 +51,11 @@ def measure(settings: Settings, tokens: int, read: bool = False) -> dict[str, An
         hook = loaded.model.register_forward_pre_hook(look, with_kwargs=True)
         old, fresh = Engine(loaded, settings), Engine(loaded, settings)
         steps, fresh_steps = decoded(old), decoded(fresh)
-        for done in reading(old, tokens - TIMED) if read else answering(steps, tokens - TIMED):
+        for done in range(1, tokens - TIMED + 1):
+            next(steps)
             most_kept = max(most_kept, old.cache.most_kept)
             if done >= WARM_UP and not rss_early:
                 rss_early = psutil.Process().memory_info().rss
-            if done >= tokens * (len(rss_by_tenths) + 1) // 10:
-                rss_by_tenths.append(psutil.Process().memory_info().rss)
             show("tokens", done / tokens)
         while fresh.seen <= settings.budget:
             next(fresh_steps)
@@ -104,24 +67,9 @@ def measure(settings: Settings, tokens: int, read: bool = False) -> dict[str, An
         **{"tokens": old.seen, "budget": settings.budget, "window_tokens": old.runner.trained.window},
         "most_kept_slots": max(most_kept, old.cache.most_kept, fresh.cache.most_kept),
         "largest_index": largest_index,
-        **{"rss_after_1000_bytes": rss_early, "rss_end_bytes": rss_end, "rss_by_tenths_bytes": rss_by_tenths},
+        **{"rss_after_1000_bytes": rss_early, "rss_end_bytes": rss_end},
         **{"old_ms": old_ms, "fresh_ms": fresh_ms, "old_over_fresh": old_ms / fresh_ms},
     }
-
-
-def reading(engine: Engine, tokens: int) -> Iterator[int]:
-    """Reads random tokens, call by call; yields how many it has read."""
-    drawn, words = random.Random(1), engine.runner.loaded.sizes.vocabulary
-    while (left := tokens - engine.seen) > 0:
-        engine.forward([drawn.randrange(words) for _ in range(min(left, engine.runner.call_tokens))], True)
-        yield engine.seen
-
-
-def answering(steps: Iterator[float], tokens: int) -> Iterator[int]:
-    """Generates tokens; yields how many it has generated."""
-    for done in range(1, tokens + 1):
-        next(steps)
-        yield done
 
 
 def decoded(engine: Engine) -> Iterator[float]:

@@ -4,7 +4,6 @@ The good key holds a stream, asks for a few words twice a second and looks at /h
 a process of its own; each attack runs in another one.
 """
 
-import contextlib
 import http.client
 import json
 import multiprocessing
@@ -16,10 +15,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from served import Server
+from served import Server, get, key_flags, posted
 
 GOOD, BAD = "the-key-of-the-good-client", "the-key-of-the-bad-client"
 GAP_S, WAIT_S, MEMORY_BYTES = 0.25, 2.0, 10**9
@@ -33,46 +33,37 @@ CONNECTIONS = 64
 class Good:
     """Waits of the good key so far, in its own process."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, seconds: float) -> None:
         self._port, self.gap_s, self.wait_s = port, 0.0, 0.0
         self.counts: Counter[str] = Counter()
-        self._until = 0.0
-
-    def hold_on(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
-        threads = [threading.Thread(target=one) for one in (self._stream, self._ask, self._look)]
+        jobs = ("stream", 0.01, self._stream), ("answer", 0.5, self._ask), ("health", 0.25, self._look)
+        threads = [threading.Thread(target=self._over_and_over, args=job) for job in jobs]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _over_and_over(
-        self, what: str, pause_s: float, once: Callable[[http.client.HTTPConnection], int]
-    ) -> None:
+    def _over_and_over(self, what: str, pause_s: float, once: Callable[[], object]) -> None:
         while time.monotonic() < self._until:
             began = time.monotonic()
-            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
             try:
-                status = str(once(connection))
+                status = str(once())
             except (OSError, http.client.HTTPException) as error:
                 status = type(error).__name__
-            finally:
-                connection.close()
             self.counts[f"{what}: {status}"] += 1
             if what != "stream":
                 self.wait_s = max(self.wait_s, time.monotonic() - began)
             time.sleep(pause_s)
 
-    def _asked(self, connection: http.client.HTTPConnection, **more: Any) -> http.client.HTTPResponse:
-        body = json.dumps({"messages": [{"role": "user", "content": "hi"}], "ignore_eos": True, **more})
-        connection.request("POST", PATH, body, {"Authorization": f"Bearer {GOOD}"})
-        return connection.getresponse()
+    def _asked(self, **more: Any) -> AbstractContextManager[http.client.HTTPResponse]:
+        body = {"messages": [{"role": "user", "content": "hi"}], "ignore_eos": True, **more}
+        return posted(self._port, body, 60, Authorization=f"Bearer {GOOD}")
 
-    def _stream(self) -> None:
-        def once(connection: http.client.HTTPConnection) -> int:
-            began = time.monotonic()
-            response, last = self._asked(connection, stream=True, max_tokens=400), 0.0
-            for line in response:
+    def _stream(self) -> int:
+        began, last = time.monotonic(), 0.0
+        with self._asked(stream=True, max_tokens=400) as reply:
+            for line in reply:
                 if line.startswith(b'data: {"id"') and b'"content": ""' not in line:
                     now = time.monotonic()
                     if last:
@@ -82,45 +73,33 @@ class Good:
                     last = now
                 elif line.startswith(b'data: {"error"'):
                     self.counts["stream: broken"] += 1
-            return response.status
+            return reply.status
 
-        self._over_and_over("stream", 0.01, once)
+    def _ask(self) -> int:
+        with self._asked(max_tokens=4) as reply:
+            reply.read()
+            return reply.status
 
-    def _ask(self) -> None:
-        def once(connection: http.client.HTTPConnection) -> int:
-            response = self._asked(connection, max_tokens=4)
-            response.read()
-            return response.status
-
-        self._over_and_over("answer", 0.5, once)
-
-    def _look(self) -> None:
-        def once(connection: http.client.HTTPConnection) -> int:
-            connection.request("GET", "/health")
-            response = connection.getresponse()
-            response.read()
-            return response.status
-
-        self._over_and_over("health", 0.25, once)
+    def _look(self) -> int:
+        return get(self._port, "/health")[0]
 
 
 def good(port: int, seconds: float, found: "multiprocessing.Queue[Any]") -> None:
-    client = Good(port)
-    client.hold_on(seconds)
+    client = Good(port, seconds)
     found.put((client.gap_s, client.wait_s, client.counts))
 
 
 # -- attacks: each goes on until its process is killed ------------------------------------------------------
 
 
-def head(length: int, more: str = "", key: str = BAD) -> bytes:
-    lines = [f"POST {PATH} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {key}"]
+def head(length: int, more: str = "") -> bytes:
+    lines = [f"POST {PATH} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {BAD}"]
     return "\r\n".join([*lines, f"Content-Length: {length}{more}", "", ""]).encode()
 
 
 def send(port: int, raw: bytes, waits_s: float) -> None:
     """Sends, and hangs up after so long or once it is answered."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60) as one:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60) as one:
         one.sendall(raw)
         one.settimeout(waits_s)
         while one.recv(1 << 16):
@@ -204,14 +183,16 @@ def ambiguous(port: int) -> None:
         head(len(body)) + body,
     ]
 
-    def attack(port: int, number: int) -> None:
-        send(port, raws[number], 0.1)
+    at_once(port, 3, lambda port, number: send(port, raws[number], 0.1))
 
-    at_once(port, 3, attack)
+
+def quiet(port: int) -> None:
+    """No attack."""
+    threading.Event().wait()
 
 
 ATTACKS: tuple[Callable[[int], None], ...] = (
-    *(long_texts, many_values, slow_bodies, large_bodies, idle, streams, endless, ambiguous),
+    *(quiet, long_texts, many_values, slow_bodies, large_bodies, idle, streams, endless, ambiguous),
 )
 
 
@@ -219,36 +200,30 @@ def raged(seconds: float, flags: list[str], which: list[str]) -> list[str]:
     """Each attack for so long; what was wrong."""
     wrong = []
     with tempfile.TemporaryDirectory() as name:
-        keys = Path(name) / "keys"
-        keys.touch(0o600)
-        keys.write_text(f"{GOOD}\n{BAD}\n")
-        flags = [*flags, "--keys", str(keys), "--no-store"]
-        attacks: list[Callable[[int], None] | None] = [None, *ATTACKS]
-        for attack in attacks:
-            what = attack.__name__ if attack else "quiet"
+        flags = [*flags, *key_flags(Path(name), GOOD, BAD), "--no-store"]
+        for attack in ATTACKS:
+            what = attack.__name__
             if which and what not in which:
                 continue
             few = ["sh", "-c", f'ulimit -n {CONNECTIONS}; exec "$0" "$@"'] if attack is streams else []
             server = Server(flags, Path(name) / "data", few)
-            told = measured(server, attack, seconds)
-            code, output = server.end(), server.said()
-            if code or "Traceback" in output or len(output) > 10_000:
-                told.append(f"the server has ended with {code} and said {output[-2000:]}")
+            told = measured(server, attack, seconds) + server.end()
+            if len(output := server.said()) > 10_000:
+                told.append(f"the server has said too much: {output[-2000:]}")
             wrong += [f"{what}: {one}" for one in told]
     return wrong
 
 
-def measured(server: Server, attack: Callable[[int], None] | None, seconds: float) -> list[str]:
+def measured(server: Server, attack: Callable[[int], None], seconds: float) -> list[str]:
     """Waits of the good key beside an attack, and what of it is wrong."""
     fork = multiprocessing.get_context("fork")
     found: multiprocessing.Queue[Any] = fork.Queue()
     good(server.port, 1, found)  # so that all is loaded
     found.get()
     Path(f"/proc/{server.process.pid}/clear_refs").write_text("5")  # the highest memory counts from here on
-    bad = fork.Process(target=attack, args=(server.port,), daemon=True) if attack else None
-    if bad:
-        bad.start()
-        time.sleep(1)
+    bad = fork.Process(target=attack, args=(server.port,), daemon=True)
+    bad.start()
+    time.sleep(1)
     nice = fork.Process(target=good, args=(server.port, seconds, found), daemon=True)
     nice.start()
     try:
@@ -256,15 +231,13 @@ def measured(server: Server, attack: Callable[[int], None] | None, seconds: floa
     except queue.Empty:
         return ["the good key was never answered"]
     finally:
-        if bad:
-            bad.kill()
-            bad.join()
+        bad.kill()
+        bad.join()
     highest = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{server.process.pid}/status").read_text())
     memory = int(highest[1]) << 10 if highest else 0
-    about = (attack.__doc__ or "") if attack else "No attack."
     print(
-        f"{attack.__name__ if attack else 'quiet'}: longest gap {gap_s:.3f} s, longest wait {wait_s:.2f} s,"
-        f" memory at most {memory / 1e6:,.0f} MB; {dict(sorted(counts.items()))}. {about}",
+        f"{attack.__name__}: longest gap {gap_s:.3f} s, longest wait {wait_s:.2f} s,"
+        f" memory at most {memory / 1e6:,.0f} MB; {dict(sorted(counts.items()))}. {attack.__doc__}",
         flush=True,
     )
     told = [f"{what}, {count} times" for what, count in counts.items() if not what.endswith(": 200")]

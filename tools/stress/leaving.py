@@ -21,15 +21,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from leaving_programs import POCKET, Program, give_up_after, run, screen
+from leaving_programs import Program, run, screen
 
 from h2o_chat.base.errors import ExitCode, H2OChatError
+from h2o_chat.models.resolve import POCKET
 from h2o_chat.store import Store
 
 LONGEST_S = 3.0
@@ -70,10 +71,6 @@ def interrupt(program: Program) -> None:
 def hang_up(program: Program) -> None:
     """Sends what the system sends to a program whose terminal is gone."""
     program.process.send_signal(signal.SIGHUP)
-
-
-def vanish(program: Program) -> None:
-    program.vanish()
 
 
 def fill_disk(program: Program) -> None:
@@ -150,9 +147,11 @@ SITUATIONS = [
     Situation("screen, engine killed for its memory", screen, kill_engine, ctrl_c_twice, [ExitCode.OK]),
     Situation("run --save, no memory", run, nothing, no_memory_for_all, [ExitCode.MEMORY]),
     Situation("screen, stopped engine", screen, stop_engine, ctrl_c_twice, [ExitCode.OK]),
-    Situation("screen, vanished terminal", screen, nothing, vanish, [ExitCode.HUNG_UP]),
+    Situation("screen, vanished terminal", screen, nothing, Program.vanish, [ExitCode.HUNG_UP]),
     Situation("run --save, vanished terminal", run, nothing, hang_up, [ExitCode.HUNG_UP]),
-    Situation("screen, stopped engine, vanished terminal", screen, stop_engine, vanish, [ExitCode.HUNG_UP]),
+    Situation(
+        "screen, stopped engine, vanished terminal", screen, stop_engine, Program.vanish, [ExitCode.HUNG_UP]
+    ),
 ]
 
 
@@ -181,7 +180,7 @@ def happen(situation: Situation, folder: Path, model: str) -> Row:
         situation.trouble(program)
         began = time.monotonic()
         situation.leave(program)
-        end = began + give_up_after(LONGEST_S)
+        end = began + LONGEST_S + 20  # if it takes longer than it may, the row says how long
         while program.processes() and time.monotonic() < end:
             program.read()
         left_s = time.monotonic() - began
@@ -223,8 +222,9 @@ def look(data: Path, folder: Path, disk: str) -> tuple[list[int], str]:
         return [], error.message
 
 
-def mount(kind: str, folder: Path) -> None:
-    """A small disk."""
+@contextmanager
+def disk(kind: str, folder: Path) -> Iterator[None]:
+    """A small file system at `disk`; with no kind a folder as any other."""
     place = folder / "disk"
     place.mkdir()
     if kind == "tmpfs":
@@ -235,23 +235,20 @@ def mount(kind: str, folder: Path) -> None:
             file.truncate(DISK_BYTES)
         subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
         subprocess.run(["mount", "-o", "loop,errors=remount-ro", str(image), str(place)], check=True)
-
-
-def unmount(kind: str, folder: Path) -> None:
-    if kind:
-        subprocess.run(["umount", str(folder / "disk")], check=True)
+    try:
+        yield
+    finally:
+        if kind:
+            subprocess.run(["umount", str(place)], check=True)
 
 
 def may_mount(kind: str) -> bool:
-    if not kind:
-        return True
     with tempfile.TemporaryDirectory() as name:
         try:
-            mount(kind, Path(name))
+            with disk(kind, Path(name)):
+                return True
         except (OSError, subprocess.CalledProcessError):
             return False
-        unmount(kind, Path(name))
-    return True
 
 
 def main() -> None:
@@ -271,11 +268,8 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            mount(situation.disk, folder)
-            try:
+            with disk(situation.disk, folder):
                 row = happen(situation, folder, arguments.model)
-            finally:
-                unmount(situation.disk, folder)
         failed += bool(row.wrong)
         expected = " or ".join(map(str, situation.codes))
         print(

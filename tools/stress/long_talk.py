@@ -17,12 +17,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from crash_test import path_of
+from crash_test import path_of, run_script
 
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.run import SEPARATOR
-from h2o_chat.lab.stuck_eval import WORLD, repeated
-from h2o_chat.lab.synthetic_talk import holds
+from h2o_chat.lab.eval.stuck_eval import WORLD, repeated
+from h2o_chat.lab.eval.synthetic_talk import holds
 
 CHECKED = 3
 """Answers that are compared after each kill."""
@@ -53,10 +53,7 @@ def talk(asked: argparse.Namespace, data: Path, scratch: Path) -> dict[str, obje
             continue
         pace += run(asked, data, messages[done:], None if kill is None else kill - done, done)
         if kill is not None:
-            copy = scratch / "copy"
-            shutil.copytree(data, copy)
-            again = scratch / "again"
-            shutil.copytree(data, again)
+            copy, again = (shutil.copytree(data, scratch / name) for name in ("copy", "again"))
             newest = sorted(again.glob("caches/*/*.safetensors"), key=lambda file: int(file.stem))[-1]
             newest.unlink()
             done = len(said(data))
@@ -95,12 +92,8 @@ def run(
     """Says messages; (turn, ms per token) of each answer. Killed in the answer after so many, if at all."""
     script = data.parent / f"{data.name}.script"
     script.write_text(f"\n{SEPARATOR}\n".join(messages))
-    how = ["--resume", "last"] if done else ["--save"]
-    command = [
-        *(sys.executable, "-m", "h2o_chat", "run", "--script", str(script), "--json", "--events", "0"),
-        *("--data", str(data), "-m", asked.model, "--budget", str(asked.budget), "--temperature", "0"),
-        *("--max-tokens", str(asked.tokens), "--threads", "1", *how),
-    ]
+    how = run_script(script, asked.model, asked.budget, asked.tokens, "last" if done else None)
+    command = [sys.executable, "-m", "h2o_chat", *how, "--temperature", "0", "--data", str(data)]
     pace, turns = [], 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

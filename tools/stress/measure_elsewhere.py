@@ -8,15 +8,13 @@ messages of small talk that none of them has, then `--removed` conversations are
 again. No model computes; a token has four characters.
 """
 
-import argparse
-import json
 import random
 import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from measure_recall import FACTS, KINDS, Nothing
+from measure_recall import KINDS, Nothing, material, parser_of
 
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.recall.recall import TITLE_CHARACTERS, Elsewhere, Recall
@@ -26,17 +24,11 @@ CONVERSATIONS, MESSAGES = 50, 40
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--talk", type=Path, required=True)
-    parser.add_argument("--facts", default="0:100")
-    parser.add_argument("--seed", type=int, default=0)
+    parser = parser_of(__doc__, facts="0:100")
     parser.add_argument("--removed", type=int, default=10)
     asked = parser.parse_args()
-    rng, talk = random.Random(asked.seed), json.loads(asked.talk.read_text("utf-8"))
-    lines = FACTS.read_text("utf-8").splitlines()[slice(*map(int, asked.facts.split(":")))]
-    facts = [[part.strip() for part in line.split("|")] for line in lines]
-    between = [one for at, each in enumerate(talk) if at % 7 < 5 for one in each]
-    small = [one["content"] for at, each in enumerate(talk) if at % 7 >= 5 for one in each[::2]]
+    rng = random.Random(asked.seed)
+    facts, between, small = material(asked)
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         ids = fill(store, facts, between, rng)

@@ -31,21 +31,15 @@ LAST = 0.9
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--talk", type=Path, required=True)
+    parser = parser_of(__doc__, facts="0:84")
     parser.add_argument("--world", type=Path, action="append", default=[])
     parser.add_argument("--budget", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=20_000)
-    parser.add_argument("--facts", default="0:84", help="lines of recall_facts.txt")
     parser.add_argument("--of", type=int, default=200, help="messages of small talk, and of WORLD")
     parser.add_argument("--results", type=Path)
-    parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    rng, talk = random.Random(asked.seed), json.loads(asked.talk.read_text("utf-8"))
-    between = [one for at, each in enumerate(talk) if at % 7 < 5 for one in each]
-    small = [one["content"] for at, each in enumerate(talk) if at % 7 >= 5 for one in each[::2]]
-    lines = FACTS.read_text("utf-8").splitlines()[slice(*map(int, asked.facts.split(":")))]
-    facts = [[part.strip() for part in line.split("|")] for line in lines]
+    rng = random.Random(asked.seed)
+    facts, between, small = material(asked)
     recalled = recall_of(facts, between, asked.budget, asked.tokens, rng)
     rows = questions(facts)
     for row in rows:
@@ -59,6 +53,24 @@ def main() -> None:
     for name, texts in (("small talk", small), ("the world", list(knowledge(asked.world)))):
         some = rng.sample(texts, min(asked.of, len(texts)))
         print(f"{name}: recalled for {sum(bool(recalled(text)) for text in some)} of {len(some)}")
+
+
+def parser_of(about: str, facts: str) -> argparse.ArgumentParser:
+    """The flags of every measurement of recall."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--talk", type=Path, required=True)
+    parser.add_argument("--facts", default=facts, help="lines of recall_facts.txt")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def material(asked: argparse.Namespace) -> tuple[list[list[str]], list[Any], list[str]]:
+    """Facts with their questions, messages of TALK to be said in between, the user's messages of its rest."""
+    talk = json.loads(asked.talk.read_text("utf-8"))
+    between = [one for at, each in enumerate(talk) if at % 7 < 5 for one in each]
+    small = [one["content"] for at, each in enumerate(talk) if at % 7 >= 5 for one in each[::2]]
+    lines = FACTS.read_text("utf-8").splitlines()[slice(*map(int, asked.facts.split(":")))]
+    return [[part.strip() for part in line.split("|")] for line in lines], between, small
 
 
 class Nothing:

@@ -16,12 +16,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from screen_driver import Terminal, drawn, press, settled, shown, until, written
+from screen_driver import Terminal, drawn, press, settled, shown, until
 from screen_share import SPOKEN, record, share
 
 from h2o_chat.base.config import Settings
@@ -30,7 +30,7 @@ from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import read
-from h2o_chat.lab.report_output import print_table
+from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.replay import Pace, Player, RecordedChat, ReplayPane
@@ -132,14 +132,12 @@ async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event
                 await asyncio.sleep(0.0005)
             opened.append((await settled(len(Terminal.drawn)) - began) * 1000)
         app.prompt.focus()
-        keys = [await drawn(written, partial(press, app, key)) for key in KEYS]
+        keys = [await drawn(partial(press, app, key)) for key in KEYS]
         app.transcript.messages.open_answer(
             "pocket", len(_stored(folder, conversation, session, state).messages)
         )
         await settled(0)
-        appended = [
-            await drawn(written, partial(app.transcript.messages.stream, text)) for text in pieces[:400]
-        ]
+        appended = [await drawn(partial(app.transcript.messages.stream, text)) for text in pieces[:400]]
     return [
         _times("open the conversation", opened, "< 1000"),
         _times("key press to screen", [wall for wall, _ in keys], "< 20"),
@@ -263,15 +261,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.json:
         print(json.dumps([asdict(one) for one in found]))
         return 0
-    columns = [one.name for one in fields(Times)]
-    print_table(columns, [[shown_value(one, name) for name in columns] for one in found])
+    rows = [asdict(one) for one in found]
+    cells = [[f"{one:.4g}" if isinstance(one, float) else str(one) for one in row.values()] for row in rows]
+    print_table([*rows[0]], cells)
     print(verdict(found))
     return 0
-
-
-def shown_value(one: Times, name: str) -> str:
-    value = getattr(one, name)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

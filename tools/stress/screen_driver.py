@@ -5,7 +5,7 @@ It does not wait for idle widgets, as Textual's Pilot would, because that would 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
@@ -67,13 +67,11 @@ def press(app: ChatApp, key: str) -> None:
     driver.process_message(events.Key("space" if key == " " else key, key))
 
 
-async def drawn(
-    seen: Callable[[int], Awaitable[float]], act: Callable[[], object] = lambda: None
-) -> tuple[float, float]:
-    """Milliseconds from an act to when it is seen, and milliseconds of work in this thread."""
+async def drawn(act: Callable[[], object]) -> tuple[float, float]:
+    """Milliseconds from an act to the next write, and milliseconds of work in this thread."""
     before, began, worked = len(Terminal.drawn), time.perf_counter(), time.thread_time()
     act()
-    end = await seen(before)
+    end = await written(before)
     return (end - began) * 1000, (time.thread_time() - worked) * 1000
 
 

@@ -3,9 +3,13 @@
 Both are timed from outside, by the events that they write to a file.
 """
 
+import fcntl
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -31,15 +35,10 @@ def record(settings: Settings, path: Path, tokens: int) -> list[Event]:
 
 def share(settings: Settings, folder: Path, tokens: int, screen_first: bool) -> tuple[float, float]:
     """(without, with the screen) tokens a second of the same answer, one after the other."""
-    order: list[Callable[[], float]] = [
-        lambda: _run(settings, _new(folder), tokens, events=0),
-        lambda: _screen(settings, _new(folder), tokens),
-    ]
     if screen_first:
-        beside, alone = order[1](), order[0]()
-    else:
-        alone, beside = order[0](), order[1]()
-    return alone, beside
+        beside = _screen(settings, _new(folder), tokens)
+        return _run(settings, _new(folder), tokens, events=0), beside
+    return _run(settings, _new(folder), tokens, events=0), _screen(settings, _new(folder), tokens)
 
 
 def _new(folder: Path) -> Path:
@@ -50,11 +49,9 @@ def _new(folder: Path) -> Path:
 
 def _flags(settings: Settings, tokens: int) -> list[str]:
     flags = ["--budget", str(settings.budget), "--max-tokens", str(tokens), "--ignore-eos", "--seed", "1"]
-    if settings.model:
-        flags += ["--model", settings.model]
     if settings.threads:
         flags += ["--threads", str(settings.threads)]
-    return [*flags, "--dtype", settings.dtype]
+    return [*flags, "--model", str(settings.model), "--dtype", settings.dtype]
 
 
 def _run(settings: Settings, path: Path, tokens: int, events: int) -> float:
@@ -73,15 +70,6 @@ def _run(settings: Settings, path: Path, tokens: int, events: int) -> float:
 
 def _screen(settings: Settings, path: Path, tokens: int) -> float:
     """The screen in a terminal of its own, typed into, recorded to a file."""
-    if sys.platform == "win32":
-        raise UsageError(
-            "The screen is timed in a pseudo-terminal, which Windows has not.", "Give --rounds 0."
-        )
-    import fcntl
-    import pty
-    import struct
-    import termios
-
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     command = [sys.executable, "-m", "h2o_chat", "--no-store", "--record", str(path)]

@@ -27,7 +27,6 @@ memory was not as computed, or something was not saved or not gone on with.
 
 import argparse
 import http.client
-import json
 import os
 import random
 import socket
@@ -43,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import hostile
-from served import GRACE_S, Server
+from served import GRACE_S, Server, events, metric, posted
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
@@ -158,30 +157,24 @@ class Storm:
 def ask(storm: Storm, said: list[Said], text: str, sampling: dict[str, Any]) -> Said | None:
     """The next turn of a conversation; None where the server has none for it just now."""
     messages = [message for turn in said for message in turn.messages()] + [{"role": "user", "content": text}]
-    body, began = json.dumps({"messages": messages, "stream": True, **sampling}), time.monotonic()
-    connection = http.client.HTTPConnection("127.0.0.1", storm.port, timeout=TIMEOUT_S + 60)
+    body, began = {"messages": messages, "stream": True, **sampling}, time.monotonic()
+    answer, calls, timings = "", list[Any](), dict[str, int]()
     try:
-        connection.request("POST", "/v1/chat/completions", body)
-        response = connection.getresponse()
-        answer, calls, last, done = "", list[Any](), {}, False
-        for line in response:
-            if line.startswith(b"data: {"):
-                last = json.loads(line.removeprefix(b"data: "))
-                for one in last.get("choices", []):
+        with posted(storm.port, body, TIMEOUT_S + 60) as reply:
+            for event in events(reply):
+                timings = event.get("timings", timings)
+                for one in event.get("choices", []):
                     answer += one["delta"].get("content", "")
                     calls += one["delta"].get("tool_calls", [])
-            done = done or line.startswith(b"data: [DONE]")
-        storm.note(response.status, began)
     except (OSError, http.client.HTTPException) as error:
         storm.lost(error, began)
         return None
-    finally:
-        connection.close()
-    if not done:
-        if response.status == 200:
-            storm.wrong.append(f"a stream has ended with {last}: {len(said)} turns, {sampling}")
+    except ValueError as error:
+        storm.note(reply.status, began)
+        if reply.status == 200:
+            storm.wrong.append(f"a stream has ended with {error}: {len(said)} turns, {sampling}")
         return None
-    timings = last["timings"]
+    storm.note(reply.status, began)
     return Said(text, sampling, answer, timings["predicted_n"], timings["cache_n"], calls)
 
 
@@ -211,41 +204,40 @@ def talk(storm: Storm, tools: bool, seed: int) -> None:
 
 def endless(storm: Storm) -> socket.socket:
     """A request that never ends by itself."""
-    asked = {"messages": [{"role": "user", "content": "Hello"}], "stream": True, "ignore_eos": True}
-    body = json.dumps(asked | {"max_tokens": 10**9}).encode()
+    body = hostile.said("Hello", stream=True, ignore_eos=True, max_tokens=10**9)
     one = socket.create_connection(("127.0.0.1", storm.port), timeout=TIMEOUT_S + 60)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-    one.sendall(head % len(body) + body)
+    one.sendall(hostile.head(len(body)) + body)
     return one
+
+
+def over_and_over(storm: Storm, what: str, leave: Callable[[socket.socket], object]) -> None:
+    """Requests that never end by themselves, each left in this way."""
+    while not storm.over.is_set():
+        try:
+            with endless(storm) as one:
+                storm.ill[what] += 1
+                leave(one)
+        except OSError:
+            time.sleep(0.1)
 
 
 def not_read(storm: Storm) -> None:
     """The server ends it."""
-    while not storm.over.is_set():
-        try:
-            one = endless(storm)
-            storm.ill["streams were not read"] += 1
-            storm.over.wait(NOT_READ_S)
-            one.close()
-        except OSError:
-            time.sleep(0.1)
+    over_and_over(storm, "streams were not read", lambda _: storm.over.wait(NOT_READ_S))
 
 
 def go_away(storm: Storm) -> None:
     """In the middle, before the first word, and before the body is whole."""
     rng = random.Random(1)
-    while not storm.over.is_set():
-        try:
-            one = endless(storm)
-            storm.ill["clients went away"] += 1
-            one.settimeout(10)
-            if rng.random() < 0.7:
-                one.recv(rng.randrange(1, 20_000))
-            time.sleep(rng.random() / 10)
-            one.close()
-        except OSError:
-            time.sleep(0.1)
+
+    def leave(one: socket.socket) -> None:
+        one.settimeout(10)
+        if rng.random() < 0.7:
+            one.recv(rng.randrange(1, 20_000))
+        time.sleep(rng.random() / 10)
+
+    over_and_over(storm, "clients went away", leave)
 
 
 def compare(storm: Storm, settings: Settings, alone: Storm) -> int:
@@ -304,7 +296,7 @@ def main() -> int:
         alone = Server([*flags, "--rows", "1", "--no-store"], Path(folder) / "alone")
         settings = Settings(asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0)
         tokens = compare(storm, settings, Storm(alone.port))
-        storm.wrong += [f"the server of one client has ended with {code}"] if (code := alone.end()) else []
+        storm.wrong += alone.end()
     turns = [turn for said in storm.conversations for turn in said]
     forced = sum(any(key in turn.sampling for key in ("tools", "response_format")) for turn in turns)
     print(f"{len(storm.conversations):,} conversations, {len(turns):,} turns, {tokens:,} tokens compared")
@@ -331,18 +323,15 @@ def raged(server: Server, minutes: float, clients: int, tools: bool) -> Storm:
         time.sleep(1)
         memory.look()
     storm.wrong += memory.told()
-    storm.ill["streams were cut, for they were not read"] = server.metric("slow_streams_total")
-    storm.ill["answers were stopped, for their clients had gone"] = server.metric(
-        'answers_total{finish="stopped"}'
+    storm.ill["streams were cut, for they were not read"] = metric(server.port, "slow_streams_total")
+    storm.ill["answers were stopped, for their clients had gone"] = metric(
+        server.port, 'answers_total{finish="stopped"}'
     )
     storm.over.set()
-    if code := server.end():
-        storm.wrong.append(f"the server has ended with {code}")
+    storm.wrong += server.end()
     for thread in threads:
         thread.join()
     print("; ".join(f"{count:,} {what}" for what, count in storm.ill.items()))
-    if "Traceback" in server.said():
-        storm.wrong.append(server.said())
     return storm
 
 
@@ -355,40 +344,34 @@ class Memory:
 
     def __init__(self, server: Server) -> None:
         self._server, self._before = server, server.anonymous_bytes()
-        self._most = server.metric("snapshots_limit")
-        self._rows_bytes = server.metric("rows") * server.metric("row_bytes")
-        self._snapshot_bytes = server.metric("snapshot_bytes")
-        self._above: list[float] = []
-        """Memory taken, as a share of what was computed, at each look."""
-        self._below: list[float] = []
-        """Memory taken, as a share of the rows and snapshots, once all of them were in use."""
-        self._last = 0, 0
+        self._most = metric(server.port, "snapshots_limit")
+        self._held = metric(server.port, "rows") * metric(server.port, "row_bytes")
+        self._held += self._most * metric(server.port, "snapshot_bytes")
+        """Bytes of all rows and snapshots."""
+        self._looks: list[tuple[int, int, int]] = []
+        """(bytes computed, bytes taken, snapshots in use) of each second."""
 
     def look(self) -> None:
         """Now."""
-        computed, snapshots = self._server.metric("computed_bytes"), self._server.metric("snapshots")
-        taken = self._server.anonymous_bytes() - self._before
-        self._last = computed, taken
-        self._above.append(taken / computed)
-        if snapshots == self._most:
-            self._below.append(taken / (self._rows_bytes + snapshots * self._snapshot_bytes))
+        computed, snapshots = (metric(self._server.port, name) for name in ("computed_bytes", "snapshots"))
+        self._looks.append((computed, self._server.anonymous_bytes() - self._before, snapshots))
 
     def told(self) -> list[str]:
         """Prints what was seen; returns what is wrong."""
-        computed, taken = self._last
-        held = self._rows_bytes + self._most * self._snapshot_bytes
+        computed, taken, _ = self._looks[-1]
+        most = max(taken / computed for computed, taken, _ in self._looks)
         print(
             f"memory at the end: taken {taken / 1e6:,.1f} MB, computed {computed / 1e6:,.1f} MB; at most"
-            f" {max(self._above):.1%} of what was computed, in {len(self._above):,} looks"
+            f" {most:.1%} of what was computed, in {len(self._looks):,} looks"
         )
-        if not self._below:
+        full = [taken / self._held for _, taken, snapshots in self._looks if snapshots == self._most]
+        if not full:
             return [f"not all {self._most:,} snapshots were in use: let it last longer, or have fewer"]
         print(
-            f"with all {self._most:,} snapshots in use at least {min(self._below):.1%} of the rows and"
-            f" snapshots, {held / 1e6:,.1f} MB, in {len(self._below):,} looks"
+            f"with all {self._most:,} snapshots in use at least {min(full):.1%} of the rows and"
+            f" snapshots, {self._held / 1e6:,.1f} MB, in {len(full):,} looks"
         )
-        apart = max(self._above) > 1 + APART or min(self._below) < 1 - APART
-        return ["the memory is not as computed"] if apart else []
+        return ["the memory is not as computed"] if most > 1 + APART or min(full) < 1 - APART else []
 
 
 def goes_on(storm: Storm, server: Server) -> None:
@@ -405,7 +388,7 @@ def goes_on(storm: Storm, server: Server) -> None:
     print(f"after the restart {went} of {len(held)} conversations went on")
     if not held:
         storm.wrong.append("no conversation was held")
-    server.end()
+    storm.wrong += server.end()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from contextlib import closing
 from pathlib import Path
 
 import psutil
-from crash_test import TURNS, delivered
+from crash_test import TURNS, delivered, run_script
 
 from h2o_chat.store import DATABASE, Store
 
@@ -84,10 +84,8 @@ class Storm:
     def talk(self, rng: random.Random, mine: list[str]) -> None:
         """One conversation of four turns, begun or gone on with."""
         resumed = mine[-1] if mine and rng.random() < 0.5 else None
-        how = ["--resume", resumed] if resumed else ["--save"]
         out, err, code, killed = self.run(
-            *("run", "--script", str(self.script), "--json", "--events", "0", "-m", self.model),
-            *("--budget", "64", "--ignore-eos", "--max-tokens", "100", "--threads", "1", *how),
+            *(*run_script(self.script, self.model, 64, 100, resumed), "--ignore-eos"),
             kill_after_s=rng.uniform(1, 20) if rng.random() < KILLED else None,
         )
         events = [json.loads(line) for line in out.splitlines(keepends=True) if line.endswith("\n")]

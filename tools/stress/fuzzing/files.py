@@ -1,14 +1,19 @@
 """Files of strangers: configuration, recordings, conversations to import, texts and questions; exports."""
 
 import io
-import json
 import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from fuzzing.mutate import encoded
 from fuzzing.reader import Reader, Violation
+from h2o_chat.base.precedence import from_file
+from h2o_chat.chat.files import export, importer
+from h2o_chat.events import events, recording
+from h2o_chat.lab.eval.qa import Item
+from h2o_chat.lab.shared.lab_texts import read_items, read_texts
+from h2o_chat.store import Conversation, Store, StoredMessage, clean
 
 _CONFIGURATION = b"""# mine
 [aliases]
@@ -43,7 +48,6 @@ _OURS = {
         {"id": 3, "parent": 1, "finish": "interrupted", "created": 1e9} | _ANSWER,
     ],
 }
-_ITEM = {"context": "c", "question": "q", "answer": "a"}
 
 
 def readers(folder: Path) -> Iterator[Reader]:
@@ -52,21 +56,19 @@ def readers(folder: Path) -> Iterator[Reader]:
     Args:
         folder: where files are written.
     """
-    talks = [json.dumps(one).encode() for one in (_OPENAI, _PARTS, _OURS, [_PARTS[1]])]
-    talks += [b"\n".join(json.dumps(one).encode() for one in _PARTS), talks[0] + b"\n" + talks[1]]
+    talks = encoded(_OPENAI, _PARTS, _OURS, [_PARTS[1]])
+    talks += [b"\n".join(encoded(*_PARTS)), talks[0] + b"\n" + talks[1]]
     yield Reader("configuration", [_CONFIGURATION], partial(_configuration, folder), share=2)
     yield Reader("events", _events(), _event, refuses=ValueError, share=4)
     yield Reader("recordings", [b"\n".join(_events()) + b"\n"], _recording, share=3)
     yield Reader("imports", talks, _Imports(folder), share=3)
     yield Reader("exports", [talks[2]], _exports, share=1)
     yield Reader("texts", [b'["one", "two"]', b"one text"], partial(_texts, folder))
-    line = json.dumps(_ITEM).encode()
+    (line,) = encoded({"context": "c", "question": "q", "answer": "a"})
     yield Reader("items", [line, line + b"\n" + line + b"\n"], partial(_items, folder))
 
 
 def _configuration(folder: Path, raw: bytes) -> None:
-    from h2o_chat.base.precedence import from_file
-
     path = folder / "config.toml"
     path.write_bytes(raw)
     from_file(path)
@@ -74,8 +76,6 @@ def _configuration(folder: Path, raw: bytes) -> None:
 
 def _events() -> list[bytes]:
     """One of each kind, and a session of a conversation that goes on."""
-    from h2o_chat.events import events
-
     session = {
         **dict.fromkeys(("model", "template", "policy", "prefill", "quantization", "dtype", "kv_dtype"), "x"),
         **dict.fromkeys(("device", "engine"), "cpu"),
@@ -95,21 +95,18 @@ def _events() -> list[bytes]:
         events.Error("memory", "Out of memory.", "Try less."),
         events.End(1, 1, 0.5, None),
     ]
-    return [json.dumps(session).encode(), *(events.to_json(one).encode() for one in some)]
+    return [*encoded(session), *(events.to_json(one).encode() for one in some)]
 
 
 def _event(raw: bytes) -> None:
-    from h2o_chat.events.events import from_json, to_json
-
-    event = from_json(to_json(from_json(raw.decode("utf-8", "replace"))))  # lone surrogates are gone now
-    if from_json(to_json(event)) != event:
+    read = events.from_json(raw.decode("utf-8", "replace"))
+    event = events.from_json(events.to_json(read))  # lone surrogates are gone now
+    if events.from_json(events.to_json(event)) != event:
         raise Violation("an event is not what it is when written and read again")
 
 
 def _recording(raw: bytes) -> None:
-    from h2o_chat.events.recording import parse
-
-    for event in parse(io.BytesIO(raw), "The recording"):
+    for event in recording.parse(io.BytesIO(raw), "The recording"):
         assert event.event
 
 
@@ -117,29 +114,18 @@ class _Imports:
     """Checks that an imported conversation can be stored, shown and found."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.store: Any = None
+        self.store = Store(folder / "imports")
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.chat.files.export import FORMATS
-        from h2o_chat.chat.files.importer import parse
-        from h2o_chat.store import Store
-
-        talks = parse(raw, "The file")
-        self.store = self.store or Store(self.folder / "imports")
-        for conversation in self.store.put(talks):
+        for conversation in self.store.put(importer.parse(raw, "The file")):
             whole = self.store.whole(conversation)
-            for write in FORMATS.values():
+            for write in export.FORMATS.values():
                 write(whole).encode()
             self.store.remove(conversation)
 
 
 def _exports(raw: bytes) -> None:
     """Whatever a conversation holds, it is exported; the JSON is read again as it was."""
-    from h2o_chat.chat.files.export import to_json, to_markdown
-    from h2o_chat.chat.files.importer import parse
-    from h2o_chat.store import Conversation, StoredMessage, clean
-
     pieces = [clean(piece.decode("utf-8", "surrogateescape")) for piece in raw.split(b'"')][:60]
     title, model, *texts = (piece[:1000] for piece in [*pieces, "", ""])
     messages = [
@@ -148,20 +134,18 @@ def _exports(raw: bytes) -> None:
     ]
     leaf = len(messages) if messages else None
     talk = Conversation("abcd2345", title, model, {"stop": ["a"]}, 1.0, 2.0, leaf, messages)
-    to_markdown(talk).encode()
-    exported = to_json(talk)
+    export.to_markdown(talk).encode()
+    exported = export.to_json(talk)
     if not exported.isascii() or re.search(r"[\0-\x09\x0b-\x1f\x7f]", exported):
         raise Violation("the JSON holds what a terminal would obey")
     if not messages:
         return
-    (again,) = parse(exported.encode(), "The export")
+    (again,) = importer.parse(exported.encode(), "The export")
     if (again.title, again.model, again.leaf, again.messages) != (title, model, leaf, messages):
         raise Violation("the JSON is read as another conversation")
 
 
 def _texts(folder: Path, raw: bytes) -> None:
-    from h2o_chat.lab.lab_texts import read_texts
-
     path = folder / ("texts.json" if raw[:1] in b"[{" else "texts.txt")
     path.write_bytes(raw)
     for text in read_texts(path):
@@ -169,9 +153,6 @@ def _texts(folder: Path, raw: bytes) -> None:
 
 
 def _items(folder: Path, raw: bytes) -> None:
-    from h2o_chat.lab.lab_texts import read_items
-    from h2o_chat.lab.qa import Item
-
     path = folder / "items.jsonl"
     path.write_bytes(raw)
     for item in read_items(path, Item):

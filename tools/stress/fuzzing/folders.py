@@ -9,9 +9,24 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzzing.mutate import mutated
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fuzzing.mutate import encoded, mutated
 from fuzzing.reader import Reader, refuse_controls
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.events.events import to_json
+from h2o_chat.lab.shared.shapes import byte_tokenizer
+from h2o_chat.models.choices import stored_quantization
+from h2o_chat.models.fits import estimate
+from h2o_chat.models.hub_cache import cached, repositories
+from h2o_chat.models.load import check_family
+from h2o_chat.models.load_tokenizer import load_tokenizer
+from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
+from h2o_chat.models.sizes import sizes_of
+from h2o_chat.remote.engine_here import engine_here
 
 CONFIG: dict[str, Any] = {
     **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 258, "hidden_size": 16},
@@ -31,10 +46,6 @@ _OTHERS = (
 
 def make(folder: Path) -> None:
     """Writes a whole model with random weights, of a few kilobytes."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from h2o_chat.lab.shapes import byte_tokenizer
 
     torch.manual_seed(0)
     LlamaForCausalLM(LlamaConfig(**CONFIG)).save_pretrained(folder)
@@ -54,30 +65,38 @@ def readers(folder: Path) -> Iterator[Reader]:
         folder: where `make` has written a whole one under `here`.
     """
     here = folder / "here"
-    configs = [json.dumps(one).encode() for one in (CONFIG, *_OTHERS)]
-    weights = (here / "model.safetensors").read_bytes()
-    index = b'{"metadata": {}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}'
-    broken = folder / "broken"
-    broken.mkdir()
-    yield Reader("configs", configs, partial(_config, broken), share=2)
-    examples = [weights, _with_header({"a": _TENSOR})]
-    yield Reader("weights", examples, partial(_read_weights, broken), share=3, make=_weights)
-    yield Reader("indexes", [index], _Index(folder / "sharded"))
-    yield Reader("families", configs, _Family(folder / "family"), share=1)
-    files = [(here / name).read_bytes() for name in ("tokenizer_config.json", "tokenizer.json")]
-    files += [b'{"chat_template": %s}' % json.dumps(one).encode() for one in _TEMPLATES]
-    yield Reader("tokenizers", files, _Tokenizer(folder / "tokenizer", here), share=0.5)
-    templates = [one.encode() for one in _TEMPLATES]
-    yield Reader("templates", templates, _Template(folder / "template", here), share=0.5)
-    ends = [json.dumps(one).encode() for one in _GENERATION]
-    yield Reader(
-        "generation", ends, _Opened(folder / "generation", here, "generation_config.json"), share=0.3
+    broken, sharded, tokenizer = (folder / name for name in ("broken", "sharded", "tokenizer"))
+    for one in (broken, sharded, tokenizer):
+        one.mkdir()
+    for name in ("one", "two"):
+        (sharded / f"{name}.safetensors").write_bytes(_with_header({"a": _TENSOR}))
+    template, generation, models = (
+        shutil.copytree(here, folder / name) for name in ("template", "generation", "models")
     )
-    yield Reader("models", configs[:1], _Opened(folder / "models", here, "config.json"), share=0.3)
+    about = json.loads((here / "tokenizer_config.json").read_text())
+    del about["chat_template"]  # it is in a file of its own
+    (template / "tokenizer_config.json").write_text(json.dumps(about))
+
+    configs, ends = encoded(CONFIG, *_OTHERS), encoded(*_GENERATION)
+    yield Reader("configs", configs, partial(_config, broken), share=2)
+    examples = [(here / "model.safetensors").read_bytes(), _with_header({"a": _TENSOR})]
+    yield Reader("weights", examples, partial(_read_weights, broken), share=3, make=_weights)
+    index = b'{"metadata": {}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}'
+    yield Reader("indexes", [index], partial(_index, sharded))
+    yield Reader("families", configs, partial(_family, broken), share=1)
+    files = [(here / name).read_bytes() for name in _TOKENIZER]
+    files += [b'{"chat_template": %s}' % one for one in encoded(*_TEMPLATES)]
+    yield Reader("tokenizers", files, partial(_tokenizer, tokenizer, here), share=0.5)
+    templates = [one.encode() for one in _TEMPLATES]
+    yield Reader("templates", templates, partial(_template, template), share=0.5)
+    opened = partial(_opened, generation / "generation_config.json")
+    yield Reader("generation", ends, opened, share=0.3)
+    yield Reader("models", configs[:1], partial(_opened, models / "config.json"), share=0.3)
     commit = b"0123456789abcdef0123456789abcdef01234567"
     yield Reader("cached models", [commit, b"main\n", b"../../x"], _Cached(folder / "hub"))
 
 
+_TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
 _TENSOR = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
 _TEMPLATES = (
     TEMPLATE,
@@ -85,8 +104,6 @@ _TEMPLATES = (
     "{% if messages[0].role == 'system' %}{{ 1 / 0 }}{% endif %}{{ messages | tojson }}",
     "{% for i in range(99999) %}{{ messages[0]['content'][i] }}{% endfor %}",
 )
-
-
 _GENERATION = (
     {"eos_token_id": [257, 256], "bos_token_id": 256, "do_sample": True, "temperature": 0.6, "top_p": 0.9},
     {"eos_token_id": 257, "pad_token_id": 0, "max_new_tokens": 20, "suppress_tokens": [1], "top_k": None},
@@ -110,116 +127,58 @@ def _weights(rng: Random, examples: Sequence[bytes]) -> bytes:
 
 
 def _config(folder: Path, raw: bytes) -> None:
-    from h2o_chat.models.model_files import read_config
-
     (folder / "config.json").write_bytes(raw)
     read_config(folder)
 
 
 def _read_weights(folder: Path, raw: bytes) -> None:
-    from h2o_chat.models.model_files import check_weights
-
     (folder / "model.safetensors").write_bytes(raw)
     weights = check_weights(folder)
     f"{weights.parameters:,} {weights.bytes:,} {weights.dtype}".encode()
 
 
-class _Index:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        for name in ("one", "two"):
-            (folder / f"{name}.safetensors").write_bytes(_with_header({"a": _TENSOR}))
-
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.model_files import check_weights
-
-        (self.folder / "model.safetensors.index.json").write_bytes(raw)
-        check_weights(self.folder)
+def _index(folder: Path, raw: bytes) -> None:
+    (folder / "model.safetensors.index.json").write_bytes(raw)
+    check_weights(folder)
 
 
-class _Family:
+def _family(folder: Path, raw: bytes) -> None:
     """Tiny shapes only: nothing is built, but what is described is looked at."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.choices import stored_quantization
-        from h2o_chat.models.fits import estimate
-        from h2o_chat.models.load import check_family
-        from h2o_chat.models.model_files import StoredWeights
-        from h2o_chat.models.sizes import sizes_of
-
-        (self.folder / "config.json").write_bytes(raw)
-        config = check_family(self.folder)
-        stored_quantization(config)
-        estimate(sizes_of(config), StoredWeights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
+    (folder / "config.json").write_bytes(raw)
+    config = check_family(folder)
+    stored_quantization(config)
+    estimate(sizes_of(config), StoredWeights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
 
 
 def _asked(folder: Path) -> None:
     """Loads the tokenizer, and looks what its chat template makes of messages."""
-    from h2o_chat.chat.templates.chat_template import choose
-    from h2o_chat.models.load_tokenizer import load_tokenizer
-
     template = choose(load_tokenizer(folder, CONFIG["vocab_size"]), "auto")
     template.first(None, "Hi")
     template.first("Be kind.", "Hi")
     template.later("Go on.")
 
 
-class _Tokenizer:
-    """A tokenizer as it is loaded, and what its chat template makes of a message."""
-
-    def __init__(self, folder: Path, here: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        names = ("tokenizer_config.json", "tokenizer.json")
-        self.whole = {name: (here / name).read_bytes() for name in names}
-
-    def __call__(self, raw: bytes) -> None:
-        changed = "tokenizer.json" if b'"version"' in raw[:300] else "tokenizer_config.json"
-        for name, content in (self.whole | {changed: raw}).items():
-            (self.folder / name).write_bytes(content)
-        _asked(self.folder)
+def _tokenizer(folder: Path, here: Path, raw: bytes) -> None:
+    """One file of a tokenizer is changed, the other is that of `here`."""
+    changed = "tokenizer.json" if b'"version"' in raw[:300] else "tokenizer_config.json"
+    for name in _TOKENIZER:
+        (folder / name).write_bytes(raw if name == changed else (here / name).read_bytes())
+    _asked(folder)
 
 
-class _Template:
-    """A chat template in a file of its own."""
-
-    def __init__(self, folder: Path, here: Path) -> None:
-        self.folder, self.path = folder, folder / "chat_template.jinja"
-        shutil.copytree(here, folder)
-        about = json.loads((folder / "tokenizer_config.json").read_text())
-        del about["chat_template"]
-        (folder / "tokenizer_config.json").write_text(json.dumps(about))
-
-    def __call__(self, raw: bytes) -> None:
-        self.path.write_bytes(raw)
-        _asked(self.folder)
+def _template(folder: Path, raw: bytes) -> None:
+    (folder / "chat_template.jinja").write_bytes(raw)
+    _asked(folder)
 
 
-class _Opened:
+def _opened(file: Path, raw: bytes) -> None:
     """A whole model with one file changed, as it is opened and asked for an answer."""
-
-    def __init__(self, folder: Path, here: Path, changed: str) -> None:
-        shutil.copytree(here, folder)
-        self.folder, self.path = folder, folder / changed
-
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.base.config import Sampling, Settings
-        from h2o_chat.chat.conversation.chat import Chat
-        from h2o_chat.models.model_files import read_config
-        from h2o_chat.remote.engine_here import engine_here
-
-        self.path.write_bytes(raw)
-        read_config(self.folder)
-        settings = Settings(model=str(self.folder), budget=12, chunk=4, seed=1, threads=1)
-        engine = engine_here(settings, lambda *_: None)
-        chat = Chat(engine, settings)
-        for event in chat.send("Hi", Sampling(max_tokens=2)):
-            to_json(event)
+    file.write_bytes(raw)
+    read_config(file.parent)
+    settings = Settings(model=str(file.parent), budget=12, chunk=4, seed=1, threads=1)
+    chat = Chat(engine_here(settings, lambda *_: None), settings)
+    for event in chat.send("Hi", Sampling(max_tokens=2)):
+        to_json(event)
 
 
 class _Cached:
@@ -234,8 +193,6 @@ class _Cached:
         (self.folder / "model.safetensors").write_bytes(b"")
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models.hub_cache import cached, repositories
-
         (self.root / "refs" / "main").write_bytes(raw)
         for one in [*repositories(), cached("org/name")]:
             assert one is not None

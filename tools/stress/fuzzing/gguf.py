@@ -1,15 +1,25 @@
 """GGUF files that are damaged, or hold other values and tensors than they should; stores of ollama."""
 
-import json
+import os
 import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzzing.mutate import ODD_BYTES, ODD_VALUES, mutated
+from fuzzing.mutate import ODD_BYTES, ODD_VALUES, encoded, mutated
 from fuzzing.reader import Reader, Violation, complain, refuse_controls
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.models import ollama, resolve
+from h2o_chat.models.gguf_tokenizer import require_template
+from h2o_chat.models.load import check_family
+from h2o_chat.models.load_tokenizer import load_tokenizer
+from h2o_chat.models.obtain import checked
+from h2o_chat.native.gguf_frame import plain_frame
+from h2o_chat.native.gguf_weights import GgufWeights
+from h2o_chat.native.probing import frame_of
 
 _HIDDEN, _INNER, _HEAD, _TOKENS = 64, 96, 32, 64
 _Q8_0, _F32, _F16, _Q4_0 = 8, 0, 1, 2
@@ -29,10 +39,11 @@ def readers(folder: Path) -> Iterator[Reader]:
     Args:
         folder: where they are made under `gguf`.
     """
-    opened = _Opened(folder / "gguf")
+    (folder / "gguf").mkdir()
+    opened = partial(_opened, folder / "gguf" / "model.gguf")
     whole = [_file(Random(1), _values(kind), _tensors(kind)) for kind in ("llama", "qwen3", "smollm3")]
     yield Reader("gguf files", whole, opened, share=0.5, make=_damaged)
-    yield Reader("ollama stores", [json.dumps(_MANIFEST).encode()], _Store(folder / "store", whole[0]))
+    yield Reader("ollama stores", encoded(_MANIFEST), _Store(folder / "store", whole[0]))
 
 
 def _values(kind: str) -> Values:
@@ -153,15 +164,9 @@ def _other(rng: Random) -> bytes:
 
 _MORE = (
     *("{}.rope.scaling.type", "{}.rope.scaling.factor", "{}.rope.dimension_count", "general.alignment"),
-    *("split.count", "tokenizer.ggml.scores", "tokenizer.ggml.add_space_prefix"),
-    *(
-        "tokenizer.ggml.bos_token_id",
-        "tokenizer.ggml.model",
-        "tokenizer.ggml.eot_token_id",
-        "{}.expert_count",
-        "general.name",
-        "x",
-    ),
+    *("split.count", "tokenizer.ggml.scores", "tokenizer.ggml.add_space_prefix", "general.name", "x"),
+    *("tokenizer.ggml.bos_token_id", "tokenizer.ggml.model", "tokenizer.ggml.eot_token_id"),
+    "{}.expert_count",
 )
 
 
@@ -196,31 +201,15 @@ def _odd_tensor(rng: Random, tensor: tuple[str, tuple[int, ...], int]) -> tuple[
             return name, sides, rng.choice((0, 1, 2, 8, 14, 15, 30, 99))
 
 
-class _Opened:
+def _opened(path: Path, raw: bytes) -> None:
     """A file as it is found, described, and laid out in memory."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.path = folder / "model.gguf"
-
-    def __call__(self, raw: bytes) -> None:
-        from h2o_chat.base.config import Settings
-        from h2o_chat.models.gguf_tokenizer import require_template
-        from h2o_chat.models.load import check_family
-        from h2o_chat.models.load_tokenizer import load_tokenizer
-        from h2o_chat.models.obtain import checked
-        from h2o_chat.models.resolve import find
-        from h2o_chat.native.gguf_frame import plain_frame
-        from h2o_chat.native.gguf_weights import GgufWeights
-        from h2o_chat.native.probing import frame_of
-
-        self.path.write_bytes(raw)
-        found = checked(find(str(self.path)))
-        require_template(Settings(model=str(self.path)))
-        load_tokenizer(found.folder, check_family(found.folder).vocab_size)
-        frame = plain_frame(found.folder) or frame_of(found.folder)
-        if not isinstance(frame, str):
-            GgufWeights(found.folder, frame).finish(frame, lambda *_: None)
+    path.write_bytes(raw)
+    found = checked(resolve.find(str(path)))
+    require_template(Settings(model=str(path)))
+    load_tokenizer(found.folder, check_family(found.folder).vocab_size)
+    frame = plain_frame(found.folder) or frame_of(found.folder)
+    if not isinstance(frame, str):
+        GgufWeights(found.folder, frame).finish(frame, lambda *_: None)
 
 
 _MANIFEST = {
@@ -244,22 +233,19 @@ class _Store:
             (folder / "blobs" / f"sha256-{digit * 64}").write_bytes(raw)
 
     def __call__(self, raw: bytes) -> None:
-        import os
-
-        from h2o_chat.models.ollama import find, installed, is_blob
 
         os.environ["OLLAMA_MODELS"] = str(self.folder)
         self.manifest.write_bytes(raw)
-        for one in installed():
+        for one in ollama.installed():
             refuse_controls(f"{one.name} {one.wrong}", "a row")
         name = raw[:80].decode("utf-8", "replace")
         for asked in (f"ollama:{name}", "ollama:tiny"):
             try:
-                _, file = find(asked)
+                _, file = ollama.find(asked)
             except H2OChatError as error:
                 complain(error)
                 if asked == "ollama:tiny":
                     raise
                 continue
-            if not is_blob(file) or file.parent != self.folder / "blobs":
+            if not ollama.is_blob(file) or file.parent != self.folder / "blobs":
                 raise Violation(f"{file} is not in the store")

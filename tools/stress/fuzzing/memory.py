@@ -6,8 +6,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, deserialize
+
 from fuzzing.mutate import mutated, restructured
 from fuzzing.reader import Reader
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import SavedCacheError, WindowFullError
+from h2o_chat.engine.engine import Engine
+from h2o_chat.engine.saved_cache import _check
+from h2o_chat.events.events import Token
+from h2o_chat.models.load import load
+from h2o_chat.store import DATABASE, Store
 
 
 def readers(folder: Path) -> Iterator[Reader]:
@@ -26,11 +37,6 @@ class _Saved:
     """Read by the engines that wrote them; one that is taken must go on."""
 
     def __init__(self, folder: Path) -> None:
-        import torch
-
-        from h2o_chat.base.config import Sampling, Settings
-        from h2o_chat.engine.engine import Engine
-        from h2o_chat.models.load import load
 
         torch.set_num_threads(1)
         self.path = folder / "saved.safetensors"
@@ -46,9 +52,6 @@ class _Saved:
                 self.examples.append(self.path.read_bytes())
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.base.errors import SavedCacheError, WindowFullError
-        from h2o_chat.events.events import Token
-
         self.path.write_bytes(raw)
         refused: list[SavedCacheError] = []
         for engine in self.engines:
@@ -73,13 +76,9 @@ def _crafted(rng: Random, examples: Sequence[bytes]) -> bytes:
     """A file with something exchanged in its tensors or its description, and checksums that are right."""
     if rng.random() < 0.3:
         return mutated(rng, examples)
-    from safetensors import SafetensorError, deserialize
-    from safetensors.torch import load, save
-
-    from h2o_chat.engine.saved_cache import _check
 
     raw = rng.choice(examples)
-    tensors = load(raw)
+    tensors = safetensors.torch.load(raw)
     length = int.from_bytes(raw[:8], "little")
     about = json.loads(json.loads(raw[8 : 8 + length])["__metadata__"]["h2o-chat"])
     if rng.random() < 0.4:
@@ -91,7 +90,7 @@ def _crafted(rng: Random, examples: Sequence[bytes]) -> bytes:
         about["checks"] |= {name: _check(tensor) for name, tensor in tensors.items()}
     try:
         text = json.dumps(about).encode("utf-8", "replace").decode()
-        return save(tensors, metadata={"h2o-chat": text})
+        return safetensors.torch.save(tensors, metadata={"h2o-chat": text})
     except SafetensorError:
         assert deserialize(raw)  # type: ignore[no-untyped-call]
         return raw
@@ -99,8 +98,6 @@ def _crafted(rng: Random, examples: Sequence[bytes]) -> bytes:
 
 def _change(rng: Random, tensors: dict[str, Any]) -> None:
     """One tensor has other numbers, another shape or type, or is not there."""
-    import torch
-
     name = rng.choice([*tensors, "random", "pending", "history", "texts"])
     tensor = tensors.get(name, torch.zeros(3))
     match rng.randrange(8):
@@ -124,8 +121,6 @@ def _change(rng: Random, tensors: dict[str, Any]) -> None:
 
 
 def _number(rng: Random, tensor: Any) -> Any:
-    import torch
-
     if tensor.dtype == torch.bool:
         return rng.random() < 0.5
     if tensor.is_floating_point():
@@ -140,8 +135,6 @@ class _Database:
     """A file in the place of the database: what can still be read is read, the rest is refused."""
 
     def __init__(self, folder: Path) -> None:
-        from h2o_chat.store import DATABASE, Store
-
         self.folder = folder
         self.path = folder / DATABASE
         store = Store(folder)
@@ -157,8 +150,6 @@ class _Database:
         self.example = self.path.read_bytes()
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.store import Store
-
         for path in self.folder.glob("*.db*"):
             path.unlink()
         self.path.write_bytes(raw)

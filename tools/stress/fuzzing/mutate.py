@@ -7,22 +7,8 @@ from typing import Any
 
 ODD_BYTES = (
     *(b"\0", b"\x1b[2J", b"\x7f", b"\x85", b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\xf0\x9f"),
-    *(
-        b"\r\n",
-        b"\n---\n",
-        b"\n",
-        b"[",
-        b"]",
-        b"{",
-        b"}",
-        b'"',
-        b"'",
-        b"\\",
-        b"\\ud800",
-        b"\\u0000",
-        b"=",
-        b":",
-    ),
+    *(b"\r\n", b"\n---\n", b"\n", b"[", b"]", b"{", b"}", b'"', b"'", b"\\"),
+    *(b"\\ud800", b"\\u0000", b"=", b":"),
     *(b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-1", b"0", b"9" * 30, b"9" * 5000),
     *(b"0x" + b"f" * 5000, b"1e-320", b"../../x", b"/dev/zero", b"~nobody/", b"A" * 300, b"[" * 3000),
     *(b'{"a":' * 3000, b"```", b"<x>"),
@@ -36,6 +22,11 @@ ODD_VALUES: tuple[Any, ...] = (
     *(10**30, "", "a", "0", "\0", "\x1b[2J\x9b", "\ud800", "\u202e", "x" * 3000, "../../x", "/dev/zero", " "),
     *([], {}, [None], [[]], [[[[]]]], {"": ""}, {"a": {"a": {}}}, [1, 2, 3], ["a", 1], [0] * 300),
 )
+
+
+def encoded(*values: Any) -> list[bytes]:
+    """The values as JSON."""
+    return [json.dumps(one).encode() for one in values]
 
 
 def mutated(rng: Random, examples: Sequence[bytes]) -> bytes:

@@ -9,8 +9,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
 from fuzzing.mutate import mutated, restructured
 from fuzzing.reader import Reader, Violation
+from h2o_chat.native.layout import Vector, layout, parts
+from h2o_chat.native.packed import open_packed
+from h2o_chat.native.packing import packed_for
 
 CONFIG = {
     **{"hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4},
@@ -77,22 +83,15 @@ class _Packed:
     """A tiny model, packed."""
 
     def __init__(self, folder: Path) -> None:
-        import torch
-        from transformers import Qwen2Config, Qwen2ForCausalLM
-
-        from h2o_chat.native.packing import packed_for
 
         torch.manual_seed(0)
         Qwen2ForCausalLM(Qwen2Config(**CONFIG)).save_pretrained(folder)
         self.folder = folder
-        opened = packed_for(folder, 4, _silent)
+        opened = packed_for(folder, 4, lambda *_: None)
         self.path, self.whole = opened.path, opened.path.read_bytes()
 
     def headers(self, raw: bytes) -> None:
         """Opened with whatever header it has; every tensor of one that is taken is read."""
-        from h2o_chat.native.layout import Vector, layout, parts
-        from h2o_chat.native.packed import open_packed
-
         path = self.folder / "file.h2o"
         path.write_bytes(raw)
         opened = open_packed(path, verify=True)
@@ -107,11 +106,9 @@ class _Packed:
 
     def weights(self, raw: bytes) -> None:
         """Opened where the program looks for it: it is whole afterwards, and that it was not is said."""
-        from h2o_chat.native.packing import packed_for
-
         before = self.path.stat().st_ino
         self.path.write_bytes(raw)
-        opened = packed_for(self.folder, 4, _silent)
+        opened = packed_for(self.folder, 4, lambda *_: None)
         if self.path.read_bytes() != self.whole and not _differ_in_padding(raw, self.whole, opened):
             raise Violation("what is damaged was believed")
         if (self.path.stat().st_ino != before) != bool(opened.note):
@@ -120,12 +117,6 @@ class _Packed:
 
 def _differ_in_padding(raw: bytes, whole: bytes, opened: Any) -> bool:
     """Whether two files have the same tensors: what lies between them is read by nobody."""
-    from h2o_chat.native.layout import layout
-
     start = len(whole) - len(_split(whole)[1])
     places = [(start + one.offset, start + one.offset + one.bytes) for one in layout(opened.frame)]
     return len(raw) == len(whole) and all(raw[a:b] == whole[a:b] for a, b in places)
-
-
-def _silent(stage: str, share: float | None) -> None:
-    """Progress nobody looks at."""

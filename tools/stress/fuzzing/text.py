@@ -3,12 +3,23 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fuzzing.reader import Reader, Violation, complain, refuse_controls
-
-if TYPE_CHECKING:
-    from h2o_chat.store import Store
+from h2o_chat.base import precedence
+from h2o_chat.base.config import data_folder
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.safe import fit, safe_text, token_label
+from h2o_chat.chat.files import importer
+from h2o_chat.chat.files.export import file_name, one_line
+from h2o_chat.cli.prompt_input import decode, read_script
+from h2o_chat.cli.run import turns_of
+from h2o_chat.lab.shared import lab_texts as texts
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
+from h2o_chat.models.resolve import look_up, names_starting_with
+from h2o_chat.policies.references import named
+from h2o_chat.policies.shares import divide
+from h2o_chat.store import Store, title_of
+from h2o_chat.tui.transcript.markdown import cut, render
 
 SAID = (
     "Grüße, 你好 🤦🏽\u200d♂️!\n---\n\x1b]0;title\x07\u202e\n---\r\n\n"
@@ -22,8 +33,6 @@ def readers(folder: Path) -> Iterator[Reader]:
     Args:
         folder: where names and paths may lead; it becomes the working directory.
     """
-    from h2o_chat.base import precedence
-
     values = {"device": "cuda:1", "model": "pocket", "system": "You are kind.", "stop": '["###", "a"]'}
     texts = [f"{name}\n{values.get(name, '1')}".encode() for name in precedence.NAMES]
     yield Reader("scripts", [SAID.encode(), b"one\n---\ntwo\n", b"\xef\xbb\xbfone"], _script, share=4)
@@ -43,17 +52,12 @@ def text_of(raw: bytes) -> str:
 
 
 def _script(raw: bytes) -> None:
-    from h2o_chat.cli.prompt_input import decode
-    from h2o_chat.cli.run import turns_of
-
     turns = turns_of(decode(raw, "The script"))
     if not all(turn.strip() for turn in turns):
         raise Violation("a turn is empty")
 
 
 def _number(raw: bytes) -> None:
-    from h2o_chat.base import precedence
-
     name, _, value = text_of(raw).partition("\n")
     precedence.known(name, "The file")
     read = precedence.parse(name, value, "The variable")
@@ -61,17 +65,11 @@ def _number(raw: bytes) -> None:
 
 
 def _variant(raw: bytes) -> None:
-    from h2o_chat.lab.policy_variant import PolicyVariant
-    from h2o_chat.policies.references import named
-    from h2o_chat.policies.shares import divide
-
     one = PolicyVariant.parse(text_of(raw))
     divide(named(one.policy), 64, one.sinks, one.recent)
 
 
 def _name(raw: bytes) -> None:
-    from h2o_chat.models.resolve import look_up, names_starting_with
-
     name = text_of(raw)
     names_starting_with(name)
     look_up(name)
@@ -79,13 +77,6 @@ def _name(raw: bytes) -> None:
 
 def _path(raw: bytes) -> None:
     """Reads it as arguments, which hold no NUL; nothing on the way to a file is made."""
-    from h2o_chat.base import precedence
-    from h2o_chat.base.config import data_folder
-    from h2o_chat.base.errors import UsageError
-    from h2o_chat.chat.files import importer
-    from h2o_chat.cli.prompt_input import read_script
-    from h2o_chat.lab import lab_texts as texts
-
     path = Path(os.fsdecode(raw.replace(b"\0", b"")))
     data_folder(path)
     for read in (importer.read, precedence.from_file, read_script, texts.read_texts):
@@ -100,19 +91,12 @@ class _Search:
     """A store in which a conversation gets every text for its title, and every text is looked for."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.store: Store | None = None
+        self.store = Store(folder / "words")
+        with self.store.begin("m", {}) as writer:
+            self.id = writer.conversation
+            writer.said("user", SAID)
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.base.errors import UsageError
-        from h2o_chat.chat.files.export import file_name, one_line
-        from h2o_chat.store import Store, title_of
-
-        if self.store is None:
-            self.store = Store(self.folder / "words")
-            with self.store.begin("m", {}) as writer:
-                self.id = writer.conversation
-                writer.said("user", SAID)
         text = text_of(raw)
         self.store.rename(self.id, title_of(text))
         for hit in self.store.search(text):
@@ -128,9 +112,6 @@ class _Search:
 
 
 def _draw(raw: bytes) -> None:
-    from h2o_chat.base.safe import fit, safe_text, token_label
-    from h2o_chat.tui.transcript.markdown import cut, render
-
     text = text_of(raw)
     refuse_controls(safe_text(text), "safe text")
     drawn = render(text)

@@ -16,9 +16,9 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.loops import ALIKE, Grams, grams
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
-from h2o_chat.lab.policy_variant import Run
-from h2o_chat.lab.report_output import print_table, slots
-from h2o_chat.lab.synthetic_talk import holds
+from h2o_chat.lab.eval.synthetic_talk import holds
+from h2o_chat.lab.shared.policy_variant import Run
+from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
 
 WORLD = (

@@ -21,9 +21,9 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import trained_positions
-from h2o_chat.lab.intervals import bootstrap
-from h2o_chat.lab.policy_variant import PolicyVariant
-from h2o_chat.lab.report_output import print_table
+from h2o_chat.lab.shared.intervals import bootstrap
+from h2o_chat.lab.shared.policy_variant import PolicyVariant
+from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import LoadedNative

@@ -18,9 +18,9 @@ from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
-from h2o_chat.lab.intervals import mean_interval
-from h2o_chat.lab.policy_variant import Run
-from h2o_chat.lab.report_output import print_table, slots
+from h2o_chat.lab.shared.intervals import mean_interval
+from h2o_chat.lab.shared.policy_variant import Run
+from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import text_of, tokens_of
 

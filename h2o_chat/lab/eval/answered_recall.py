@@ -17,10 +17,18 @@ from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.conversation.chat import Chat, pin
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.intervals import wilson
-from h2o_chat.lab.policy_variant import Run
-from h2o_chat.lab.report_output import print_table, slots
-from h2o_chat.lab.synthetic_talk import CORRECTED, DISTRACTORS, FACTS, VALUES, Question, between, is_right
+from h2o_chat.lab.eval.synthetic_talk import (
+    CORRECTED,
+    DISTRACTORS,
+    FACTS,
+    VALUES,
+    Question,
+    between,
+    is_right,
+)
+from h2o_chat.lab.shared.intervals import wilson
+from h2o_chat.lab.shared.policy_variant import Run
+from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
 
 KINDS = Counter({"plain": 5, "pinned": 2, "corrected": 2, "not told": 1})

@@ -21,9 +21,7 @@ from h2o_chat.base.config import PolicyName, Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.intervals import interval, samples
-from h2o_chat.lab.report_output import print_table
-from h2o_chat.lab.timed_programs import (
+from h2o_chat.lab.bench.timed_programs import (
     Ours,
     Program,
     Sample,
@@ -32,6 +30,8 @@ from h2o_chat.lab.timed_programs import (
     wait_until_idle,
     weight_bytes,
 )
+from h2o_chat.lab.shared.intervals import interval, samples
+from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.choices import choose_device, default_threads
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find

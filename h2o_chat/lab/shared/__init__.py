@@ -1,0 +1,1 @@
+"""Parts that several measurements share: policies compared, intervals, texts, tables."""

@@ -242,16 +242,15 @@ def _model(settings: Settings, report: DoctorReport, *, loads: bool) -> None:
 def _would_start(settings: Settings, model: LocalModel, report: DoctorReport) -> None:
     """Makes all checks of a start before weights are read."""
     from h2o_chat.models import choices
-    from h2o_chat.models.held_weights import held_weights
+    from h2o_chat.models.fits import sizes_of
     from h2o_chat.models.load import check_family, quantizable
     from h2o_chat.models.load_tokenizer import load_tokenizer
-    from h2o_chat.models.sizes import sizes_of
     from h2o_chat.native import native_model
     from h2o_chat.policies.references import named
     from h2o_chat.policies.shares import divide
 
     config = check_family(model.folder)
-    sizes, weights = sizes_of(config), held_weights(model.folder, config)
+    sizes, weights = sizes_of(config), choices.held_weights(model.folder, config)
     load_tokenizer(model.folder, sizes.vocabulary)
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
     why = native_model.why_not_native(settings, config)

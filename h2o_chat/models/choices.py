@@ -1,8 +1,10 @@
 """Chooses precision, quantisation and devices of a model before any weight is read, and places it there."""
 
+import copy
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,12 +13,15 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.devices import free_bytes, upload_bytes_per_s
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.system import RANKS
-from h2o_chat.models.fits import Need, estimate, require
-from h2o_chat.models.model_files import StoredWeights
-from h2o_chat.models.sizes import sizes_of
+from h2o_chat.models.fits import Need, estimate, require, sizes_of
+from h2o_chat.models.model_class import class_of
+from h2o_chat.models.model_files import StoredWeights, check_weights
 
 QUANTISE_ABOVE_BYTES = 2 * 2**30
 """`--quantize auto`: 16-bit weights larger than this are loaded in nf4."""
+
+UNPACKED = ("fp8", "mxfp4", "compressed-tensors")
+"""Quantisations of published weights that transformers unpacks to 16 bits while loading."""
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _PACKED = {"U8", "I8"}
@@ -82,6 +87,32 @@ def default_threads() -> int:
     """All cores but one, which is left to the screen: with all of them, decoding is ten times slower."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     return max(1, cores - 1)
+
+
+def packing(config: Any) -> str | None:
+    """How the published weights are quantised."""
+    stored = getattr(config, "quantization_config", None)
+    return str(dict(stored).get("quant_method", "unknown method")) if stored else None
+
+
+def has_experts(config: Any) -> bool:
+    """Whether most weights are of experts, which stand in tensors that bitsandbytes leaves as they are."""
+    text = config.get_text_config()
+    return any(getattr(text, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
+
+
+def held_weights(folder: Path, config: Any) -> StoredWeights:
+    """The weights that are held: those of the text part alone, unpacked to 16 bits if they are packed."""
+    weights, unpacked = check_weights(folder), packing(config) in UNPACKED
+    if not unpacked and config.get_text_config() is config:
+        return weights
+    config = copy.deepcopy(config)
+    with torch.device("meta"):
+        parameters = sum(one.numel() for one in class_of(config)(config).parameters())
+    if unpacked:
+        return replace(weights, parameters=parameters, bytes=2 * parameters, dtype="BF16")
+    share = min(1.0, parameters / weights.parameters)
+    return replace(weights, parameters=parameters, bytes=int(weights.bytes * share))
 
 
 def stored_quantization(config: Any) -> str | None:

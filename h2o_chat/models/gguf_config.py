@@ -16,8 +16,14 @@ from typing import Any
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import gguf
 from h2o_chat.models.gguf import Header, damaged, header_of
-from h2o_chat.models.gguf_gemma4 import ROPE_FREQS, gemma4_config, rope_factors
-from h2o_chat.models.gguf_variants import LONG_ROPE, config_of_variant, named
+from h2o_chat.models.gguf_variants import (
+    LONG_ROPE,
+    ROPE_FREQS,
+    config_of_variant,
+    gemma4_config,
+    named,
+    rope_factors,
+)
 
 FAMILIES = {
     "llama": "LlamaForCausalLM",

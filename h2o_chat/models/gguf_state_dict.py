@@ -10,10 +10,10 @@ from torch import Tensor
 
 from h2o_chat.models.gguf import Header, damaged, header_of
 from h2o_chat.models.gguf_config import config_of, refuse_others, turned_heads
-from h2o_chat.models.gguf_gemma4 import ROPE_FREQS
 from h2o_chat.models.gguf_tensors import numbers_of
+from h2o_chat.models.gguf_variants import ROPE_FREQS
 from h2o_chat.models.model_class import class_of
-from h2o_chat.models.safetensors_header import read_range
+from h2o_chat.models.model_files import read_range
 
 _AT_ONCE_BYTES = 16 << 20
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.gguf import Stored, damaged, header_of
 from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
-from h2o_chat.models.safetensors_header import read_range
+from h2o_chat.models.model_files import read_range
 
 _EXPERT = re.compile(r"(?<=\.experts)\.(\d+)(?=\.)")
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

@@ -23,19 +23,28 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.models import ollama
-from h2o_chat.models.choices import Choice, choose, default_threads, pin_offloaded, placing
+from h2o_chat.models.choices import (
+    UNPACKED,
+    Choice,
+    choose,
+    default_threads,
+    has_experts,
+    held_weights,
+    packing,
+    pin_offloaded,
+    placing,
+)
 from h2o_chat.models.families import refusal
 from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.fits import Sizes, sizes_of
 from h2o_chat.models.gguf import damaged, header_of
 from h2o_chat.models.gguf_config import READ
 from h2o_chat.models.gguf_state_dict import state_dict_of
-from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.loading_messages import quiet, reporting
 from h2o_chat.models.model_class import class_of, classes_of
 from h2o_chat.models.model_files import read_config
 from h2o_chat.models.resolve import find
-from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 
 _NF4_BLOCK, _GGUF = 32, {*READ, *GGUF_CONFIG_MAPPING, *GGUF_CONFIG_ARCHS}

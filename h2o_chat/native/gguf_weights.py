@@ -24,8 +24,21 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import Stored, damaged
 from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.native import layout, library
-from h2o_chat.native.kinds import BF16, F16, F32, LEVELS_BYTES, MXFP4, SCALES_BYTES, MatrixAddress, in_tiles
-from h2o_chat.native.layout import ALIGNED, GROUP, TILE, Source, padded
+from h2o_chat.native.layout import (
+    ALIGNED,
+    BF16,
+    F16,
+    F32,
+    GROUP,
+    LEVELS_BYTES,
+    MXFP4,
+    SCALES_BYTES,
+    TILE,
+    MatrixAddress,
+    Source,
+    in_tiles,
+    padded,
+)
 from h2o_chat.native.model_frame import Frame
 
 STAGE = "open"

@@ -19,13 +19,12 @@ from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
-from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
+from h2o_chat.models.fits import HEADROOM_BYTES, Need, Sizes, require, sizes_of, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, require_quantizable
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.loading_messages import quiet
 from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
 from h2o_chat.models.resolve import find
-from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
 from h2o_chat.native.gguf_frame import plain_frame
@@ -37,7 +36,7 @@ from h2o_chat.native.packed_folder import packed_files_of, place_of, remove
 from h2o_chat.native.packed_header import PackedError, read_whole_header
 from h2o_chat.native.packing import packed_for, usual_bits
 from h2o_chat.native.probing import frame_of
-from h2o_chat.native.spin_wait import asks_for_transformers
+from h2o_chat.native.threads import asks_for_transformers
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from h2o_chat.base.system import NO_WAITING, SAFELY
 from h2o_chat.models.checked_files import is_checked, note_checked
 from h2o_chat.native import layout
-from h2o_chat.native.kinds import MatrixAddress
+from h2o_chat.native.layout import MatrixAddress
 from h2o_chat.native.packed_folder import note_of
 from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, header_in
 

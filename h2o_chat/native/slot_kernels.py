@@ -16,7 +16,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.eviction import TORCH, Kernels
 from h2o_chat.cache.quantized import BITS, SCALE_BYTES
 from h2o_chat.cache.rope import Rope
-from h2o_chat.models.sizes import Sizes
+from h2o_chat.models.fits import Sizes
 from h2o_chat.native import library as c
 from h2o_chat.native import prompts
 from h2o_chat.policies.policies import Policy, Slots, output_change_of_heads

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.model_files import weight_files
-from h2o_chat.models.safetensors_header import header_of, read_range
+from h2o_chat.models.model_files import header_of, read_range, weight_files
 from h2o_chat.native.layout import GROUP, padded
 from h2o_chat.native.rounding import rounded
 

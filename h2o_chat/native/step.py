@@ -18,8 +18,7 @@ from h2o_chat.cache.arena import Shape, addresses_of
 from h2o_chat.cache.eviction import evict_full_rows
 from h2o_chat.native import library as c
 from h2o_chat.native.gguf_weights import GgufWeights
-from h2o_chat.native.kinds import MatrixAddress
-from h2o_chat.native.layout import Vector, layer_parts
+from h2o_chat.native.layout import MatrixAddress, Vector, layer_parts
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.slot_kernels import SlotKernels, checked, ropes_of, supports
 from h2o_chat.native.threads import one_torch_thread

@@ -34,7 +34,7 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
 def _opened(settings: Settings, progress: Progress) -> "Loaded":
     from h2o_chat.models.gguf_config import why_slow
     from h2o_chat.models.resolve import find
-    from h2o_chat.native.spin_wait import let_torch_sleep
+    from h2o_chat.native.threads import let_torch_sleep
 
     model = find(
         settings.model

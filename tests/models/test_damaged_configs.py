@@ -5,8 +5,7 @@ import transformers
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.fits import slot_bytes
-from h2o_chat.models.sizes import sizes_of
+from h2o_chat.models.fits import sizes_of, slot_bytes
 from h2o_chat.native import library
 from h2o_chat.native.native_model import why_not_native
 

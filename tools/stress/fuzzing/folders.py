@@ -147,10 +147,9 @@ class _Family:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.models.choices import stored_quantization
-        from h2o_chat.models.fits import estimate
+        from h2o_chat.models.fits import estimate, sizes_of
         from h2o_chat.models.load import check_family
         from h2o_chat.models.model_files import StoredWeights
-        from h2o_chat.models.sizes import sizes_of
 
         (self.folder / "config.json").write_bytes(raw)
         config = check_family(self.folder)

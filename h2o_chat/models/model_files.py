@@ -162,7 +162,7 @@ def read_range(path: Path, start: int, count: int) -> bytearray:
 
 
 def header_of(path: Path) -> dict[str, Any]:
-    """The tensors of one safetensors file: `{name: {dtype, shape, data_offsets}}`.
+    """The tensors of a safetensors file, `{name: {dtype, shape, data_offsets}}`: offsets count from its start.
 
     The library safetensors checks all of it: types, sizes, tensors that overlap or leave holes, the length of
     the file. It does not tell where the data of a tensor lies, which is read here.
@@ -181,4 +181,6 @@ def header_of(path: Path) -> dict[str, Any]:
         (length,) = struct.unpack("<Q", file.read(8))
         header: dict[str, Any] = json.loads(file.read(length))
     header.pop("__metadata__", None)
+    for tensor in header.values():
+        tensor["data_offsets"] = [8 + length + offset for offset in tensor["data_offsets"]]
     return header

@@ -27,7 +27,6 @@ from h2o_chat.models.model_files import StoredWeights, check_weights, read_confi
 from h2o_chat.models.resolve import find
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
-from h2o_chat.native.gguf_frame import plain_frame
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.layout import parts
 from h2o_chat.native.model_frame import Frame
@@ -35,7 +34,7 @@ from h2o_chat.native.packed import Packed
 from h2o_chat.native.packed_folder import packed_files_of, place_of, remove
 from h2o_chat.native.packed_header import PackedError, read_whole_header
 from h2o_chat.native.packing import packed_for, usual_bits
-from h2o_chat.native.probing import frame_of
+from h2o_chat.native.probing import frame_of, plain_frame
 from h2o_chat.native.threads import asks_for_transformers
 
 

@@ -4,35 +4,91 @@ Memory: a block of rows and the scales of one matrix, whatever the size of the m
 """
 
 import contextlib
+import math
 import os
 import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from h2o_chat.base.errors import ModelError
 from h2o_chat.base.progress import Progress
 from h2o_chat.base.system import MOVES_OPEN_FILES, lock
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import FOUR_BITS_FROM
+from h2o_chat.models.model_files import header_of, read_range, weight_files
 from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, padded, parts
 from h2o_chat.native.model_frame import HEAD_BITS, Frame
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packed_folder import home_of, packed_files_of, place_of, remove
 from h2o_chat.native.packed_header import PackedError, PackedHeader
 from h2o_chat.native.probing import frame_of
-from h2o_chat.native.rounding import tiled, tiled_scales
-from h2o_chat.native.sources import Sources
+from h2o_chat.native.rounding import rounded, tiled, tiled_scales
 from h2o_chat.native.threads import one_torch_thread
 
 STAGE = "pack"
 BLOCK_NUMBERS = 1 << 17
 """Numbers of a matrix per block: they fit into the processor's cache."""
+_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+class Sources:
+    """The tensors of a folder of safetensors.
+
+    Files are not mapped: mapped pages would count as memory of this process.
+
+    Raises:
+        ModelError: weight files are missing or damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tensors: dict[str, tuple[Path, dict[str, Any]]] = {}
+        for file in weight_files(folder):
+            self._tensors |= {name: (file, about) for name, about in header_of(file).items()}
+
+    def rows(self, name: str, shape: tuple[int, ...], first: int, end: int) -> Tensor:
+        """Rows [first, end) of a tensor of this shape, in fp32.
+
+        Raises:
+            ModelError: the tensor is missing, has another shape or type, or contains NaN or infinity.
+        """
+        file, start, dtype = self._find(name, shape)
+        row_bytes = math.prod(shape[1:]) * dtype.itemsize
+        raw = read_range(file, start + first * row_bytes, (end - first) * row_bytes)
+        numbers = torch.frombuffer(raw, dtype=dtype).view(end - first, *shape[1:]).float()
+        if not numbers.isfinite().all():
+            raise ModelError(f"{name} in {file} holds NaN or infinity.", "Fetch the file again.")
+        return numbers
+
+    def _find(self, name: str, shape: tuple[int, ...]) -> tuple[Path, int, torch.dtype]:
+        """A tensor's file, the offset of its data there in bytes, and its type.
+
+        Models saved without their output layer have names without `model.`.
+        """
+        known = next((one for one in (name, name.removeprefix("model.")) if one in self._tensors), None)
+        if known is None:
+            raise ModelError(f"{self._folder} lacks the weights {name}.", "Fetch a complete model.")
+        file, about = self._tensors[known]
+        if tuple(about["shape"]) != shape:
+            raise ModelError(
+                f"{known} in {file} has the shape {about['shape']}, config.json says {list(shape)}.",
+                "Fetch both files again.",
+            )
+        first, end = about["data_offsets"]
+        dtype = _DTYPES.get(about["dtype"])
+        if dtype is None or math.prod(shape) * dtype.itemsize != end - first:
+            raise ModelError(
+                f"{known} in {file} holds numbers of the type {about['dtype']} in {end - first:,} bytes.",
+                f"The native step takes {', '.join(_DTYPES)}: --engine transformers may know it.",
+            )
+        return file, first, dtype
 
 
 def packed_for(folder: Path, bits: int, progress: Progress, *, verify: bool = False) -> Packed:
@@ -164,7 +220,8 @@ def _blocks(matrix: Matrix, sources: Sources) -> Iterator[tuple[Tensor, Tensor]]
     def block(which: int, first: int) -> list[Tensor]:
         source = matrix.sources[which]
         shape, end = (source.whole or source.rows, matrix.columns), min(first + at_once, source.rows)
-        found = sources.rounded(source.name, shape, source.start + first, source.start + end, matrix.bits)
+        numbers = sources.rows(source.name, shape, source.start + first, source.start + end)
+        found = rounded(pad(numbers, (0, matrix.padded_columns - matrix.columns)), matrix.bits)
         return [pad(one, (0, 0, 0, -len(one) % TILE)) for one in found]
 
     if matrix.alternate:

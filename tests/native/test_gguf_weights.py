@@ -28,12 +28,11 @@ from h2o_chat.cache.forward_call import Step
 from h2o_chat.models import gguf as gguf_header
 from h2o_chat.models.gguf_config import EXACT
 from h2o_chat.native import library
-from h2o_chat.native.gguf_frame import plain_frame
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.layout import LEVELS_BYTES, SCALES_BYTES, Matrix, MatrixAddress, parts
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.native_model import positions_of
-from h2o_chat.native.probing import frame_of
+from h2o_chat.native.probing import frame_of, plain_frame
 from h2o_chat.native.rounding import rounded
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache

@@ -26,8 +26,7 @@ from h2o_chat.native.model_frame import FAMILIES
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packed_folder import packed_files, place_of
 from h2o_chat.native.packed_header import PackedError
-from h2o_chat.native.packing import packed_for
-from h2o_chat.native.sources import Sources
+from h2o_chat.native.packing import Sources, packed_for
 
 ALLOWED = {4: 0.1, 8: 0.008}
 """Relative error of a matrix of random weights."""
@@ -243,7 +242,7 @@ def test_killed_in_the_middle(saved: Make, cache: Path) -> None:
     """Nothing that it leaves is taken for a packed file, and the next one to pack removes it."""
     folder = saved()
     die = (
-        "import os, signal\nfrom h2o_chat.native.sources import Sources\nread = Sources.rows\n"
+        "import os, signal\nfrom h2o_chat.native.packing import Sources\nread = Sources.rows\n"
         "def rows(self, name, *more):\n"
         "    if 'layers.2.mlp' in name: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return read(self, name, *more)\n"
@@ -262,7 +261,7 @@ def test_what_somebody_else_is_writing_stays(saved: Make, cache: Path) -> None:
     """He waits in the middle until somebody else has packed the same model."""
     folder = saved()
     wait = (
-        "import os, time\nfrom h2o_chat.native.sources import Sources\nread = Sources.rows\n"
+        "import os, time\nfrom h2o_chat.native.packing import Sources\nread = Sources.rows\n"
         f"def rows(self, *more):\n    while not os.path.exists({str(folder / 'go')!r}): time.sleep(.01)\n"
         "    return read(self, *more)\n"
         "Sources.rows = rows"

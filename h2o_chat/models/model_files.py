@@ -162,7 +162,7 @@ def read_range(path: Path, start: int, count: int) -> bytearray:
 
 
 def header_of(path: Path) -> dict[str, Any]:
-    """The tensors of a safetensors file, `{name: {dtype, shape, data_offsets}}`: offsets count from its start.
+    """The tensors of a safetensors file: `{name: {dtype, shape, data_offsets}}`, counted from its beginning.
 
     The library safetensors checks all of it: types, sizes, tensors that overlap or leave holes, the length of
     the file. It does not tell where the data of a tensor lies, which is read here.

@@ -77,7 +77,10 @@ def product(
         if gated:
             gate, up = found.chunk(2, -1)
             found = functional.silu(gate) * up
-        y.copy_(y + found if adds else found)
+        if adds:
+            y.add_(found)
+        else:
+            y.copy_(found)
         return
     rows = rows // 2 if gated else rows
     share, programs = INTERPRETED, 1

@@ -8,6 +8,7 @@ Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size, V v
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import triton
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from h2o_chat.cache.arena import Arena, addresses_of
-from h2o_chat.cache.eviction import Due, evict_rows, note_priority, rows_due
+from h2o_chat.cache.eviction import Due, Kernels, evict_rows, note_priority, rows_due
 from h2o_chat.graph import attention_kernels as kernels
 from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.captured import captured
@@ -37,28 +38,25 @@ class _Room:
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        # As `attention_kernels.attend` has it; tokens fed; the token.
+        # [7, R]: as `attention_kernels.attend` has it; tokens fed; the token.
         self.now = zeros(7, rows, dtype=torch.int32)
-        self.x = zeros(rows, of.hidden)  # the residual stream
-        self.qkv = zeros(rows, (of.heads + 2 * heads) * of.head_size)
-        self.attended = zeros(rows, of.heads * of.head_size)
+        self.x = zeros(rows, of.hidden)  # [R, E] the residual stream
+        self.qkv = zeros(rows, (of.heads + 2 * heads) * of.head_size)  # [R, (H * G + 2 * H) * D]
+        self.attended = zeros(rows, of.heads * of.head_size)  # [R, H * G * D]
         self.hidden = zeros(rows, of.intermediate)
         self.out = zeros(rows, of.vocabulary)
-        self.logits = zeros(rows, heads, groups, slots)  # of attention
-        self.most = zeros(rows, heads, self.splits, groups)
+        self.logits = zeros(rows, heads, groups, slots)  # [R, H, G, S] of attention
+        self.most = zeros(rows, heads, self.splits, groups)  # [R, H, splits, G]
         self.total = zeros(rows, heads, self.splits, groups)
         self.outputs = zeros(rows, heads, self.splits, groups, of.head_size)
 
 
 @dataclass
 class _Eviction:
-    """How slots are given up in all rows of an arena."""
+    """How slots are given up in all rows of an arena, after the first time."""
 
-    ran: bool = False
-    """Once, as it is."""
     replay: Callable[[], None] | None = None
-    priority: Tensor | None = None
-    """[L, R, H, S], written by `replay`."""
+    priority: Tensor | None = None  # [L, R, H, S], written by `replay`
 
 
 class GraphStep:
@@ -67,19 +65,16 @@ class GraphStep:
     def __init__(self, weights: Weights, frame: Frame) -> None:
         self.weights, self.frame = weights, frame
         self.device = self.weights.embedding.device
-        self.kernels = prompts.kernels_of(frame.head_size)
+        self.kernels = Kernels(partial(prompts.output_change, frame.head_size), prompts.attend)
         """A prompt attends through these, and slots are given up by them."""
         pairs = [torch.tensor(one.inv_freq, device=self.device) for one in frame.ropes]
         self._ropes = list(zip(pairs, (one.scale for one in frame.ropes), strict=True))
         self._tables: list[Tensor] = []
         """By rope: cosines and sines of every rotation index, for keys in bytes. [window, 2, D / 2]"""
         self._room: _Room | None = None
-        self._addresses: tuple[int, ...] = ()
-        """The graphs below point to these."""
-        self._tokens: dict[bool, Callable[[], None]] = {}
-        """By whether some key may be clamped."""
-        self._evictions: dict[int, _Eviction] = {}
-        """By arena."""
+        self._addresses: tuple[int, ...] = ()  # The graphs below point to these
+        self._tokens: dict[bool, Callable[[], None]] = {}  # By whether some key may be clamped
+        self._evictions: dict[int, _Eviction] = {}  # By arena
 
     def computes(self, cache: H2OCache) -> bool:
         """Whether the kernels compute a decoded token of this cache: its slots are no rows of 4 bits, their
@@ -97,8 +92,7 @@ class GraphStep:
     def feed(self, cache: H2OCache, ids: Sequence[int] | Tensor) -> Tensor:
         """The prepared step, one token of each row. -> logits [R, 1, V] fp32, good until the next step
 
-        Args:
-            ids: where they are a tensor [R] on the device, the host need not know them.
+        Where `ids` are a tensor [R] on the device, the host need not know them.
         """
         assert cache.step is not None
         step, this_pass = cache.step, cache.step.passes[0]
@@ -147,17 +141,17 @@ class GraphStep:
         """`eviction.evict_rows`: the first time as it is, then captured, where all rows are due together."""
         if not due.of_all:
             return evict_rows(arena, due, self.kernels)
-        known = self._evictions.setdefault(id(arena), _Eviction())
-        if known.replay is None and known.ran:
+        known = self._evictions.get(id(arena))
+        if known is None:
+            self._evictions[id(arena)] = _Eviction()
+            return evict_rows(arena, due, self.kernels)
+        if known.replay is None:
             fixed = Due(due.rows, room.now[5][:, None, None])
 
             def work() -> None:
                 known.priority = evict_rows(arena, fixed, self.kernels)
 
             known.replay = captured(work, self.device)
-        if known.replay is None:
-            known.ran = True
-            return evict_rows(arena, due, self.kernels)
         known.replay()
         assert known.priority is not None
         return known.priority

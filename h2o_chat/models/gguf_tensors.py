@@ -29,28 +29,14 @@ class GgufTensors:
         self._config = config_of(self._header)
         self._names = names_of(self._config)
 
-    @property
-    def path(self) -> Path:
-        return self._header.path
-
     def rows(self, name: str, shape: tuple[int, ...], first: int, end: int) -> Tensor:
-        """Rows [first, end) of a tensor of this shape, in fp32."""
+        """Rows [first, end) of a tensor of this shape, whole heads where it turns some, in fp32."""
         stored = self.find(name, shape)
-        return numbers_of(name, stored, self.stored_rows(name, first, end)).view(end - first, *shape[1:])
-
-    def stored_rows(self, name: str, first: int, end: int) -> Tensor:
-        """Rows [first, end) in their stored format, in transformers' order. [rows, bytes of a row] uint8"""
-        size = self.turned_rows(name)
-        if not size:
-            return self._bytes(name, first, end)
-        start = first // size * size
-        whole = self._bytes(name, start, -(-end // size) * size)
-        by_pairs = whole.view(-1, size // 2, 2, whole.shape[1]).transpose(1, 2)
-        return by_pairs.reshape(whole.shape)[first - start : end - start]
-
-    def _bytes(self, name: str, first: int, end: int) -> Tensor:
-        raw = self.raw_rows(name, first, end)
-        return torch.frombuffer(raw, dtype=torch.uint8).view(end - first, -1)
+        raw = torch.frombuffer(self.raw_rows(name, first, end), dtype=torch.uint8).view(end - first, -1)
+        numbers = numbers_of(name, stored, raw)
+        if size := self.turned_rows(name):
+            numbers = unpaired(numbers, len(numbers) // size)
+        return numbers.view(end - first, *shape[1:])
 
     def raw_rows(self, name: str, first: int, end: int) -> bytearray:
         """Rows [first, end) as the file has them, in its order."""
@@ -67,7 +53,7 @@ class GgufTensors:
         """Type and place of a tensor of this shape."""
         stored, known = self._stored(name)
         if known != shape:
-            raise damaged(self.path, f"{name} has the shape {list(known)}, and {list(shape)} is needed")
+            raise damaged(stored.file, f"{name} has the shape {list(known)}, and {list(shape)} is needed")
         return stored
 
     def _stored(self, name: str) -> tuple[Stored, tuple[int, ...]]:
@@ -81,12 +67,13 @@ class GgufTensors:
         return replace(stored, shape=shape[1:], start=start, bytes=size), shape[1:]
 
 
-def numbers_of(name: str, stored: Stored, raw: Tensor) -> Tensor:
-    """The numbers of raw rows, in fp32.
+def unpaired(stored: Tensor, heads: int) -> Tensor:
+    """Rows [heads x size, ...], which the file stores in pairs of each head, in transformers' order."""
+    return stored.view(heads, -1, 2, *stored.shape[1:]).transpose(1, 2).reshape(stored.shape)
 
-    Args:
-        raw: [rows, bytes of a row] uint8
-    """
+
+def numbers_of(name: str, stored: Stored, raw: Tensor) -> Tensor:
+    """The numbers of raw rows [rows, bytes of a row] uint8, in fp32."""
     import gguf  # not before a model needs it
 
     if stored.kind_name in _PLAIN:

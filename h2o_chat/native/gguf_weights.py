@@ -22,7 +22,7 @@ from torch import Tensor
 from h2o_chat.base.progress import Progress
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import Stored, damaged
-from h2o_chat.models.gguf_tensors import GgufTensors
+from h2o_chat.models.gguf_tensors import GgufTensors, unpaired
 from h2o_chat.native import layout, library
 from h2o_chat.native.layout import (
     ALIGNED,
@@ -54,21 +54,13 @@ READ_BYTES = 2 << 20
 class _Run:
     """Rows of one tensor that are read and laid out together."""
 
-    source: Source
-    columns: int
+    name: str
+    stored: Stored
     first: int
     end: int
     to: MatrixAddress
-    tile: int
-    """The first tile of `to` that they fill."""
-    every: int
-    """Tiles from one of theirs to the next."""
-
-
-def _memory(size: int) -> Tensor:
-    """Private memory: what processes may share, which is mmap's default, has no large pages."""
-    private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
-    return torch.frombuffer(mmap.mmap(-1, size, **private), dtype=torch.uint8)
+    tile: int  # The first tile of `to` that they fill
+    every: int  # Tiles from one of theirs to the next
 
 
 def _use_large_pages(memory: Tensor) -> None:
@@ -92,8 +84,7 @@ def _use_large_pages(memory: Tensor) -> None:
 class GgufWeights:
     """The weights of an open file. Addresses are valid while this object exists.
 
-    Raises:
-        ModelError: the file is damaged or changes while it is read, or a scale is no finite number.
+    Raises ModelError if the file is damaged or changes while it is read, or a scale is no finite number.
     """
 
     def __init__(self, file: Path, frame: Frame, progress: Progress) -> None:
@@ -102,7 +93,9 @@ class GgufWeights:
         self._matrices: dict[str, tuple[MatrixAddress, ...]] = {}
         self._vectors: dict[str, int] = {}
         self.bytes = self._place(0)
-        self._memory = _memory(self.bytes)
+        # Private: what processes may share, which is mmap's default, has no large pages.
+        private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
+        self._memory = torch.frombuffer(mmap.mmap(-1, self.bytes, **private), dtype=torch.uint8)
         self._place(self._memory.data_ptr())
         self._read(progress)
         _use_large_pages(self._memory)
@@ -153,7 +146,7 @@ class GgufWeights:
                 )
                 numbers /= part.over
                 ctypes.memmove(self._vectors[part.name], numbers.data_ptr(), numbers.nbytes)
-        runs = sorted(self._runs(), key=lambda run: (self._stored(run.source, run.columns).start, run.first))
+        runs = sorted(self._runs(), key=lambda run: (run.stored.start, run.first))
         total, done = sum(run.end - run.first for run in runs), 0
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             for run, _ in zip(runs, threads.map(self._lay_out, runs), strict=True):
@@ -172,27 +165,20 @@ class GgufWeights:
                     unit = self._tensors.turned_rows(source.name) or TILE
                     at_once = max(1, READ_BYTES // (stored.bytes // stored.shape[0]) // unit) * unit
                     for first in range(0, source.rows, at_once):
-                        end = min(first + at_once, source.rows)
-                        yield _Run(source, part.columns, first, end, to, tile + first // TILE * every, every)
+                        rows = source.start + first, source.start + min(first + at_once, source.rows)
+                        yield _Run(source.name, stored, *rows, to, tile + first // TILE * every, every)
                     tile += 1 if part.alternate else padded(source.rows, TILE) // TILE
 
     def _lay_out(self, run: _Run) -> None:
-        name, count = run.source.name, run.end - run.first
-        kind = self._stored(run.source, run.columns).kind
+        kind, count = run.stored.kind, run.end - run.first
         order = list(range(count))
         if kind in LEVELS_BYTES or kind in (F32, F16, BF16, MXFP4):
-            raw = self._tensors.raw_rows(name, run.source.start + run.first, run.source.start + run.end)
+            raw = self._tensors.raw_rows(run.name, run.first, run.end)
             rows = ctypes.addressof(ctypes.c_char.from_buffer(raw))
-            if head := self._tensors.turned_rows(name):
-                pairs = range(head // 2)
-                order = [
-                    at + 2 * pair + half for at in range(0, count, head) for half in (0, 1) for pair in pairs
-                ]
+            if head := self._tensors.turned_rows(run.name):
+                order = unpaired(torch.arange(count), count // head).tolist()
         else:
-            shape = (run.source.whole or run.source.rows, run.columns)
-            numbers = self._tensors.rows(
-                name, shape, run.source.start + run.first, run.source.start + run.end
-            )
+            numbers = self._tensors.rows(run.name, run.stored.shape, run.first, run.end)
             kind, rows = F32, numbers.data_ptr()
         order += [-1] * (-count % TILE)
         groups = run.to.columns // GROUP
@@ -200,7 +186,7 @@ class GgufWeights:
         assert loaded is not None
         said = loaded.h2o_lay_out(
             kind,
-            run.columns,
+            run.stored.shape[1],
             len(order) // TILE,
             run.every,
             rows,
@@ -209,4 +195,4 @@ class GgufWeights:
             run.to.scales + run.tile * groups * SCALES_BYTES[run.to.kind],
         )
         if said:
-            raise damaged(self._tensors.path, f"{name} holds NaN or infinity")
+            raise damaged(run.stored.file, f"{run.name} holds NaN or infinity")

@@ -28,11 +28,7 @@ Names = dict[str, tuple[str, tuple[int, ...]]]
 def config_of_variant(header: Header, config: dict[str, Any]) -> dict[str, Any]:
     """The values of config.json in which gemma 2 and 3, phi3, olmo2 and granite differ; else nothing.
 
-    Args:
-        config: what all architectures have in common.
-
-    Raises:
-        ModelError: a value is missing or wrong.
+    Raises ModelError if a value is missing or wrong.
     """
     kind = header.architecture
     if kind in _LAYERS_OF_27B:
@@ -73,10 +69,7 @@ def _gemma(header: Header, config: dict[str, Any]) -> dict[str, Any]:
     if kind == "gemma3":
         # Files that ollama made call both rotations otherwise.
         near_theta = header.number("gemma3.rope.local.freq_base", 10_000.0)
-        local = {
-            "rope_type": "default",
-            "rope_theta": header.number("gemma3.rope.freq_base_swa", near_theta),
-        }
+        local = {"rope_type": "default", "rope_theta": header.number("gemma3.rope.freq_base_swa", near_theta)}
         if "gemma3.rope.freq_base" not in header.values:
             rotation |= {"rope_theta": header.number("gemma3.rope.global.freq_base", 10_000.0)}
         rotation = {"full_attention": rotation, "sliding_attention": local}
@@ -145,11 +138,7 @@ def named(kind: str, config: dict[str, Any], layer: Names) -> Names:
 
 
 def gemma4_config(header: Header) -> dict[str, Any]:
-    """The values of config.json that only gemma4 has.
-
-    Raises:
-        ModelError: a value is missing or wrong.
-    """
+    """The values of config.json that only gemma4 has. Raises ModelError if one is missing or wrong."""
 
     def whole(name: str) -> int:
         return header.whole(f"gemma4.{name}")
@@ -199,8 +188,7 @@ def gemma4_config(header: Header) -> dict[str, Any]:
 def rope_factors(header: Header, head_size: int, name: str = ROPE_FREQS) -> tuple[float, ...]:
     """The numbers by which the file divides the frequencies of a head. [head_size / 2]
 
-    Raises:
-        ModelError: they are missing, or of another number or type.
+    Raises ModelError if they are missing, or of another number or type.
     """
     stored = header.tensors.get(name)
     if stored is None or stored.shape != (head_size // 2,) or stored.kind_name != "F32":

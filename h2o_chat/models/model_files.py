@@ -6,6 +6,7 @@ A file that is missing, damaged or cut short raises ModelError.
 import json
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -59,34 +60,29 @@ class StoredWeights:
     """A summary of the headers of the weight files."""
 
     parameters: int
-    dtype: str
-    """Type of most parameters: F32, F16, BF16 ...; of a GGUF file also Q4_0, Q4_K ..."""
-    bytes: int
-    """Size on the disk."""
-    held_as: str = ""
-    """Types in which the native step holds the matrices of a GGUF file (`gguf_config.held_as`)."""
-    held_bytes: int = 0
-    """Bytes that these take."""
+    dtype: str  # Type of most parameters: F32, F16, BF16 ...; of a GGUF file also Q4_0, Q4_K ...
+    bytes: int  # Size on the disk
+    held_as: str = ""  # Types of a GGUF file's matrices in the native step (`gguf_config.held_as`)
+    held_bytes: int = 0  # Bytes that these take
 
 
 def check_weights(folder: Path) -> StoredWeights:
     """Reads the headers of all safetensors files, or of a GGUF file."""
-    by_dtype: dict[str, int] = {}
-    stored, held = 0, ("", 0)
+    by_dtype, stored, held = Counter[str](), 0, ("", 0)
     if folder.is_file():
         header = gguf.header_of(folder)
         held = held_as(header)
         for one in header.tensors.values():
-            by_dtype[one.kind_name] = by_dtype.get(one.kind_name, 0) + prod(one.shape)
+            by_dtype[one.kind_name] += prod(one.shape)
             stored += one.bytes
     for path in [] if folder.is_file() else weight_files(folder):
         for tensor in header_of(path).values():
-            by_dtype[tensor["dtype"]] = by_dtype.get(tensor["dtype"], 0) + prod(tensor["shape"])
+            by_dtype[tensor["dtype"]] += prod(tensor["shape"])
             stored += tensor["data_offsets"][1] - tensor["data_offsets"][0]
     if not by_dtype:
         raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
-    most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
-    return StoredWeights(sum(by_dtype.values()), most, stored, *held)
+    ((most, _),) = by_dtype.most_common(1)
+    return StoredWeights(by_dtype.total(), most, stored, *held)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -98,8 +94,7 @@ def weight_files(folder: Path) -> list[Path]:
     if not index.is_file():
         raise no_safetensors(folder, sorted(path.name for path in folder.iterdir()))
     paths = [folder / shard for shard in shards_of(index)]
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
+    if missing := [path.name for path in paths if not path.is_file()]:
         raise ModelError(
             f"{folder} lacks {len(missing)} of {len(paths)} weight files: {', '.join(missing[:3])}.",
             "The download is not complete: fetch the missing files.",
@@ -144,11 +139,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_range(path: Path, start: int, count: int) -> bytearray:
-    """Bytes [start, start + count) of a file.
-
-    Raises:
-        ModelError: the file is shorter.
-    """
+    """Bytes [start, start + count) of a file. Raises ModelError if the file is shorter."""
     raw = bytearray(count)
     with path.open("rb", buffering=0) as file:
         file.seek(start)
@@ -165,10 +156,8 @@ def header_of(path: Path) -> dict[str, Any]:
     """The tensors of a safetensors file: `{name: {dtype, shape, data_offsets}}`, counted from its beginning.
 
     The library safetensors checks all of it: types, sizes, tensors that overlap or leave holes, the length of
-    the file. It does not tell where the data of a tensor lies, which is read here.
-
-    Raises:
-        ModelError: the file is damaged.
+    the file. It does not tell where the data of a tensor lies, which is read here. Raises ModelError if the
+    file is damaged.
     """
     try:
         with safe_open(path, framework="numpy"):

@@ -33,11 +33,7 @@ class SlotKernels:
         return Kernels(self.output_change, self.attend)
 
     def output_change(self, slots: Slots) -> Tensor:
-        """See `policies.output_change_of_heads`. [L, r, H, S]
-
-        Args:
-            slots: its values may be a range of rows of a larger tensor.
-        """
+        """See `policies.output_change_of_heads`; the values may be rows of a larger tensor. [L, r, H, S]"""
         changes = torch.empty(slots.positions.shape, dtype=torch.float32)
         layers, rows, heads, count = changes.shape
         values = slots.states["values"]
@@ -113,13 +109,10 @@ class SlotKernels:
 
 
 class SlotKernelsAlone(SlotKernels):
-    """The kernels without weights, for the transformers step.
+    """The kernels without weights, for the transformers step. Raises OutOfMemoryError if there is no memory.
 
     They run in torch's threads, which are awake, or in one thread if torch's are not known
     (`library.lender`).
-
-    Raises:
-        OutOfMemoryError: there is no memory for them.
     """
 
     def __init__(self, sizes: Sizes, ropes: Sequence[Rope | None]) -> None:
@@ -196,10 +189,6 @@ def _side_by_side(numbers: Tensor) -> Tensor:
 
 
 def checked(failed: int) -> None:
-    """Checks the result of a call of the library.
-
-    Raises:
-        OutOfMemoryError: the library had no memory for it.
-    """
+    """Raises OutOfMemoryError if a call of the library had no memory for it."""
     if failed:
         raise OutOfMemoryError("There is no memory for the native step's buffers.", "Use a smaller --chunk.")

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated
 
 import typer
@@ -236,29 +236,26 @@ def _model(settings: Settings, report: DoctorReport, *, loads: bool) -> None:
 def _would_start(settings: Settings, model: LocalModel, report: DoctorReport) -> None:
     """Makes all checks of a start before weights are read."""
     from h2o_chat.models import choices
-    from h2o_chat.models.held_weights import held_weights
-    from h2o_chat.models.load import check_family, quantizable
+    from h2o_chat.models.fits import sizes_of
+    from h2o_chat.models.load import check_family, quantized_if_it_can_be
     from h2o_chat.models.load_tokenizer import load_tokenizer
-    from h2o_chat.models.sizes import sizes_of
     from h2o_chat.native import native_model
     from h2o_chat.policies.references import named
     from h2o_chat.policies.shares import divide
 
     config = check_family(model.folder)
-    sizes, weights = sizes_of(config), held_weights(model.folder, config)
+    sizes, weights = sizes_of(config), choices.held_weights(model.folder, config)
     load_tokenizer(model.folder, sizes.vocabulary)
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    why = native_model.why_not_native(settings, config)
-    native_model.require_asked(model.name, settings, why)
-    if not why:
+    frame = native_model.frame_or_why_not(settings, config)
+    if not isinstance(frame, str):
         report.rows["step"] = f"native, {library.forms()[-1]}"
-        native_model.require_room(model.name, settings, sizes, weights)
+        need = native_model.require_room(model.name, settings, sizes, weights)
         quantization = native_model.quantization_of(settings, weights)
-        need = native_model.needs_of(settings, sizes, weights)[quantization]
     else:
-        report.rows["step"] = f"transformers: {why}"
-        if settings.quantize == "auto" and not quantizable(model.folder, config):
-            settings = replace(settings, quantize="none")
+        settings = quantized_if_it_can_be(model, settings, config)
+        native_model.require_not_asked(model.name, settings, frame)
+        report.rows["step"] = f"transformers: {frame}"
         choice = choices.choose(model.name, settings, config, weights)
         quantization, need = choice.quantization, choice.need
         report.rows["step"] += f"; {choice.dtype} on {choice.where}"

@@ -239,7 +239,7 @@ def speed(
     as_json: Json = False,
 ) -> ExitCode:
     """A token of this program beside one of stock transformers, in turns."""
-    from h2o_chat.native.spin_wait import let_torch_sleep
+    from h2o_chat.native.threads import let_torch_sleep
 
     if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
         let_torch_sleep(checked(engine=engine))

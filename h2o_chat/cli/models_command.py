@@ -27,7 +27,7 @@ from h2o_chat.models.obtain import fetch, fetch_smollm2, size
 from h2o_chat.models.resolve import HubModel, LocalModel, find, look_up, names_starting_with
 from h2o_chat.native.model_frame import FAMILIES as NATIVE
 from h2o_chat.native.model_frame import FROM_GGUF
-from h2o_chat.native.packed_folder import PackedFile, home_of, packed_files, packed_files_of, remove
+from h2o_chat.native.packed_file import PackedFile, home_of, packed_files, packed_files_of, remove
 from h2o_chat.store import models_used
 
 app = PlainTyper(help="What is here, what can be had; fetch, look at and remove models.")

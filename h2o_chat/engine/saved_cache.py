@@ -26,7 +26,7 @@ from h2o_chat.cache.quantized import BITS, dequantise
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.state import STATES
 from h2o_chat.events.events import Session
-from h2o_chat.models.sizes import Sizes
+from h2o_chat.models.fits import Sizes
 from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import BOUNDLESS, MOST_TOKENS, Shares
 from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot

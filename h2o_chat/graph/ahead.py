@@ -29,11 +29,7 @@ def can_go_ahead(cache: H2OCache) -> bool:
 
 
 class Ahead:
-    """Undoes the next token; made before it is fed.
-
-    Args:
-        cache: one for which `can_go_ahead`.
-    """
+    """Undoes the next token; made before it is fed, of a cache for which `can_go_ahead`."""
 
     def __init__(self, cache: H2OCache) -> None:
         self._cache, self.clock = cache, replace(cache.clocks[0])

@@ -22,10 +22,8 @@ _ROWS_AT_ONCE = 1 << 12
 class Int4:
     """A matrix [N, K] in 4 bits, with one scale for each row and group of 32 columns."""
 
-    words: Tensor
-    """[N, K / 256, 32] int32: nibble s of word w is column 32 s + w of its block, plus 8."""
-    scales: Tensor
-    """[N, K / 256, 8] fp16: a group is four words, so that one thread needs one scale."""
+    words: Tensor  # [N, K / 256, 32] int32: nibble s of word w is column 32 s + w of its block, plus 8
+    scales: Tensor  # [N, K / 256, 8] fp16: a group is four words, so that one thread needs one scale
 
     @property
     def shape(self) -> tuple[int, int]:

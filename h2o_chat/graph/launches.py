@@ -1,14 +1,14 @@
-"""How each kernel is launched: its grid and block sizes, for one row of activations.
+"""How each kernel is launched: its grid and block sizes.
 
 Sizes were chosen on an H100 (docs/GPU.md); any others give the same numbers but for the order of sums.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
 from torch import Tensor
+from torch.nn import functional
 
 from h2o_chat.graph import product_kernels as kernels
 from h2o_chat.graph.int4 import Int4
@@ -51,14 +51,17 @@ def product(
     matrix: Tensor | Int4,
     x: Tensor,
     y: Tensor,
-    *,
     norm: Tensor | None = None,
     epsilon: float = 0.0,
+    *,
     bias: Tensor | None = None,
     gated: bool = False,
     adds: bool = False,
 ) -> None:
-    """y [N] = matrix [N, K] @ x [K], with what `product_kernels.product` fuses into it.
+    """y [R, N] = x [R, K] times a matrix [N, K], with what `product_kernels.product` fuses into it.
+
+    One row reads weights as fast as memory gives them. Several share what is read, which is a product of two
+    matrices: torch's.
 
     Args:
         norm: weights [K] of an RMSNorm of x.
@@ -66,6 +69,19 @@ def product(
         adds: y += instead of y =.
     """
     rows, columns = matrix.shape
+    if x.numel() > columns:
+        kind = torch.bfloat16 if x.is_cuda else torch.float32
+        numbers = matrix.dequantised(kind) if isinstance(matrix, Int4) else matrix
+        x = x if norm is None else functional.rms_norm(x, x.shape[-1:], norm.float(), epsilon)
+        found = functional.linear(x.to(numbers.dtype), numbers, bias).float()
+        if gated:
+            gate, up = found.chunk(2, -1)
+            found = functional.silu(gate) * up
+        if adds:
+            y.add_(found)
+        else:
+            y.copy_(found)
+        return
     rows = rows // 2 if gated else rows
     share, programs = INTERPRETED, 1
     if x.is_cuda:
@@ -74,13 +90,8 @@ def product(
     mine = triton.cdiv(triton.cdiv(rows, programs), share.rows) * share.rows
     # Pointers that are not given are not read.
     of = (x, x if norm is None else norm, x if bias is None else bias, y, rows, columns, mine, epsilon)
-    options: dict[str, Any] = {
-        "NORM": norm is not None,
-        "BIAS": bias is not None,
-        "GATED": gated,
-        "ADDS": adds,
-    }
-    options |= {"BLOCK_N": share.rows, "num_warps": share.warps, **early(x.device)}
+    fused = {"NORM": norm is not None, "BIAS": bias is not None, "GATED": gated, "ADDS": adds}
+    options = {"BLOCK_N": share.rows, "num_warps": share.warps, **fused, **early(x.device)}
     grid = (triton.cdiv(rows, mine),)
     if isinstance(matrix, Int4):
         groups = triton.next_power_of_2(columns // 32)

@@ -5,7 +5,6 @@ Shapes: L layers, R rows (r due), H KV heads, G query heads per KV head, S slots
 """
 
 import math
-from functools import partial
 
 import torch
 import triton
@@ -14,7 +13,6 @@ from torch import Tensor
 from h2o_chat.cache.arena import PassResult
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.eviction import Kernels
 from h2o_chat.cache.quantized import SCALE_BYTES
 from h2o_chat.graph import ranking_kernels as kernels
 from h2o_chat.policies.policies import Slots, output_change_of_heads
@@ -54,8 +52,7 @@ def sums(queries: Tensor, keys: Tensor, lse: Tensor, scaling: float, factor: flo
     """Returns what a causal pass adds to `score` [R, H, N, G] and `lately` [R, H, N].
 
     Args:
-        queries: [R, H * G, N, D].
-        keys: [R, H, N, D].
+        queries, keys: [R, H * G, N, D] and [R, H, N, D].
         lse: [R, H * G, N] fp32, log of the sum of exponentials of each query.
         factor: `Plan.decay_factor`.
     """
@@ -104,8 +101,3 @@ def output_change(size: int, slots: Slots) -> Tensor:
 def halves_of(stored: Tensor) -> Tensor:
     """Slots in bytes as fp16, through which kernels read their scales; others as they are."""
     return stored.view(torch.float16) if stored.dtype == torch.uint8 else stored
-
-
-def kernels_of(size: int) -> Kernels:
-    """By these slots are given up on a GPU and a prompt attends, with heads of `size` numbers."""
-    return Kernels(partial(output_change, size), attend)

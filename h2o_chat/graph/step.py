@@ -8,6 +8,7 @@ Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size, V v
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import triton
@@ -15,44 +16,47 @@ from torch import Tensor
 from torch.nn import functional
 
 from h2o_chat.cache.arena import Arena, addresses_of
-from h2o_chat.cache.eviction import Due, evict_rows, note_priority, rows_due
+from h2o_chat.cache.eviction import Due, Kernels, evict_rows, note_priority, rows_due
 from h2o_chat.graph import attention_kernels as kernels
 from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.captured import captured
-from h2o_chat.graph.int4 import Int4
-from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
+from h2o_chat.graph.launches import product
+from h2o_chat.graph.weights import LayerWeights, Weights
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.slot_kernels import supports
 from h2o_chat.policies import scores
 from h2o_chat.transformers_cache.cache import H2OCache
 
 
-@dataclass
 class _Room:
-    """Tensors that a token needs beside weights and slots, for R rows over slots of one shape. fp32."""
+    """Tensors that a token needs beside weights and slots, for R rows over S slots of a head. fp32."""
 
-    now: Tensor  # [7, R] int32: as `attention_kernels.attend` has it; tokens fed; the token
-    x: Tensor  # [R, E] the residual stream
-    qkv: Tensor  # [R, (H * G + 2 * H) * D]
-    attended: Tensor  # [R, H * G * D]
-    hidden: Tensor  # [R, I]
-    out: Tensor  # [R, V]
-    logits: Tensor  # [R, H, G, S] of attention
-    most: Tensor  # [R, H, splits, G]
-    total: Tensor
-    outputs: Tensor  # [R, H, splits, G, D]
-    splits: int
+    def __init__(self, of: Frame, rows: int, slots: int, device: torch.device) -> None:
+        heads, groups = of.kv_heads, of.heads // of.kv_heads
+        self.splits = launches.splits(rows * heads, slots)
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        # [7, R]: as `attention_kernels.attend` has it; tokens fed; the token.
+        self.now = zeros(7, rows, dtype=torch.int32)
+        self.x = zeros(rows, of.hidden)  # [R, E] the residual stream
+        self.qkv = zeros(rows, (of.heads + 2 * heads) * of.head_size)  # [R, (H * G + 2 * H) * D]
+        self.attended = zeros(rows, of.heads * of.head_size)  # [R, H * G * D]
+        self.hidden = zeros(rows, of.intermediate)
+        self.out = zeros(rows, of.vocabulary)
+        self.logits = zeros(rows, heads, groups, slots)  # [R, H, G, S] of attention
+        self.most = zeros(rows, heads, self.splits, groups)  # [R, H, splits, G]
+        self.total = zeros(rows, heads, self.splits, groups)
+        self.outputs = zeros(rows, heads, self.splits, groups, of.head_size)
 
 
 @dataclass
 class _Eviction:
-    """How slots are given up in all rows of an arena."""
+    """How slots are given up in all rows of an arena, after the first time."""
 
-    ran: bool = False
-    """Once, as it is."""
     replay: Callable[[], None] | None = None
-    priority: Tensor | None = None
-    """[L, R, H, S], written by `replay`."""
+    priority: Tensor | None = None  # [L, R, H, S], written by `replay`
 
 
 class GraphStep:
@@ -61,19 +65,16 @@ class GraphStep:
     def __init__(self, weights: Weights, frame: Frame) -> None:
         self.weights, self.frame = weights, frame
         self.device = self.weights.embedding.device
-        self.kernels = prompts.kernels_of(frame.head_size)
+        self.kernels = Kernels(partial(prompts.output_change, frame.head_size), prompts.attend)
         """A prompt attends through these, and slots are given up by them."""
         pairs = [torch.tensor(one.inv_freq, device=self.device) for one in frame.ropes]
         self._ropes = list(zip(pairs, (one.scale for one in frame.ropes), strict=True))
         self._tables: list[Tensor] = []
         """By rope: cosines and sines of every rotation index, for keys in bytes. [window, 2, D / 2]"""
         self._room: _Room | None = None
-        self._addresses: tuple[int, ...] = ()
-        """The graphs below point to these."""
-        self._tokens: dict[bool, Callable[[], None]] = {}
-        """By whether some key may be clamped."""
-        self._evictions: dict[int, _Eviction] = {}
-        """By arena."""
+        self._addresses: tuple[int, ...] = ()  # The graphs below point to these
+        self._tokens: dict[bool, Callable[[], None]] = {}  # By whether some key may be clamped
+        self._evictions: dict[int, _Eviction] = {}  # By arena
 
     def computes(self, cache: H2OCache) -> bool:
         """Whether the kernels compute a decoded token of this cache: its slots are no rows of 4 bits, their
@@ -91,8 +92,7 @@ class GraphStep:
     def feed(self, cache: H2OCache, ids: Sequence[int] | Tensor) -> Tensor:
         """The prepared step, one token of each row. -> logits [R, 1, V] fp32, good until the next step
 
-        Args:
-            ids: where they are a tensor [R] on the device, the host need not know them.
+        Where `ids` are a tensor [R] on the device, the host need not know them.
         """
         assert cache.step is not None
         step, this_pass = cache.step, cache.step.passes[0]
@@ -134,46 +134,24 @@ class GraphStep:
         addresses = addresses_of(cache.absorbed_arenas())
         if self._room is None or addresses != self._addresses:
             self._tokens, self._evictions, self._room, self._addresses = {}, {}, None, addresses
-            slots = cache.absorbed_arenas()[0].shape[3]
-            self._room = self._new_room(rows, slots)
+            self._room = _Room(self.frame, rows, cache.absorbed_arenas()[0].shape[3], self.device)
         return self._room
-
-    def _new_room(self, rows: int, slots: int) -> _Room:
-        of = self.frame
-        groups, splits = of.heads // of.kv_heads, launches.splits(rows * of.kv_heads, slots)
-
-        def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-            return torch.zeros(shape, dtype=dtype, device=self.device)
-
-        return _Room(
-            now=empty(7, rows, dtype=torch.int32),
-            x=empty(rows, of.hidden),
-            qkv=empty(rows, (of.heads + 2 * of.kv_heads) * of.head_size),
-            attended=empty(rows, of.heads * of.head_size),
-            hidden=empty(rows, of.intermediate),
-            out=empty(rows, of.vocabulary),
-            logits=empty(rows, of.kv_heads, groups, slots),
-            most=empty(rows, of.kv_heads, splits, groups),
-            total=empty(rows, of.kv_heads, splits, groups),
-            outputs=empty(rows, of.kv_heads, splits, groups, of.head_size),
-            splits=splits,
-        )
 
     def _evict(self, arena: Arena, room: _Room, due: Due) -> Tensor:
         """`eviction.evict_rows`: the first time as it is, then captured, where all rows are due together."""
         if not due.of_all:
             return evict_rows(arena, due, self.kernels)
-        known = self._evictions.setdefault(id(arena), _Eviction())
-        if known.replay is None and known.ran:
+        known = self._evictions.get(id(arena))
+        if known is None:
+            self._evictions[id(arena)] = _Eviction()
+            return evict_rows(arena, due, self.kernels)
+        if known.replay is None:
             fixed = Due(due.rows, room.now[5][:, None, None])
 
             def work() -> None:
                 known.priority = evict_rows(arena, fixed, self.kernels)
 
             known.replay = captured(work, self.device)
-        if known.replay is None:
-            known.ran = True
-            return evict_rows(arena, due, self.kernels)
         known.replay()
         assert known.priority is not None
         return known.priority
@@ -189,13 +167,13 @@ class GraphStep:
         where = {layer: (a, at) for a in cache.absorbed_arenas() for at, layer in enumerate(a.layers)}
         for number, weights in enumerate(self.weights.layers):
             rope = self.frame.rope_of[number]
-            _multiply(weights.qkv, room.x, room.qkv, weights.norm_attention, epsilon, bias=weights.bias_qkv)
+            product(weights.qkv, room.x, room.qkv, weights.norm_attention, epsilon, bias=weights.bias_qkv)
             turn = (room.x, room.x) if rope is None else (turns[rope], far[rope])
             self._attend(cache, room, number, *where[number], weights, turn, clamps)
-            _multiply(weights.out, room.attended, room.x, adds=True)
-            _multiply(weights.gate_up, room.x, room.hidden, weights.norm_mlp, epsilon, gated=True)
-            _multiply(weights.down, room.hidden, room.x, adds=True)
-        _multiply(self.weights.head, room.x, room.out, self.weights.norm, epsilon)
+            product(weights.out, room.attended, room.x, adds=True)
+            product(weights.gate_up, room.x, room.hidden, weights.norm_mlp, epsilon, gated=True)
+            product(weights.down, room.hidden, room.x, adds=True)
+        product(self.weights.head, room.x, room.out, self.weights.norm, epsilon)
 
     def _turn(self, index: Tensor, number: int) -> Tensor:
         """Cosines and sines of rotation indices [R]. [2, R, D / 2]"""
@@ -275,36 +253,3 @@ class GraphStep:
             OBSERVE=cache.plan.observe,
             **launches.early(self.device),
         )
-
-
-def _multiply(
-    matrix: Matrix,
-    x: Tensor,
-    y: Tensor,
-    norm: Tensor | None = None,
-    epsilon: float = 0.0,
-    *,
-    bias: Tensor | None = None,
-    gated: bool = False,
-    adds: bool = False,
-) -> None:
-    """y [R, N] = x [R, K] times a matrix, with what stands before and after it: `launches.product` says it.
-
-    One row reads weights as fast as memory gives them. Several share what is read, which is a product of two
-    matrices: torch's.
-    """
-    if len(x) == 1:
-        launches.product(matrix, x[0], y[0], norm=norm, epsilon=epsilon, bias=bias, gated=gated, adds=adds)
-        return
-    kind = torch.bfloat16 if x.is_cuda else torch.float32
-    numbers = matrix.dequantised(kind) if isinstance(matrix, Int4) else matrix
-    if norm is not None:
-        x = functional.rms_norm(x, x.shape[-1:], norm.float(), epsilon)
-    found = functional.linear(x.to(numbers.dtype), numbers, bias).float()
-    if gated:
-        gate, up = found.chunk(2, -1)
-        found = functional.silu(gate) * up
-    if adds:
-        y.add_(found)
-    else:
-        y.copy_(found)

@@ -5,6 +5,7 @@ the MLP, V vocabulary.
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -87,19 +88,17 @@ def to_int4(model: Any, device: torch.device) -> None:
 
 def _joined(linears: tuple[Any, ...]) -> Matrix:
     """One matrix above the other; the layers get views of what comes out."""
+    ends = accumulate(one.out_features for one in linears)
+    places = [(one, slice(end - one.out_features, end)) for one, end in zip(linears, ends, strict=True)]
     if all(isinstance(one, Int4Linear) for one in linears):
         words = torch.cat([one.held.words for one in linears])
         scales = torch.cat([one.held.scales for one in linears])
-        first = 0
-        for one in linears:
-            rows = slice(first, first + one.out_features)
-            one.held, first = Int4(words[rows], scales[rows]), rows.stop
+        for one, rows in places:
+            one.held = Int4(words[rows], scales[rows])
         return Int4(words, scales)
-    if len(linears) == 1:
-        return linears[0].weight.detach()  # type: ignore[no-any-return]
-    joined = torch.cat([one.weight.detach() for one in linears])
-    first = 0
-    for one in linears:
-        rows = slice(first, first + one.out_features)
-        one.weight.data, first = joined[rows], rows.stop
+    joined = (
+        torch.cat([one.weight.detach() for one in linears]) if len(linears) > 1 else linears[0].weight.data
+    )
+    for one, rows in places:
+        one.weight.data = joined[rows]
     return joined

@@ -16,17 +16,12 @@ NF4_BYTES = 0.5 + 4 / 64
 class Alias:
     name: str
     repository: str
-    family: str
-    """transformers' model type."""
+    family: str  # transformers' model type
     parameters: int
-    embedding: int
-    """Parameters of the embedding, and of the output layer if it is separate: they are not quantised."""
-    window: int
-    """Longest context of its training, in tokens."""
-    gated: bool = False
-    """Its licence has to be accepted on the hub, which needs a token."""
-    chat: bool = True
-    """Whether its tokenizer has a chat template."""
+    embedding: int  # Parameters of embedding and, if separate, output layer: they are not quantised
+    window: int  # Longest context of its training, in tokens
+    gated: bool = False  # Its licence has to be accepted on the hub, which needs a token
+    chat: bool = True  # Whether its tokenizer has a chat template
 
     @property
     def bytes_16(self) -> int:

@@ -1,8 +1,9 @@
 """Chooses precision, quantisation and devices of a model before any weight is read, and places it there."""
 
+import copy
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,12 +12,15 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.devices import free_bytes, upload_bytes_per_s
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.system import RANKS
-from h2o_chat.models.fits import Need, estimate, require
-from h2o_chat.models.model_files import StoredWeights
-from h2o_chat.models.sizes import sizes_of
+from h2o_chat.models.fits import Need, estimate, require, sizes_of
+from h2o_chat.models.model_class import class_of
+from h2o_chat.models.model_files import StoredWeights, check_weights
 
 QUANTISE_ABOVE_BYTES = 2 * 2**30
 """`--quantize auto`: 16-bit weights larger than this are loaded in nf4."""
+
+UNPACKED = ("fp8", "mxfp4", "compressed-tensors")
+"""Quantisations of published weights that transformers unpacks to 16 bits while loading."""
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _PACKED = {"U8", "I8"}
@@ -25,17 +29,13 @@ _PACKED = {"U8", "I8"}
 
 @dataclass(frozen=True)
 class Choice:
-    quantization: str
-    """none | int8 | nf4 | fp4"""
-    quantises: bool
-    """Whether weights are quantised while loading; False if they are stored quantised."""
+    quantization: str  # none | int8 | nf4 | fp4
+    quantises: bool  # Whether weights are quantised while loading; False if they are stored quantised
     dtype: str
     devices: tuple[torch.device, ...]
     need: Need
-    room: tuple[int, ...] = ()
-    """Bytes of weights for each device, where not all fit; the others stay in main memory."""
-    offload: str = ""
-    """How much stays in main memory and what that costs, in words; empty: nothing does."""
+    room: tuple[int, ...] = ()  # Bytes of weights for each device, where others stay in main memory
+    offload: str = ""  # How much stays in main memory and what that costs, in words; empty: nothing does
 
     @property
     def where(self) -> str:
@@ -53,11 +53,18 @@ def choose(name: str, settings: Settings, config: Any, weights: StoredWeights) -
         ModelError: the weights are stored in a type that cannot be loaded.
         OutOfMemoryError: the model does not fit; says what would.
     """
+    from h2o_chat.transformers_cache.layout import kinds_of  # slow: it imports transformers' caches
+
     device = choose_device(settings.device)
     stored = stored_quantization(config)
     quantization = choose_quantization(settings, weights, stored)
     dtype = choose_dtype(settings, weights, device, quantization)
-    needs = needs_of(settings, config, weights, dtype, [quantization] if stored else ["none", "int8", "nf4"])
+    sizes = replace(sizes_of(config), layers=sum(kind.attends for kind in kinds_of(config)))
+    itemsize, budget, kv = getattr(torch, dtype).itemsize, settings.budget, settings.kv_dtype
+    needs = {
+        way: estimate(sizes, weights, way, itemsize, budget, as_stored=stored is not None, kv=kv)
+        for way in ([quantization] if stored else ["none", "int8", "nf4"])
+    }
     need, devices = needs[quantization], [device]
     by_itself = device.type == "cuda" and settings.device == "auto"
     if by_itself and need.total > free_bytes(device):
@@ -84,6 +91,32 @@ def default_threads() -> int:
     return max(1, cores - 1)
 
 
+def packing(config: Any) -> str | None:
+    """How the published weights are quantised."""
+    stored = getattr(config, "quantization_config", None)
+    return str(dict(stored).get("quant_method", "unknown method")) if stored else None
+
+
+def has_experts(config: Any) -> bool:
+    """Whether most weights are of experts, which stand in tensors that bitsandbytes leaves as they are."""
+    text = config.get_text_config()
+    return any(getattr(text, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
+
+
+def held_weights(folder: Path, config: Any) -> StoredWeights:
+    """The weights that are held: those of the text part alone, unpacked to 16 bits if they are packed."""
+    weights, unpacked = check_weights(folder), packing(config) in UNPACKED
+    if not unpacked and config.get_text_config() is config:
+        return weights
+    config = copy.deepcopy(config)
+    with torch.device("meta"):
+        parameters = sum(one.numel() for one in class_of(config)(config).parameters())
+    if unpacked:
+        return replace(weights, parameters=parameters, bytes=2 * parameters, dtype="BF16")
+    share = min(1.0, parameters / weights.parameters)
+    return replace(weights, parameters=parameters, bytes=int(weights.bytes * share))
+
+
 def stored_quantization(config: Any) -> str | None:
     """The quantisation of the published weights: int8, nf4, fp4, or None."""
     stored = dict(getattr(config, "quantization_config", None) or {})
@@ -93,11 +126,7 @@ def stored_quantization(config: Any) -> str | None:
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The device; `auto` is a GPU if there is one.
-
-    Raises:
-        UsageError: this machine has no such device.
-    """
+    """The device; `auto` is a GPU if there is one. Raises UsageError if this machine has no such device."""
     gpus = torch.cuda.device_count()
     if wanted == "auto":
         return torch.device("cuda:0" if gpus else "cpu")
@@ -107,24 +136,10 @@ def choose_device(wanted: str) -> torch.device:
     return torch.device("cuda:0" if wanted == "cuda" else wanted)
 
 
-def needs_of(
-    settings: Settings, config: Any, weights: StoredWeights, dtype: str, ways: Sequence[str]
-) -> dict[str, Need]:
-    from h2o_chat.transformers_cache.layout import kinds_of  # slow: it imports transformers' caches
-
-    stored, itemsize = stored_quantization(config) is not None, getattr(torch, dtype).itemsize
-    sizes = replace(sizes_of(config), layers=sum(kind.attends for kind in kinds_of(config)))
-    return {
-        way: estimate(sizes, weights, way, itemsize, settings.budget, as_stored=stored, kv=settings.kv_dtype)
-        for way in ways
-    }
-
-
 def choose_quantization(settings: Settings, weights: StoredWeights, stored: str | None) -> str:
     """The quantisation; `auto` is nf4 if 16-bit weights would be large. Stored quantisation is kept.
 
-    Raises:
-        UsageError: the precision cannot be quantised, or the weights are stored in another quantisation.
+    Raises UsageError if the precision cannot be quantised, or the weights are stored in another quantisation.
     """
     wanted = settings.quantize
     if stored:

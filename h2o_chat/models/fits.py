@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from h2o_chat.base.config import QUANTIZE
-from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.base.errors import ModelError, OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.models.aliases import NF4_BYTES
 from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
-from h2o_chat.models.sizes import Sizes
 
 HEADROOM_BYTES = 256 * 2**20
 """Memory beside weights and slots: activations of a prompt chunk, and torch's own."""
@@ -28,12 +28,47 @@ _PER_WEIGHT = {"int8": 1.0, "nf4": NF4_BYTES}
 
 
 @dataclass(frozen=True)
+class Sizes:
+    layers: int
+    hidden: int
+    heads: int  # Query heads of a layer
+    kv_heads: int
+    head_size: int
+    vocabulary: int  # Number of tokens: rows of its embedding
+    tied: bool  # Whether the output layer shares the embedding's weights
+
+
+def sizes_of(config: Any) -> Sizes:
+    """The sizes in a configuration of transformers. Raises ModelError if it has 0 attention heads."""
+    whole, config = config, config.get_text_config()
+    layers = config.per_layer_config
+    heads = max(one.num_attention_heads for one in layers)
+    kv_heads = max(getattr(one, "num_key_value_heads", None) or heads for one in layers)
+    if not heads or not kv_heads:
+        raise ModelError(
+            "The configuration says that there are 0 attention heads: 1 or more are needed.",
+            "Fetch it again.",
+        )
+    head_size = max(getattr(one, "head_dim", None) or config.hidden_size // heads for one in layers)
+    if nope := getattr(config, "qk_nope_head_dim", None):  # keys and values are made of latents
+        kv_heads, head_size = heads, (nope + config.qk_rope_head_dim + config.v_head_dim + 1) // 2
+    return Sizes(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        vocabulary=config.vocab_size,
+        tied=getattr(config, "tie_word_embeddings", getattr(whole, "tie_word_embeddings", False)),
+    )
+
+
+@dataclass(frozen=True)
 class Need:
     """Bytes that a model needs while it runs."""
 
     weights: int
-    slots: int
-    """Keys, values and scores of the whole budget."""
+    slots: int  # Keys, values and scores of the whole budget
     headroom: int = HEADROOM_BYTES
 
     @property
@@ -51,12 +86,10 @@ def estimate(
     as_stored: bool,
     kv: str = "auto",
 ) -> Need:
-    """The memory that a model will need.
+    """The memory that a model will need, with numbers of `itemsize` bytes in the computation.
 
-    Args:
-        itemsize: bytes of a number in the precision of the computation.
-        as_stored: the published weights are quantised already.
-        kv: precision of keys and values in the slots; other than auto, a layer at a time is converted.
+    If keys and values have a precision of their own (`kv`), a layer at a time is converted. `as_stored`: the
+    published weights are quantised already.
     """
     slots = (budget + 1) * slot_bytes(sizes, itemsize, kv)
     if kv != "auto":
@@ -77,9 +110,8 @@ def slot_bytes(
 ) -> int:
     """Bytes of one slot in all layers and KV heads.
 
-    Args:
-        shapes: (KV heads, query heads of each, components of a key, of a value) of each layer that attends;
-            empty: as the configuration says.
+    `shapes` has (KV heads, query heads of each, components of a key, of a value) of each layer that attends;
+    empty: as the configuration says.
     """
     size = sizes.head_size
     shapes = shapes or [(sizes.kv_heads, sizes.heads // sizes.kv_heads, size, size)] * sizes.layers
@@ -100,12 +132,7 @@ def auto_budget(folder: Path, machine_bytes: int) -> int:
     its time on a CPU, and a sixteenth of the machine's memory. It follows from the model's files and that
     memory alone, so a run can be repeated.
 
-    Args:
-        folder: the model's folder, or its GGUF file.
-        machine_bytes: all memory of the machine.
-
-    Raises:
-        ModelError: its configuration or its weights cannot be read.
+    Raises ModelError if the configuration or the weights cannot be read.
     """
     config, weights = read_config(folder), check_weights(folder)
     names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
@@ -149,15 +176,9 @@ def _row_bytes(size: int, itemsize: int, kv: str) -> int:
 
 
 def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need], budget: int) -> None:
-    """Checks that a model fits.
+    """Raises OutOfMemoryError, with the sum and what would fit, if a model needs more than `free` bytes.
 
-    Args:
-        free: free bytes of its devices.
-        chosen: the chosen quantisation, a key of `needs`.
-        needs: memory by possible quantisation.
-
-    Raises:
-        OutOfMemoryError: it does not fit; names the sum, and what would fit.
+    `needs` is its memory by possible quantisation, and `chosen` one of these.
     """
     need = needs[chosen]
     if need.total <= free:
@@ -171,8 +192,7 @@ def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need
 
 def _what_fits(free: int, chosen: str, needs: dict[str, Need], budget: int) -> str:
     smaller = sorted((need.total, how) for how, need in needs.items() if need.weights < needs[chosen].weights)
-    fitting = [f"--quantize {how} ({_gb(total)})" for total, how in smaller if total <= free]
-    if fitting:
+    if fitting := [f"--quantize {how} ({_gb(total)})" for total, how in smaller if total <= free]:
         return f"What would fit: {' or '.join(fitting)}."
     need = min(needs.values(), key=lambda need: need.weights)
     left = free - need.weights - need.headroom

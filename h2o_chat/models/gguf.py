@@ -46,17 +46,12 @@ _BOOL, _STRING, _ARRAY = 7, 8, 9
 class Stored:
     """Type, shape and place of a tensor in the file."""
 
-    kind: int
-    """ggml's number of its type."""
-    kind_name: str
-    """Q4_0, F16 ..."""
-    shape: tuple[int, ...]
-    """In torch's order: rows, columns."""
-    start: int
-    """Bytes from the beginning of the file."""
+    kind: int  # ggml's number of its type
+    kind_name: str  # Q4_0, F16 ...
+    shape: tuple[int, ...]  # In torch's order: rows, columns
+    start: int  # Bytes from the beginning of the file
     bytes: int
-    file: Path
-    """The file, or the part of a model, that holds it."""
+    file: Path  # The file, or the part of a model, that holds it
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +64,9 @@ class Header:
     path: Path
     values: Mapping[str, Any]
     tensors: Mapping[str, Stored]
-    bytes: int
-    """Length of the header; the data begins there."""
-    size: int
-    """Size of the file in bytes; of all parts together."""
-    parts: tuple[Path, ...]
-    """The file; of a model in several parts all of them."""
+    bytes: int  # Length of the header; the data begins there
+    size: int  # Size of the file in bytes; of all parts together
+    parts: tuple[Path, ...]  # The file; of a model in several parts all of them
 
     @property
     def architecture(self) -> str:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models import gguf
+from h2o_chat.models import gguf, gguf_variants
 from h2o_chat.models.gguf import Header, damaged, header_of
-from h2o_chat.models.gguf_gemma4 import ROPE_FREQS, gemma4_config, rope_factors
-from h2o_chat.models.gguf_variants import LONG_ROPE, config_of_variant, named
+from h2o_chat.models.gguf_variants import LONG_ROPE, ROPE_FREQS, rope_factors
 
 FAMILIES = {
     "llama": "LlamaForCausalLM",
@@ -59,8 +58,6 @@ _KNOWN = re.compile(
     r"|dimension_sections)|ssm\.(conv_kernel|state_size|group_count|time_step_rank|inner_size))"
 )
 """Values of those architectures that are read, or that the shapes of the tensors show."""
-_LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-"""Parameters of the scaled rotation of llama 3.1 to 3.3, without the factor."""
 _ENDS = (
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<end_of_turn>", "<|end_of_text|>"),
     *("<|eom_id|>", "<turn|>", "<|tool_response>"),
@@ -76,7 +73,9 @@ def config_of(header: Header) -> dict[str, Any]:
     For architectures outside `READ` it has only `model_type`: transformers reads the rest.
     """
     kind = header.architecture
-    _check_layers(header, header.values.get(f"{kind}.block_count"))
+    layers = header.values.get(f"{kind}.block_count")
+    if isinstance(layers, int) and layers > len(header.tensors):  # before lists of that length are made
+        raise damaged(header.path, f"{layers:,} layers in {len(header.tensors):,} tensors")
     if unread := _unread(header):
         raise ModelError(
             f"{header.path} has {unread[0][:60]}, which is not read from {kind[:60]} files.",
@@ -108,7 +107,7 @@ def config_of(header: Header) -> dict[str, Any]:
         "pad_token_id": header.token("tokenizer.ggml.padding_token_id"),
     }
     if kind == "gemma4":
-        return config | gemma4_config(header)
+        return config | gguf_variants.gemma4_config(header)
     head_size = header.whole(f"{kind}.attention.key_length", max(1, hidden // heads))
     config |= {
         "hidden_act": "silu",
@@ -142,7 +141,7 @@ def config_of(header: Header) -> dict[str, Any]:
         }
         if (taken := config["num_experts_per_tok"]) > config["num_experts"]:
             raise damaged(header.path, f"a token takes {taken:,} of {config['num_experts']:,} experts")
-    config |= config_of_variant(header, config)
+    config |= gguf_variants.config_of_variant(header, config)
     _check_tensors(header, config)
     return config
 
@@ -227,7 +226,7 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
         whole = kind in ("olmoe", "olmo2")
         layer["self_attn.q_norm.weight"] = ("attn_q_norm.weight", (queries if whole else head,))
         layer["self_attn.k_norm.weight"] = ("attn_k_norm.weight", (keys if whole else head,))
-    layer = named(kind, config, layer)
+    layer = gguf_variants.named(kind, config, layer)
     for number in range(config["num_hidden_layers"]):
         found |= {
             f"model.layers.{number}.{name}": (f"blk.{number}.{there}", shape)
@@ -267,12 +266,6 @@ def held_as(header: Header) -> tuple[str, int]:
             size += prod(one.shape) // 64
         held[kind] = held.get(kind, 0) + size
     return ", ".join(sorted(held, key=lambda kind: -held[kind])), sum(held.values())
-
-
-def _check_layers(header: Header, layers: Any) -> None:
-    """Checks the number of layers before lists of that length are made."""
-    if isinstance(layers, int) and layers > len(header.tensors):
-        raise damaged(header.path, f"{layers:,} layers in {len(header.tensors):,} tensors")
 
 
 def _check_tensors(header: Header, config: dict[str, Any]) -> None:
@@ -357,7 +350,8 @@ def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
         if not math.isclose(one, expected, rel_tol=1e-3):
             what = f"factor {number} of {ROPE_FREQS} is {one:.6g}, and llama 3 has {expected:.6g}"
             raise _unknown_rotation(header, what)
-    return {"factor": factor, **_LLAMA_3}
+    scaled = {"low_freq_factor": low, "high_freq_factor": high, "original_max_position_embeddings": original}
+    return {"factor": factor} | scaled
 
 
 def _unknown_rotation(header: Header, what: str) -> ModelError:

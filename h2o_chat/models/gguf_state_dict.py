@@ -11,10 +11,10 @@ from torch import Tensor
 
 from h2o_chat.models.gguf import Header, damaged, header_of
 from h2o_chat.models.gguf_config import config_of, refuse_others, turned_heads
-from h2o_chat.models.gguf_gemma4 import ROPE_FREQS
-from h2o_chat.models.gguf_tensors import numbers_of
+from h2o_chat.models.gguf_tensors import numbers_of, unpaired
+from h2o_chat.models.gguf_variants import ROPE_FREQS
 from h2o_chat.models.model_class import class_of
-from h2o_chat.models.safetensors_header import read_range
+from h2o_chat.models.model_files import read_range
 
 _AT_ONCE_BYTES = 16 << 20
 
@@ -22,12 +22,8 @@ _AT_ONCE_BYTES = 16 << 20
 def state_dict_of(file: Path, made: Any, dtype: torch.dtype) -> dict[str, "LazyTensor"]:
     """The weights of a file of one of `gguf_config.READ`, other than gpt-oss; without those that it lacks.
 
-    Args:
-        made: transformers' configuration.
-        dtype: type of the matrices; vectors are fp32.
-
-    Raises:
-        ModelError: a tensor is of another shape, or not known.
+    `made` is transformers' configuration; matrices are of `dtype`, vectors fp32. Raises ModelError if one is
+    of another shape, or not known.
     """
     import gguf  # not before a model needs it
 
@@ -67,11 +63,9 @@ class LazyTensor:
 
     header: Header
     name: str
-    parts: list[str]
-    """Tensors of the file that are this one, one below the other."""
+    parts: list[str]  # Tensors of the file that are this one, one below the other
     dtype: torch.dtype
-    minus: float = 0.0
-    """Number that is subtracted: gemma's files hold norms + 1."""
+    minus: float = 0.0  # Number that is subtracted: gemma's files hold norms + 1
 
     def get_shape(self) -> list[int]:
         """Transformers asks for it, as of a slice of safetensors, before it splits the tensor."""
@@ -82,7 +76,7 @@ class LazyTensor:
         value = torch.cat(read, 1) if len(read) > 1 else read[0]
         value = value - self.minus if self.minus else value
         if heads := turned_heads(config_of(self.header), self.name):
-            value = value.view(heads, -1, 2, *value.shape[1:]).transpose(1, 2).reshape(value.shape)
+            value = unpaired(value, heads)
         return value[where]
 
     def _read(self, name: str) -> Tensor:

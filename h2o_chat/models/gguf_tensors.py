@@ -7,6 +7,7 @@ NaN or infinity raise ModelError. No torch: weights are laid out while it is imp
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy
 from numpy.typing import NDArray
@@ -14,12 +15,11 @@ from numpy.typing import NDArray
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.gguf import Stored, damaged, header_of
 from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
-from h2o_chat.models.safetensors_header import read_range
+from h2o_chat.models.model_files import read_range
 
 _EXPERT = re.compile(r"(?<=\.experts)\.(\d+)(?=\.)")
 
 Numbers = NDArray[numpy.float32]
-Bytes = NDArray[numpy.uint8]
 
 
 class GgufTensors:
@@ -30,27 +30,14 @@ class GgufTensors:
         self._config = config_of(self._header)
         self._names = names_of(self._config)
 
-    @property
-    def path(self) -> Path:
-        return self._header.path
-
     def rows(self, name: str, shape: tuple[int, ...], first: int, end: int) -> Numbers:
-        """Rows [first, end) of a tensor of this shape, in fp32."""
+        """Rows [first, end) of a tensor of this shape, whole heads where it turns some, in fp32."""
         stored = self.find(name, shape)
-        return numbers_of(name, stored, self.stored_rows(name, first, end)).reshape(end - first, *shape[1:])
-
-    def stored_rows(self, name: str, first: int, end: int) -> Bytes:
-        """Rows [first, end) in their stored format, in transformers' order. [rows, bytes of a row] uint8"""
-        size = self.turned_rows(name)
-        if not size:
-            return self._bytes(name, first, end)
-        start = first // size * size
-        whole = self._bytes(name, start, -(-end // size) * size)
-        by_pairs = whole.reshape(-1, size // 2, 2, whole.shape[1]).swapaxes(1, 2)
-        return by_pairs.reshape(whole.shape)[first - start : end - start]
-
-    def _bytes(self, name: str, first: int, end: int) -> Bytes:
-        return numpy.frombuffer(self.raw_rows(name, first, end), numpy.uint8).reshape(end - first, -1)
+        raw = self.raw_rows(name, first, end)
+        numbers = numbers_of(name, stored, numpy.frombuffer(raw, numpy.uint8).reshape(end - first, -1))
+        if size := self.turned_rows(name):
+            numbers = unpaired(numbers, len(numbers) // size)
+        return numbers.reshape(end - first, *shape[1:])
 
     def raw_rows(self, name: str, first: int, end: int) -> bytearray:
         """Rows [first, end) as the file has them, in its order."""
@@ -67,7 +54,7 @@ class GgufTensors:
         """Type and place of a tensor of this shape."""
         stored, known = self._stored(name)
         if known != shape:
-            raise damaged(self.path, f"{name} has the shape {list(known)}, and {list(shape)} is needed")
+            raise damaged(stored.file, f"{name} has the shape {list(known)}, and {list(shape)} is needed")
         return stored
 
     def _stored(self, name: str) -> tuple[Stored, tuple[int, ...]]:
@@ -81,12 +68,14 @@ class GgufTensors:
         return replace(stored, shape=shape[1:], start=start, bytes=size), shape[1:]
 
 
-def numbers_of(name: str, stored: Stored, raw: Bytes) -> Numbers:
-    """The numbers of raw rows, in fp32.
+def unpaired(stored: Any, heads: int) -> Any:
+    """Rows [heads x size, ...] (numpy's or torch's), which the file stores in pairs of each head, in
+    transformers' order."""
+    return stored.reshape(heads, -1, 2, *stored.shape[1:]).swapaxes(1, 2).reshape(stored.shape)
 
-    Args:
-        raw: [rows, bytes of a row] uint8
-    """
+
+def numbers_of(name: str, stored: Stored, raw: NDArray[numpy.uint8]) -> Numbers:
+    """The numbers of raw rows [rows, bytes of a row], in fp32."""
     import gguf  # not before a model needs it
 
     try:

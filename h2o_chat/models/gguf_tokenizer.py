@@ -38,8 +38,7 @@ class GgufTokenizer(transformers.PreTrainedTokenizerFast):  # type: ignore[misc]
 def tokenizer_of(header: Header) -> Any:
     """The tokenizer, with the file's chat template if it has one.
 
-    Raises:
-        ModelError: the file has no tokenizer, or one of an unknown kind.
+    Raises ModelError if the file has no tokenizer, or one of an unknown kind.
     """
     kind = header.text("tokenizer.ggml.model", "none")
     if kind not in (_BYTE_LEVEL, _PIECES, _GEMMA4):
@@ -70,11 +69,9 @@ def tokenizer_of(header: Header) -> Any:
 
 
 def require_template(settings: Settings) -> None:
-    """Checks that a GGUF file has a chat template, unless the settings name one.
+    """Raises UsageError if a GGUF file has no chat template and the settings name none.
 
-    Raises:
-        UsageError: it has none.
-        ModelError: no such model, or its file is damaged.
+    Raises ModelError if there is no such model, or its file is damaged.
     """
     model = find(settings.model)
     if settings.template != "auto" or model.folder.is_dir():

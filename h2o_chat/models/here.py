@@ -12,20 +12,15 @@ from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, gguf_files, loo
 
 @dataclass(frozen=True)
 class ModelHere:
-    name: str
-    """The name that opens it."""
+    name: str  # The name that opens it
     bytes: int
     where: str
 
 
 def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
-    """Each model once.
+    """Each model once; those in `used`, names of earlier conversations, first, but for those that are gone.
 
-    Args:
-        used: names of models of earlier conversations, the newest first; those that are gone are left out.
-
-    Raises:
-        UsageError: the user's configuration cannot be read.
+    Raises UsageError if the user's configuration cannot be read.
     """
     known, found = dict(_in_known_places()), dict[Path, ModelHere]()
     for name in used:

@@ -54,18 +54,12 @@ class _File:
     repository: str
     revision: str
     name: str
-    size: int
-    """Listed size in bytes; no more is written."""
-    hash: str
-    """Its name in the cache: SHA-256 of a large file, git's blob hash of a small one."""
+    size: int  # Listed size in bytes; no more is written
+    hash: str  # Its name in the cache: SHA-256 of a large file, git's blob hash of a small one
 
     @property
     def blob(self) -> Path:
-        """Its place in the cache.
-
-        Raises:
-            ModelError: its hash, which comes from a server, is none, and may be a path.
-        """
+        """Its place in the cache. Raises ModelError if its hash, which comes from a server, may be a path."""
         if not _HASH.fullmatch(self.hash):
             raise ModelError(f"The hub names an impossible hash for {self.name}: {self.hash!r}.")
         return root_of(self.repository) / "blobs" / self.hash
@@ -89,12 +83,9 @@ def agreed(*_: object) -> None:
 def pull(repository: str, report: Fetched, check: Callable[[Path], object], agree: Agree = agreed) -> Path:
     """Fetches the missing files of a model; returns its folder in the cache.
 
-    Args:
-        check: called with the folder before the weights are fetched; may refuse it.
-        agree: called before the weights are fetched; may refuse.
+    Before the weights are fetched, `check` gets the folder and may refuse it; then `agree` may refuse.
 
-    Raises:
-        ModelError: no such model, gated, offline, without safetensors, or the disk is full.
+    Raises ModelError if there is no such model, it is gated, without safetensors, or the disk is full.
     """
     root = root_of(repository)
     with _asking_for(repository):
@@ -120,11 +111,7 @@ def pull(repository: str, report: Fetched, check: Callable[[Path], object], agre
 
 
 def ask(repository: str, agree: Agree, check: Callable[[Path], object] = agreed) -> None:
-    """Calls `check` and `agree` as `pull` would, without fetching weights.
-
-    Raises:
-        ModelError: see `pull`.
-    """
+    """Calls `check` and `agree` as `pull` would, without fetching weights; raises as `pull` does."""
     with _asking_for(repository):
         _prepare(repository, check, agree)
 

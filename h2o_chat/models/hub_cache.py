@@ -6,7 +6,6 @@ commit, `snapshots/COMMIT/` its files as links into `blobs/`.
 
 import os
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,8 @@ class Cached:
     """A model repository in the cache, complete or in part."""
 
     repository: str
-    root: Path
-    """Its folder in the cache, with all revisions."""
-    folder: Path | None
-    """Folder of its main revision; None if files are missing."""
+    root: Path  # Its folder in the cache, with all revisions
+    folder: Path | None  # Folder of its main revision; None if files are missing
     revision: str | None
 
     @property
@@ -34,12 +31,12 @@ class Cached:
         return sum(path.stat().st_size for path in (self.root / "blobs").glob("*") if path.is_file())
 
 
-def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+def cache_folder() -> Path:
     """huggingface_hub's cache folder, by the same environment variables."""
-    home = environment.get("XDG_CACHE_HOME", "~/.cache")
-    home = environment.get("HF_HOME", os.path.join(home, "huggingface"))
-    cache = environment.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub"))
-    return Path(os.path.expandvars(environment.get("HF_HUB_CACHE", cache))).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("HF_HOME", os.path.join(home, "huggingface"))
+    cache = os.environ.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub"))
+    return Path(os.path.expandvars(os.environ.get("HF_HUB_CACHE", cache))).expanduser()
 
 
 def repositories() -> list[Cached]:
@@ -60,22 +57,15 @@ def root_of(repository: str) -> Path:
 
 def _read(root: Path) -> Cached:
     repository = root.name.removeprefix(_PREFIX).replace("--", "/")
-    revision = _commit(root / "refs" / "main")
-    folder = root / "snapshots" / revision if revision else None
-    if folder is not None and (folder / "config.json").is_file():
+    revision = ""
+    with suppress(OSError), (root / "refs" / "main").open("rb") as reference:
+        revision = reference.read(100).decode(errors="replace").strip()
+    folder = root / "snapshots" / revision
+    if is_commit(revision) and (folder / "config.json").is_file():
         with suppress(ModelError):  # a weight file is missing, or the index is damaged
             weight_files(folder)
             return Cached(repository, root, folder, revision)
     return Cached(repository, root, None, None)
-
-
-def _commit(file: Path) -> str | None:
-    try:
-        with file.open("rb") as reference:
-            text = reference.read(100).decode(errors="replace").strip()
-    except OSError:
-        return None
-    return text if is_commit(text) else None
 
 
 def is_commit(text: object) -> bool:

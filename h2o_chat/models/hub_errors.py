@@ -41,6 +41,8 @@ def explained(repository: str) -> Iterator[None]:
 
 
 def _refused(repository: str, error: Any) -> ModelError:
+    from huggingface_hub import constants
+
     status = error.response.status_code
     if status == 429:
         after = error.response.headers.get("Retry-After")
@@ -52,7 +54,7 @@ def _refused(repository: str, error: Any) -> ModelError:
     if status in (401, 403):
         return ModelError(
             f"The hub refuses {repository} ({status}): the token is not accepted for it.",
-            f"Tokens are made at {_endpoint()}/settings/tokens, and looked for in {_token_places()}.",
+            f"Tokens are made at {constants.ENDPOINT}/settings/tokens, and looked for in {_token_places()}.",
         )
     return ModelError(
         f"The hub answers {status} for {repository}.", "Call again later; what was fetched is kept."
@@ -60,12 +62,12 @@ def _refused(repository: str, error: Any) -> ModelError:
 
 
 def gated(repository: str) -> NoReturn:
-    from huggingface_hub import get_token
+    from huggingface_hub import constants, get_token
 
     found = "the token that was found has no access yet" if get_token() else "no token was found"
     raise ModelError(
         f"{repository} is gated: its licence has to be accepted first, and {found}.",
-        f"Accept it at {_endpoint()}/{repository}, then give a token by `hf auth login`."
+        f"Accept it at {constants.ENDPOINT}/{repository}, then give a token by `hf auth login`."
         f" It is looked for in {_token_places()}.",
     )
 
@@ -86,9 +88,3 @@ def _token_places() -> str:
     from huggingface_hub import constants
 
     return f"the variable HF_TOKEN and the file {constants.HF_TOKEN_PATH}"
-
-
-def _endpoint() -> str:
-    from huggingface_hub import constants
-
-    return str(constants.ENDPOINT)

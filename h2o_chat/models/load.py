@@ -22,20 +22,19 @@ from transformers.integrations.gguf import GGUF_CONFIG_ARCHS
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
-from h2o_chat.models import ollama
-from h2o_chat.models.choices import Choice, choose, default_threads, pin_offloaded, placing
+from h2o_chat.models import choices, ollama
+from h2o_chat.models.choices import UNPACKED, Choice, choose, has_experts, packing
 from h2o_chat.models.families import refusal
 from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.fits import Sizes, sizes_of
 from h2o_chat.models.gguf import damaged, header_of
 from h2o_chat.models.gguf_config import READ
 from h2o_chat.models.gguf_state_dict import state_dict_of
-from h2o_chat.models.held_weights import UNPACKED, has_experts, held_weights, packing
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.loading_messages import quiet, reporting
 from h2o_chat.models.model_class import class_of, classes_of
 from h2o_chat.models.model_files import read_config
-from h2o_chat.models.resolve import find
-from h2o_chat.models.sizes import Sizes, sizes_of
+from h2o_chat.models.resolve import LocalModel, find
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model, one_line
 
 _NF4_BLOCK, _GGUF = 32, {*READ, *GGUF_CONFIG_MAPPING, *GGUF_CONFIG_ARCHS}
@@ -45,20 +44,15 @@ _NF4_BLOCK, _GGUF = 32, {*READ, *GGUF_CONFIG_MAPPING, *GGUF_CONFIG_ARCHS}
 class Loaded:
     """A model ready to generate, with its properties."""
 
-    model: Any
-    """A transformers model in eval mode with attn_implementation="h2o"."""
+    model: Any  # A transformers model in eval mode with attn_implementation="h2o"
     tokenizer: Any
-    name: str
-    """Name for people: folder name or org/name."""
+    name: str  # Name for people: folder name or org/name
     revision: str | None
-    quantization: str
-    """none | int8 | nf4"""
+    quantization: str  # none | int8 | nf4
     dtype: str
     device: str
-    why_not_native: str = ""
-    """Why the native step is not used, in words; empty if it is used or was not wanted."""
-    ends: Any = None
-    """Token, or list of tokens, that end an answer by generation_config.json or config.json."""
+    why_not_native: str = ""  # In words; empty if the native step is used or was not wanted
+    ends: Any = None  # Token, or list of tokens, that end an answer by generation_config.json or config.json
 
     @property
     def sizes(self) -> Sizes:
@@ -80,11 +74,9 @@ class Loaded:
 
 
 def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
-    """Finds and loads the model of the settings.
+    """Finds and loads the model of the settings; `progress` gets "resolve", then "load" or "quantise".
 
-    Args:
-        progress: gets the stages "resolve", then "load" or "quantise".
-        config: the result of `check_family`, if it was called before.
+    `config` is the result of `check_family`, if it was called before.
 
     Raises:
         ModelError: not found, not supported or damaged.
@@ -94,21 +86,13 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
     progress("resolve", None)
     found = find(settings.model)
     folder = found.folder
-    torch.set_num_threads(settings.threads or default_threads())
+    torch.set_num_threads(settings.threads or choices.default_threads())
     ollama.check(folder, progress)
     with quiet():
         config = config or check_family(folder)
-        require_quantizable(found.name, folder, settings)
-        weights = held_weights(folder, config)
+        settings = quantized_if_it_can_be(found, settings, config)
+        weights = choices.held_weights(folder, config)
         tokenizer = load_tokenizer(folder, config.get_text_config().vocab_size)
-        if settings.quantize == "auto" and not quantizable(folder, config):
-            settings = replace(settings, quantize="none")
-        if settings.quantize != "none" and (packing(config) in UNPACKED or has_experts(config)):
-            raise UsageError(
-                f"--quantize {settings.quantize}: {found.name} has experts, or weights that are packed,"
-                " which bitsandbytes does not quantise.",
-                "Leave --quantize out.",
-            )
         choice = choose(found.name, settings, config, weights)
         stage = "quantise" if choice.quantises else "load"
         if choice.offload:
@@ -138,10 +122,9 @@ def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
 
 
 def check_family(folder: Path) -> Any:
-    """Returns the configuration if the model's class can run with a bounded cache. Reads no weight.
+    """The configuration, if the model's class can run with a bounded cache. Reads no weight.
 
-    Raises:
-        ModelError: names the class and the reason.
+    Raises ModelError, which names the class and the reason, if it cannot.
     """
     raw = read_config(folder)
     kind = raw["model_type"]
@@ -205,10 +188,24 @@ def _why_not(config: Any, named: str | None) -> tuple[str, str] | None:
     return None
 
 
-def quantizable(folder: Path, config: Any) -> bool:
-    """Whether something here quantises the weights."""
-    packed = packing(config) in UNPACKED or _read_by_transformers(folder)
-    return not packed and not has_experts(config)
+def quantized_if_it_can_be(model: LocalModel, settings: Settings, config: Any) -> Settings:
+    """The settings, with `--quantize none` for `auto` if nothing here quantises the weights.
+
+    Raises UsageError if they ask for it all the same.
+    """
+    if _read_by_transformers(model.folder):
+        kind = header_of(model.folder).architecture
+        why = f"is a GGUF file of the architecture {kind}, which transformers reads, and quantises no further"
+    elif packing(config) in UNPACKED or has_experts(config):
+        why = "has experts, or weights that are packed, which bitsandbytes does not quantise"
+    else:
+        return settings
+    if settings.quantize not in ("auto", "none"):
+        raise UsageError(
+            f"--quantize {settings.quantize}: {model.name} {why}.",
+            "Leave --quantize out, or take the same model as a folder of safetensors, if it has no experts.",
+        )
+    return replace(settings, quantize="none")
 
 
 def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
@@ -222,12 +219,12 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
-            **placing(choice),
+            **choices.placing(choice),
             **_weights_of(folder, config, getattr(torch, choice.dtype)),
             **_quantising(choice),
         )
         if choice.room:
-            pin_offloaded(model)
+            choices.pin_offloaded(model)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(
@@ -235,8 +232,7 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
                 "Try --quantize nf4 or a smaller model.",
             ) from error
         raise
-    missing = sorted(report["missing_keys"])
-    if missing:
+    if missing := sorted(report["missing_keys"]):
         raise ModelError(
             f"{folder} lacks {len(missing)} weights of {type(model).__name__}: {', '.join(missing[:3])}.",
             "They would be random: fetch a complete model.",
@@ -274,20 +270,6 @@ def _read_by_transformers(model: Path) -> bool:
     return model.is_file() and header_of(model).architecture not in READ.keys() - {"gpt-oss"}
 
 
-def require_quantizable(name: str, model: Path, settings: Settings) -> None:
-    """Checks `--quantize`.
-
-    Raises:
-        UsageError: it is given for a GGUF file that cannot be quantised here.
-    """
-    if settings.quantize not in ("auto", "none") and _read_by_transformers(model):
-        raise UsageError(
-            f"--quantize {settings.quantize}: {name} is a GGUF file of the architecture"
-            f" {header_of(model).architecture}, which transformers reads, and quantises no further.",
-            "Leave --quantize out, or take the same model as a folder of safetensors.",
-        )
-
-
 def _import_bitsandbytes() -> None:
     """Imports bitsandbytes with `kernels` hidden, by which it would ask the hub for a kernel that it has."""
     hidden = sys.modules.get("kernels")
@@ -307,8 +289,7 @@ def _check_packing(model: Any, choice: Choice) -> None:
     from bitsandbytes.nn import Linear4bit  # loading in nf4 has imported it
 
     rows = {layer.out_features for layer in model.modules() if isinstance(layer, Linear4bit)}
-    odd = sorted(count for count in rows if count % _NF4_BLOCK)
-    if odd:
+    if odd := sorted(count for count in rows if count % _NF4_BLOCK):
         raise UsageError(
             f"--quantize nf4 takes layers of a multiple of {_NF4_BLOCK} rows on a CPU, and this model has"
             f" {odd[0]}.",

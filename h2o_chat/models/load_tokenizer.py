@@ -21,13 +21,9 @@ _BELIEVED = ("llama", "qwen3", "smollm3")
 
 
 def load_tokenizer(folder: Path, vocabulary: int) -> Any:
-    """Loads the tokenizer.
+    """Loads the tokenizer of a model with `vocabulary` tokens.
 
-    Args:
-        vocabulary: number of the model's tokens.
-
-    Raises:
-        ModelError: it is missing, damaged, or has tokens that the model lacks.
+    Raises ModelError if it is missing, damaged, or has tokens that the model lacks.
     """
     if folder.is_dir():
         if not any((folder / name).is_file() for name in _TOKENIZER_FILES):

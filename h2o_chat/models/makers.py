@@ -30,10 +30,8 @@ _GGUF = {name: f"general.sampling.{name}" for name in BY_THE_MAKERS} | {
 def recommended(model: LocalModel) -> dict[str, float]:
     """A value for each field of `BY_THE_MAKERS`: the makers' one, or that of `USUAL`.
 
-    If the makers name one cut, the others are off. `do_sample: false` means temperature 0.
-
-    Raises:
-        ModelError: a file cannot be read, or recommends a value out of range.
+    If the makers name one cut, the others are off. `do_sample: false` means temperature 0. Raises ModelError
+    if a file cannot be read, or recommends a value out of range.
     """
     said, where = _said(model)
     if any(name in said for name in CUTS):
@@ -54,8 +52,7 @@ def recommended(model: LocalModel) -> dict[str, float]:
 class Makers:
     """Sampling that a model's makers recommend; settings that the user named take precedence."""
 
-    values: Mapping[str, float] = field(default_factory=dict)
-    """Empty: not looked up."""
+    values: Mapping[str, float] = field(default_factory=dict)  # Empty: not looked up
     named: set[str] = field(default_factory=set)
 
     def complete(self, sampling: Sampling) -> Sampling:

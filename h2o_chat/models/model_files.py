@@ -5,16 +5,19 @@ A file that is missing, damaged or cut short raises ModelError.
 
 import json
 import re
+import struct
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import gguf
 from h2o_chat.models.gguf_config import config_of, held_as
-from h2o_chat.models.safetensors_header import header_of
 
 MOST_LAYERS = 10_000
 """Most layers that a configuration may have; the largest models have 130."""
@@ -57,34 +60,29 @@ class StoredWeights:
     """A summary of the headers of the weight files."""
 
     parameters: int
-    dtype: str
-    """Type of most parameters: F32, F16, BF16 ...; of a GGUF file also Q4_0, Q4_K ..."""
-    bytes: int
-    """Size on the disk."""
-    held_as: str = ""
-    """Types in which the native step holds the matrices of a GGUF file (`gguf_config.held_as`)."""
-    held_bytes: int = 0
-    """Bytes that these take."""
+    dtype: str  # Type of most parameters: F32, F16, BF16 ...; of a GGUF file also Q4_0, Q4_K ...
+    bytes: int  # Size on the disk
+    held_as: str = ""  # Types of a GGUF file's matrices in the native step (`gguf_config.held_as`)
+    held_bytes: int = 0  # Bytes that these take
 
 
 def check_weights(folder: Path) -> StoredWeights:
     """Reads the headers of all safetensors files, or of a GGUF file."""
-    by_dtype: dict[str, int] = {}
-    stored, held = 0, ("", 0)
+    by_dtype, stored, held = Counter[str](), 0, ("", 0)
     if folder.is_file():
         header = gguf.header_of(folder)
         held = held_as(header)
         for one in header.tensors.values():
-            by_dtype[one.kind_name] = by_dtype.get(one.kind_name, 0) + prod(one.shape)
+            by_dtype[one.kind_name] += prod(one.shape)
             stored += one.bytes
     for path in [] if folder.is_file() else weight_files(folder):
         for tensor in header_of(path).values():
-            by_dtype[tensor["dtype"]] = by_dtype.get(tensor["dtype"], 0) + prod(tensor["shape"])
+            by_dtype[tensor["dtype"]] += prod(tensor["shape"])
             stored += tensor["data_offsets"][1] - tensor["data_offsets"][0]
     if not by_dtype:
         raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
-    most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
-    return StoredWeights(sum(by_dtype.values()), most, stored, *held)
+    ((most, _),) = by_dtype.most_common(1)
+    return StoredWeights(by_dtype.total(), most, stored, *held)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -96,8 +94,7 @@ def weight_files(folder: Path) -> list[Path]:
     if not index.is_file():
         raise no_safetensors(folder, sorted(path.name for path in folder.iterdir()))
     paths = [folder / shard for shard in shards_of(index)]
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
+    if missing := [path.name for path in paths if not path.is_file()]:
         raise ModelError(
             f"{folder} lacks {len(missing)} of {len(paths)} weight files: {', '.join(missing[:3])}.",
             "The download is not complete: fetch the missing files.",
@@ -139,3 +136,40 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ModelError(f"{path} does not hold a JSON object.", "Fetch the file again.")
     return data
+
+
+def read_range(path: Path, start: int, count: int) -> bytearray:
+    """Bytes [start, start + count) of a file. Raises ModelError if the file is shorter."""
+    raw = bytearray(count)
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        view = memoryview(raw)
+        while view:
+            got = file.readinto(view)
+            if not got:
+                raise ModelError(f"{path} was cut short while it was read.", "Fetch it again.")
+            view = view[got:]
+    return raw
+
+
+def header_of(path: Path) -> dict[str, Any]:
+    """The tensors of a safetensors file: `{name: {dtype, shape, data_offsets}}`, counted from its beginning.
+
+    The library safetensors checks all of it: types, sizes, tensors that overlap or leave holes, the length of
+    the file. It does not tell where the data of a tensor lies, which is read here. Raises ModelError if the
+    file is damaged.
+    """
+    try:
+        with safe_open(path, framework="numpy"):
+            pass
+    except (SafetensorError, ValueError) as error:
+        what = str(error).removeprefix("Error while deserializing header: ")
+        hint = "Fetch the file again (a Git LFS pointer looks like this too)."
+        raise ModelError(f"{path} is damaged: {what}.", hint) from error
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header: dict[str, Any] = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    for tensor in header.values():
+        tensor["data_offsets"] = [8 + length + offset for offset in tensor["data_offsets"]]
+    return header

@@ -25,8 +25,7 @@ ASK_FROM_BYTES = 500_000_000
 def obtain(name: str | None, agree: Agree = agreed) -> LocalModel:
     """Finds a model, fetching it if needed, and checks its files.
 
-    Raises:
-        KeyboardInterrupt: the user stopped the download; the fetched part is kept.
+    Raises KeyboardInterrupt if the user stops the download; the fetched part is kept.
     """
     model = look_up(name)
     if isinstance(model, HubModel):
@@ -43,11 +42,7 @@ def checked(model: LocalModel) -> LocalModel:
 
 
 def fetch_missing(name: str | None, progress: Progress, agree: Agree = agreed) -> None:
-    """Fetches a model of the hub that is not here yet.
-
-    Args:
-        progress: gets bytes and rate; an exception of it ends the download.
-    """
+    """Fetches a model of the hub that is not here yet; an exception of `progress` ends the download."""
     model = look_up(name)
     if isinstance(model, LocalModel):
         return
@@ -55,11 +50,7 @@ def fetch_missing(name: str | None, progress: Progress, agree: Agree = agreed) -
 
 
 def fetch(model: HubModel, agree: Agree) -> None:
-    """Fetches the missing files of a model of the hub.
-
-    Raises:
-        KeyboardInterrupt: see `obtain`.
-    """
+    """Fetches the missing files of a model of the hub; raises KeyboardInterrupt as `obtain` does."""
     sys.stderr.write(f"h2o-chat: fetching {model.repository}\n")
     tally = _Tally()
     try:
@@ -99,8 +90,7 @@ def _check(folder: Path) -> object:
 @dataclass
 class _Tally:
     here: int = 0
-    before: int | None = None
-    """Bytes that were here at the beginning."""
+    before: int | None = None  # Bytes that were here at the beginning
     began: float = field(default_factory=time.monotonic)
 
     def reporting(self, progress: Progress) -> Callable[[int, int], None]:
@@ -112,8 +102,7 @@ class _Tally:
                 self.before, self.began = here, time.monotonic()
             self.here = here
             rate = size((here - self.before) / max(time.monotonic() - self.began, 1e-3))
-            line = f"download: {size(here)} of {size(total)}, {rate}/s"
-            progress(line, here / total if total else None)
+            progress(f"download: {size(here)} of {size(total)}, {rate}/s", here / total if total else None)
 
         return add
 

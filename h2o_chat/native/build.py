@@ -48,12 +48,7 @@ X86_FORMS: dict[str, tuple[str, ...]] = {
     "step_amx": (*AVX512, *AMX),
 }
 ARM_FORMS: dict[str, tuple[str, ...]] = {"step_neon": ("-march=armv8.2-a+dotprod",)}
-FORMS = {
-    "x86_64": X86_FORMS,
-    "amd64": X86_FORMS,
-    "aarch64": ARM_FORMS,
-    "arm64": ARM_FORMS,
-}
+FORMS = {"x86_64": X86_FORMS, "amd64": X86_FORMS, "aarch64": ARM_FORMS, "arm64": ARM_FORMS}
 """Files for one kind of processor, by its names, with their own flags."""
 
 ZIG_SAYS = {"-march=armv8.2-a+dotprod": "-mcpu=generic+v8_2a+dotprod"}
@@ -73,10 +68,8 @@ SAID = 4000
 class Target:
     """The system that a library is for."""
 
-    system: str
-    """Its `platform.system()`."""
-    machine: str
-    """Its `platform.machine()`."""
+    system: str  # Its `platform.system()`
+    machine: str  # Its `platform.machine()`
 
     @property
     def library(self) -> Path:
@@ -97,8 +90,7 @@ LIBRARY = HERE.library
 class Made:
     """How a library was built; stored in it."""
 
-    sources: str
-    """Digest of sources and flags."""
+    sources: str  # Digest of sources and flags
     date: str
     compiler: str
 
@@ -125,9 +117,8 @@ def main() -> int:
 def build(target: Target = HERE) -> str | None:
     """Makes the library, where there is none of these sources that loads, and puts it in place in one move.
 
-    Returns:
-        None, or why there is no library: an old one is gone then. The text is kept in `FAILURE`, where
-        that can be written.
+    Returns None, or why there is no library: an old one is gone then, and the text is in `FAILURE` where that
+    can be.
     """
     try:
         if not (is_current(target) and (target != HERE or _loads())):
@@ -146,15 +137,9 @@ def build(target: Target = HERE) -> str | None:
 
 
 def compile_sources(folder: Path, more: tuple[str, ...] = (), target: Target = HERE) -> list[Path]:
-    """Compiles all sources in parallel, one compiler per core; returns the object files.
+    """Compiles all sources in parallel into `folder`, one compiler per core; returns the object files.
 
-    Args:
-        folder: where they go.
-        more: flags for every file, after the others.
-        target: what the compiler compiles for.
-
-    Raises:
-        BuildError: there is no compiler, or a file does not compile.
+    `more` are flags for every file. Raises BuildError if there is no compiler, or a file does not compile.
     """
     command = compiler()
     sources = _sources(target)
@@ -177,11 +162,7 @@ def compile_sources(folder: Path, more: tuple[str, ...] = (), target: Target = H
 
 
 def link(objects: list[Path], target: Target = HERE) -> Path:
-    """Links object files; returns the library, beside them.
-
-    Raises:
-        BuildError: it cannot be linked.
-    """
+    """Links object files; returns the library, beside them. Raises BuildError if they cannot be linked."""
     library = objects[0].parent / target.library.name
     command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(library)]
     runtimes: tuple[tuple[str, ...], ...] = RUNTIMES
@@ -201,11 +182,7 @@ def link(objects: list[Path], target: Target = HERE) -> Path:
 
 
 def compiler() -> list[str]:
-    """The command that compiles C++.
-
-    Raises:
-        BuildError: there is none.
-    """
+    """The command that compiles C++. Raises BuildError if there is none."""
     asked = shlex.split(os.environ.get("CXX", ""))
     for name in asked[:1] or COMPILERS:
         if shutil.which(name):
@@ -222,11 +199,7 @@ def form_flags(command: list[str], stem: str, target: Target) -> tuple[str, ...]
 
 
 def run(command: list[str]) -> str:
-    """Runs a compiler and returns its stdout.
-
-    Raises:
-        BuildError: it failed, or took longer than `LIMIT_S`.
-    """
+    """Runs a compiler; returns its stdout. Raises BuildError if it fails, or is not done after `LIMIT_S`."""
     try:
         done = subprocess.run(
             command,

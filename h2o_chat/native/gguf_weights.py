@@ -27,13 +27,26 @@ from h2o_chat.base.system import RANKS
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES
 from h2o_chat.models.gguf import Stored, damaged, header_of
-from h2o_chat.models.gguf_tensors import GgufTensors
+from h2o_chat.models.gguf_tensors import GgufTensors, unpaired
 from h2o_chat.native import layout, library
 from h2o_chat.native.gguf_frame import frame_without_rotations
-from h2o_chat.native.kinds import BF16, F16, F32, LEVELS_BYTES, MXFP4, SCALES_BYTES, MatrixAddress, in_tiles
-from h2o_chat.native.layout import ALIGNED, GROUP, TILE, Source, padded
+from h2o_chat.native.layout import (
+    ALIGNED,
+    BF16,
+    F16,
+    F32,
+    GROUP,
+    LEVELS_BYTES,
+    MXFP4,
+    SCALES_BYTES,
+    TILE,
+    MatrixAddress,
+    Source,
+    in_tiles,
+    padded,
+)
 from h2o_chat.native.model_frame import Frame
-from h2o_chat.native.spin_wait import asks_for_transformers
+from h2o_chat.native.threads import asks_for_transformers
 
 STAGE = "open"
 _MADV_COLLAPSE = 25
@@ -48,21 +61,13 @@ READ_BYTES = 2 << 20
 class _Run:
     """Rows of one tensor that are read and laid out together."""
 
-    source: Source
-    columns: int
+    name: str
+    stored: Stored
     first: int
     end: int
     to: MatrixAddress
-    tile: int
-    """The first tile of `to` that they fill."""
-    every: int
-    """Tiles from one of theirs to the next."""
-
-
-def _memory(size: int) -> mmap.mmap:
-    """Private memory: what processes may share, which is mmap's default, has no large pages."""
-    private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
-    return mmap.mmap(-1, size, **private)
+    tile: int  # The first tile of `to` that they fill
+    every: int  # Tiles from one of theirs to the next
 
 
 def _address(memory: "mmap.mmap | bytearray") -> int:
@@ -117,10 +122,8 @@ def weights_ahead(file: Path, settings: Settings) -> "Iterator[GgufWeights | Non
 class GgufWeights:
     """The weights of an open file. Addresses are valid while this object exists.
 
-    Threads begin to lay them out; `finish` waits for them.
-
-    Raises:
-        ModelError: the file is damaged or changes while it is read, or a scale is no finite number.
+    Threads begin to lay them out; `finish` waits for them. Both raise ModelError if the file is damaged or
+    changes while it is read, or a scale is no finite number.
     """
 
     def __init__(self, file: Path, frame: Frame, threads: int | None = None) -> None:
@@ -129,10 +132,12 @@ class GgufWeights:
         self._matrices: dict[str, tuple[MatrixAddress, ...]] = {}
         self._vectors: dict[str, int] = {}
         self.bytes = self._place(0)
-        self._memory = _memory(self.bytes)
+        # Private: what processes may share, which is mmap's default, has no large pages.
+        private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
+        self._memory = mmap.mmap(-1, self.bytes, **private)
         self._place(_address(self._memory))
         self._read_vectors()
-        runs = sorted(self._runs(), key=lambda run: (self._stored(run.source, run.columns).start, run.first))
+        runs = sorted(self._runs(), key=lambda run: (run.stored.start, run.first))
         self._threads = ThreadPoolExecutor(threads or os.cpu_count())
         self._laid_out = [(run, self._threads.submit(self._lay_out, run)) for run in runs]
 
@@ -214,27 +219,20 @@ class GgufWeights:
                     unit = self._tensors.turned_rows(source.name) or TILE
                     at_once = max(1, READ_BYTES // (stored.bytes // stored.shape[0]) // unit) * unit
                     for first in range(0, source.rows, at_once):
-                        end = min(first + at_once, source.rows)
-                        yield _Run(source, part.columns, first, end, to, tile + first // TILE * every, every)
+                        rows = source.start + first, source.start + min(first + at_once, source.rows)
+                        yield _Run(source.name, stored, *rows, to, tile + first // TILE * every, every)
                     tile += 1 if part.alternate else padded(source.rows, TILE) // TILE
 
     def _lay_out(self, run: _Run) -> None:
-        name, count = run.source.name, run.end - run.first
-        kind = self._stored(run.source, run.columns).kind
+        kind, count = run.stored.kind, run.end - run.first
         order = list(range(count))
         if kind in LEVELS_BYTES or kind in (F32, F16, BF16, MXFP4):
-            raw = self._tensors.raw_rows(name, run.source.start + run.first, run.source.start + run.end)
+            raw = self._tensors.raw_rows(run.name, run.first, run.end)
             rows = _address(raw)
-            if head := self._tensors.turned_rows(name):
-                pairs = range(head // 2)
-                order = [
-                    at + 2 * pair + half for at in range(0, count, head) for half in (0, 1) for pair in pairs
-                ]
+            if head := self._tensors.turned_rows(run.name):
+                order = unpaired(numpy.arange(count), count // head).tolist()
         else:
-            shape = (run.source.whole or run.source.rows, run.columns)
-            numbers = self._tensors.rows(
-                name, shape, run.source.start + run.first, run.source.start + run.end
-            )
+            numbers = self._tensors.rows(run.name, run.stored.shape, run.first, run.end)
             kind, rows = F32, numbers.ctypes.data
         order += [-1] * (-count % TILE)
         groups = run.to.columns // GROUP
@@ -242,7 +240,7 @@ class GgufWeights:
         assert loaded is not None
         said = loaded.h2o_lay_out(
             kind,
-            run.columns,
+            run.stored.shape[1],
             len(order) // TILE,
             run.every,
             rows,
@@ -251,4 +249,4 @@ class GgufWeights:
             run.to.scales + run.tile * groups * SCALES_BYTES[run.to.kind],
         )
         if said:
-            raise damaged(self._tensors.path, f"{name} holds NaN or infinity")
+            raise damaged(run.stored.file, f"{run.name} holds NaN or infinity")

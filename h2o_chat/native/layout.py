@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from h2o_chat.native.kinds import Q4_0, Q8_0
 from h2o_chat.native.model_frame import Frame
 
 VERSION = 1
@@ -27,20 +26,45 @@ GROUP = 32
 ALIGNED = 64
 """Alignment of tensors in bytes."""
 
+F32, F16, BF16 = 0, 1, 30
+Q4_0, Q5_0, Q8_0, MXFP4 = 2, 6, 8, 39
+
+LEVELS_BYTES = {2: 256, 3: 256, 6: 320, 7: 320, 8: 512, 12: 256, 13: 320, 14: 384}
+"""Bytes of a group of 16 rows and 32 columns by kind: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K."""
+SCALES_BYTES = {2: 32, 3: 64, 6: 32, 7: 64, 8: 32, 12: 40, 13: 40, 14: 36}
+"""Bytes of its scales and minima."""
+
+
+def in_tiles(kind: int) -> int:
+    """The kind as which a tensor of a GGUF file is laid out: its own, 5 bits for MXFP4, or 8 bits."""
+    return Q5_0 if kind == MXFP4 else kind if kind in LEVELS_BYTES else Q8_0
+
+
+@dataclass(frozen=True)
+class MatrixAddress:
+    """The place of a matrix in memory, in tiles."""
+
+    weights: int  # Address of its levels
+    scales: int  # Address of its scales
+    rows: int  # Padded to a multiple of 16
+    columns: int  # Padded to a multiple of 32
+    kind: int
+
+    @property
+    def bytes(self) -> int:
+        groups = self.rows * self.columns // (TILE * GROUP)
+        return groups * (LEVELS_BYTES[self.kind] + SCALES_BYTES[self.kind])
+
 
 @dataclass(frozen=True)
 class Source:
     """A tensor of the model's own weights: some rows of a matrix, or a vector."""
 
     name: str
-    rows: int
-    """Rows of a matrix, or numbers of a vector."""
-    columns: int = 0
-    """Columns, if a vector is stored as [rows, columns]."""
-    start: int = 0
-    """Rows of the tensor that stand before them."""
-    whole: int = 0
-    """Rows of the tensor; 0: these are all."""
+    rows: int  # Rows of a matrix, or numbers of a vector
+    columns: int = 0  # Columns, if a vector is stored as [rows, columns]
+    start: int = 0  # Rows of the tensor that stand before them
+    whole: int = 0  # Rows of the tensor; 0: these are all
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,11 +83,6 @@ class Matrix:
     alternate: bool = False
 
     @property
-    def kind(self) -> int:
-        """`h2o_matrix.kind`"""
-        return Q4_0 if self.bits == 4 else Q8_0
-
-    @property
     def padded_rows(self) -> int:
         if self.alternate:
             return sum(padded(source.rows, TILE) for source in self.sources)
@@ -77,10 +96,6 @@ class Matrix:
     def numbers(self) -> int:
         return self.columns * sum(source.rows for source in self.sources)
 
-    @property
-    def weights_bytes(self) -> int:
-        return self.padded_rows * self.padded_columns * self.bits // 8
-
 
 @dataclass(frozen=True)
 class Vector:
@@ -88,10 +103,8 @@ class Vector:
 
     name: str
     sources: tuple[Source, ...]
-    plus: float = 0.0
-    """Number that is added to those of safetensors; GGUF files have it already."""
-    over: float = 1.0
-    """Divisor of the numbers."""
+    plus: float = 0.0  # Number that is added to those of safetensors; GGUF files have it already
+    over: float = 1.0  # Divisor of the numbers
 
     @property
     def numbers(self) -> int:
@@ -100,10 +113,8 @@ class Vector:
 
 @dataclass(frozen=True)
 class Place:
-    name: str
-    """Name of a vector; of a matrix followed by `.weights` or `.scales`."""
-    offset: int
-    """Offset in bytes from the end of the header."""
+    name: str  # Name of a vector; of a matrix followed by `.weights` or `.scales`
+    offset: int  # Offset in bytes from the end of the header
     bytes: int
 
 
@@ -131,11 +142,7 @@ def parts(frame: Frame) -> Iterator[Matrix | Vector]:
 
 
 def layer_parts(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
-    """Matrices and vectors of one layer.
-
-    Args:
-        here, there: prefix of names in the packed file and in the model's files.
-    """
+    """Matrices and vectors of one layer. `here` begins names in the packed file, `there` the model's."""
     keys = frame.kv_heads * frame.head_size
     rows = {"q": frame.heads * frame.head_size, "k": keys, "v": keys}
     normed = (rows["q"], keys) if frame.whole_norms else (frame.head_size, frame.head_size)
@@ -193,8 +200,8 @@ def layout(frame: Frame) -> list[Place]:
     end = 0
     for part in parts(frame):
         if isinstance(part, Matrix):
-            scales_bytes = part.padded_rows * part.padded_columns // GROUP * 2
-            sizes = {f"{part.name}.weights": part.weights_bytes, f"{part.name}.scales": scales_bytes}
+            area = part.padded_rows * part.padded_columns
+            sizes = {f"{part.name}.weights": area * part.bits // 8, f"{part.name}.scales": area // GROUP * 2}
         else:
             sizes = {part.name: 4 * part.numbers}
         for name, size in sizes.items():

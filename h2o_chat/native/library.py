@@ -137,12 +137,8 @@ def library() -> ctypes.CDLL | None:
 class Model:
     """An open model, closed when the last reference to it is gone.
 
-    Args:
-        form: a key of `FORMS`; 0 is the fastest.
-        keep: objects that the frame points to.
-
-    Attributes:
-        at: address of the model; None if this processor lacks the form, or there was no memory.
+    `form` is a key of `FORMS`, 0 for the fastest; the frame points to the objects in `keep`. `at` is its
+    address; None if this processor lacks the form, or there was no memory.
     """
 
     def __init__(self, frame: Frame, form: int, threads: int, keep: Sequence[Any]) -> None:

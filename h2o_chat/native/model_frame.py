@@ -34,10 +34,9 @@ _RANGES = {
 class Turning:
     """Rotation of a layer's queries and keys (RoPE)."""
 
+    # [pairs] radians per position, exact fp32 numbers; component i pairs with i + pairs, others stay.
     inv_freq: tuple[float, ...]
-    """[pairs] radians per position, exact fp32 numbers; component i pairs with i + pairs, others stay."""
-    scale: float
-    """Factor of cosines and sines (YaRN); usually 1."""
+    scale: float  # Factor of cosines and sines (YaRN); usually 1
 
 
 @dataclass(frozen=True)
@@ -52,44 +51,25 @@ class Frame:
     kv_heads: int
     head_size: int
     vocabulary: int
-    epsilon: float
-    """Epsilon of the norms."""
-    tied: bool
-    """Whether the output layer shares the embedding's weights."""
-    bias: bool
-    """Whether q, k and v have biases."""
-    head_norms: bool
-    """Whether queries and keys are normalised per head before rotation."""
-    window_tokens: int
-    """Longest context of the model's training."""
-    ropes: tuple[Turning, ...]
-    """The distinct rotations."""
-    rope_of: tuple[int | None, ...]
-    """Per layer: index into `ropes`; None: keys are not turned."""
-    sees: tuple[int | None, ...]
-    """Per layer: tokens that a query sees, itself included; None: all before it."""
-    bits: int
-    """Bits of the layers' weights, 4 or 8."""
-    head_bits: int
-    """Bits of output layer and embedding, 4 or 8; normally `HEAD_BITS`."""
-    experts: int = 0
-    """Experts of each layer, each an MLP; 0: one MLP that every token takes."""
-    chosen: int = 0
-    """Experts that a token takes."""
-    shares_add_up: bool = False
-    """Whether the shares of a token's experts are divided by their sum."""
-    embedding_scale: float = 1.0
-    """Factor of the embedding's rows."""
-    residual_scale: float = 1.0
-    """Factor of what attention and MLP give."""
-    attention_scale: float = 0.0
-    """Factor of products of queries and keys; 0: 1 / sqrt(head_size)."""
-    attention_cap: float = 0.0
-    """`cap * tanh(x / cap)` of these products; 0: they have no cap."""
-    logits_scale: float = 1.0
-    """Divisor of the logits."""
-    logits_cap: float = 0.0
-    """Cap of the logits, in the same way."""
+    epsilon: float  # Epsilon of the norms
+    tied: bool  # Whether the output layer shares the embedding's weights
+    bias: bool  # Whether q, k and v have biases
+    head_norms: bool  # Whether queries and keys are normalised per head before rotation
+    window_tokens: int  # Longest context of the model's training
+    ropes: tuple[Turning, ...]  # The distinct rotations
+    rope_of: tuple[int | None, ...]  # Per layer: index into `ropes`; None: keys are not turned
+    sees: tuple[int | None, ...]  # Per layer: tokens that a query sees, itself included; None: all before it
+    bits: int  # Bits of the layers' weights, 4 or 8
+    head_bits: int  # Bits of output layer and embedding, 4 or 8; normally `HEAD_BITS`
+    experts: int = 0  # Experts of each layer, each an MLP; 0: one MLP that every token takes
+    chosen: int = 0  # Experts that a token takes
+    shares_add_up: bool = False  # Whether the shares of a token's experts are divided by their sum
+    embedding_scale: float = 1.0  # Factor of the embedding's rows
+    residual_scale: float = 1.0  # Factor of what attention and MLP give
+    attention_scale: float = 0.0  # Factor of products of queries and keys; 0: 1 / sqrt(head_size)
+    attention_cap: float = 0.0  # `cap * tanh(x / cap)` of these products; 0: they have no cap
+    logits_scale: float = 1.0  # Divisor of the logits
+    logits_cap: float = 0.0  # Cap of the logits, in the same way
 
     @property
     def whole_norms(self) -> bool:
@@ -130,9 +110,7 @@ class Frame:
 def frame_from(config: Any, head_size: int, bits: int, **found: Any) -> Frame:
     """The frame of a configuration in transformers' terms.
 
-    Args:
-        found: what a configuration does not say in one way for all families: bias, head_norms, window_tokens,
-            ropes, rope_of, sees.
+    `found` has what no one name of all families says: bias, head_norms, window_tokens, ropes, rope_of, sees.
     """
     experts = getattr(config, "num_experts", 0)
     gemma = config.model_type in GEMMA
@@ -156,19 +134,14 @@ def frame_from(config: Any, head_size: int, bits: int, **found: Any) -> Frame:
         if gemma
         else float(getattr(config, "embedding_multiplier", 1)),
         residual_scale=float(getattr(config, "residual_multiplier", 1.0)),
-        attention_scale=attention_scale(config),
+        attention_scale=config.query_pre_attn_scalar**-0.5
+        if gemma
+        else float(getattr(config, "attention_multiplier", 0.0)),
         attention_cap=float(getattr(config, "attn_logit_softcapping", None) or 0),
         logits_scale=float(getattr(config, "logits_scaling", 1.0)),
         logits_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
         **found,
     )
-
-
-def attention_scale(config: Any) -> float:
-    """The factor of products of queries and keys that a configuration names; 0 if it names none."""
-    if config.model_type in GEMMA:
-        return float(config.query_pre_attn_scalar**-0.5)
-    return float(getattr(config, "attention_multiplier", 0.0))
 
 
 _LATER = {one.name: one.default for one in fields(Frame) if one.default is not MISSING}
@@ -184,11 +157,7 @@ def as_json(frame: Frame) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Frame:
-    """A frame from a JSON object.
-
-    Raises:
-        ValueError: a field is missing or wrong; names it and its value.
-    """
+    """A frame from a JSON object. Raises ValueError, with name and value, if a field is missing or wrong."""
     if isinstance(data, dict):
         data = _LATER | data
     if not isinstance(data, dict) or set(data) != set(Frame.__dataclass_fields__):

@@ -2,9 +2,9 @@
 
 import contextlib
 import itertools
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
-from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
-from h2o_chat.models.load import Loaded, check_family, load, require_quantizable
+from h2o_chat.models.fits import Need, Sizes, require, slot_bytes
+from h2o_chat.models.load import Loaded, check_family, load, quantized_if_it_can_be
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.loading_messages import quiet
 from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
 from h2o_chat.models.resolve import find
-from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
 from h2o_chat.native.gguf_frame import plain_frame
@@ -33,11 +32,10 @@ from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.layout import parts
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.packed import Packed
-from h2o_chat.native.packed_folder import packed_files_of, place_of, remove
-from h2o_chat.native.packed_header import PackedError, read_whole_header
+from h2o_chat.native.packed_file import PackedError, packed_files_of, place_of, read_whole_header, remove
 from h2o_chat.native.packing import packed_for, usual_bits
 from h2o_chat.native.probing import frame_of
-from h2o_chat.native.spin_wait import asks_for_transformers
+from h2o_chat.native.threads import asks_for_transformers
 
 
 @dataclass(frozen=True)
@@ -74,29 +72,27 @@ def open_model(settings: Settings, progress: Progress, ahead: GgufWeights | None
     found = find(settings.model)
     ollama.check(found.folder, progress)
     with quiet():
-        frame = plain_frame(found.folder) if found.folder.is_file() else _packed_before(found.folder)
-        config: Any = None if frame else check_family(found.folder)
+        known = plain_frame(found.folder) if found.folder.is_file() else _packed_before(found.folder)
+        config = None if known else check_family(found.folder)
+        frame = frame_or_why_not(settings, known or config)
         weights = check_weights(found.folder)
-        quantization = quantization_of(settings, weights)
-        why = why_not_native(settings, config)
-        require_quantizable(found.name, found.folder, settings)
-        require_asked(found.name, settings, why)
-        if why:
-            return replace(load(settings, progress, config), why_not_native=why)
+        if isinstance(frame, str):
+            config = config or check_family(found.folder)
+            quantized_if_it_can_be(found, settings, config)
+            require_not_asked(found.name, settings, frame)
+            return replace(load(settings, progress, config), why_not_native=frame)
         torch.set_num_threads(settings.threads or default_threads())
-        sizes = _sizes(frame) if frame else sizes_of(config)
-        require_room(found.name, settings, sizes, weights)
+        require_room(found.name, settings, _sizes(frame), weights)
+        quantization = quantization_of(settings, weights)
         ends = _ends(found.folder)
         if found.folder.is_dir():
-            tokenizer = load_tokenizer(found.folder, sizes.vocabulary)
-            packed: Packed | GgufWeights = packed_for(
-                found.folder, int(quantization.removeprefix("int")), progress
-            )
+            tokenizer = load_tokenizer(found.folder, frame.vocabulary)
+            bits = int(quantization.removeprefix("int"))
+            packed: Packed | GgufWeights = packed_for(found.folder, bits, progress)
         else:
-            known = frame or _frame_of(config.to_json_string())
             with ThreadPoolExecutor(1) as beside:  # the tokenizer takes as long as the weights
-                reading = beside.submit(load_tokenizer, found.folder, sizes.vocabulary)
-                packed = _in_memory(found.folder, known, ahead, settings, progress)
+                reading = beside.submit(load_tokenizer, found.folder, frame.vocabulary)
+                packed = _in_memory(found.folder, frame, ahead, settings, progress)
                 tokenizer = reading.result()
         return LoadedNative(
             model=None,
@@ -112,10 +108,9 @@ def open_model(settings: Settings, progress: Progress, ahead: GgufWeights | None
 
 
 def _in_memory(
-    file: Path, frame: Frame | str, ahead: GgufWeights | None, settings: Settings, progress: Progress
+    file: Path, frame: Frame, ahead: GgufWeights | None, settings: Settings, progress: Progress
 ) -> GgufWeights:
     """The weights of a GGUF file; packed files that earlier versions made of it are removed."""
-    assert isinstance(frame, Frame)
     weights = ahead or GgufWeights(file, frame)
     weights.finish(frame, progress)
     if settings.quantize in ("int4", "int8"):
@@ -157,11 +152,10 @@ def _ends(folder: Path) -> Any:
     return check_family(folder).eos_token_id  # the family's default
 
 
-def why_not_native(settings: Settings, config: Any) -> str:
-    """Why the transformers step computes the model, in words; empty if the native step does.
+def frame_or_why_not(settings: Settings, known: Any) -> Frame | str:
+    """The frame of a model that the native step computes, or in words why the transformers step does.
 
-    Args:
-        config: None: the frame is known, so the native step can compute it.
+    `known` is the frame, where it is known, so that the native step can compute it; else the configuration.
     """
     if why := asks_for_transformers(settings):
         return why
@@ -169,24 +163,15 @@ def why_not_native(settings: Settings, config: Any) -> str:
         return "it computes on a CPU, and there is a GPU"
     if settings.device not in ("auto", "cpu"):
         return f"it computes on a CPU, and --device {settings.device} was given"
-    if config is not None and stored_quantization(config):
+    if not isinstance(known, Frame) and stored_quantization(known):
         return "the weights are stored quantised already"
     if missing := library.why_not():
         return missing
-    if config is None:
-        return ""
-    frame = _frame_of(config.to_json_string())
-    return frame if isinstance(frame, str) else ""
-
-
-@cache
-def _frame_of(config: str) -> Frame | str:
-    """`frame_of` a configuration in JSON, cached."""
-    import json
-
-    fields = json.loads(config)
+    if isinstance(known, Frame):
+        return known
     with blamed_on_the_model("The configuration is not valid", "Fetch it again."):
-        return frame_of(transformers.AutoConfig.for_model(**fields))
+        values = json.loads(known.to_json_string())  # where a number is none, this is not valid
+        return frame_of(transformers.AutoConfig.for_model(**values))
 
 
 def quantization_of(settings: Settings, weights: StoredWeights) -> str:
@@ -205,44 +190,28 @@ def positions_of(frame: Frame, chats: bool) -> Positions:
     return Positions(frame.window_tokens, layers, learned=False, chats=chats)
 
 
-def require_asked(name: str, settings: Settings, why: str) -> None:
-    """Checks that the wanted engine can compute the model.
-
-    Args:
-        why: why the native step cannot; empty if it can.
-
-    Raises:
-        UsageError: the settings need the native step, and it cannot.
-    """
-    if why and settings.engine == "native":
+def require_not_asked(name: str, settings: Settings, why: str) -> None:
+    """Raises UsageError if the settings need the native step, which cannot compute the model (`why`)."""
+    if settings.engine == "native":
         raise UsageError(
             f"The native step cannot compute {name}: {why}.",
             "Use --engine transformers; h2o-chat doctor says more.",
         )
-    if why and settings.quantize == "int4":
+    if settings.quantize == "int4":
         raise UsageError(
             f"--quantize int4 is of the native step, which cannot compute {name}: {why}.",
-            "Use --quantize nf4.",
+            "Use --quantize nf4, or leave it out.",
         )
 
 
-def needs_of(settings: Settings, sizes: Sizes, weights: StoredWeights) -> dict[str, Need]:
+def require_room(name: str, settings: Settings, sizes: Sizes, weights: StoredWeights) -> Need:
+    """Returns the memory for packed weights and slots. Raises OutOfMemoryError if they do not fit."""
     slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
-    if weights.held_as:
-        return {quantization_of(settings, weights): Need(weights.held_bytes, slots, HEADROOM_BYTES)}
+    how = quantization_of(settings, weights)
     tables = (1 if sizes.tied else 2) * sizes.vocabulary * sizes.hidden
     rest = max(0, weights.parameters - tables)
-    return {
-        f"int{bits}": Need(int(tables * 17 / 16 + rest * (2 * bits + 1) / 16), slots, HEADROOM_BYTES)
-        for bits in (4, 8)
-    }
-
-
-def require_room(name: str, settings: Settings, sizes: Sizes, weights: StoredWeights) -> None:
-    """Checks that packed weights and slots fit into memory.
-
-    Raises:
-        OutOfMemoryError: they do not.
-    """
-    needs, how = needs_of(settings, sizes, weights), quantization_of(settings, weights)
+    needs = {f"int{bits}": Need(int(tables * 17 / 16 + rest * (2 * bits + 1) / 16), slots) for bits in (4, 8)}
+    if weights.held_as:
+        needs = {how: Need(weights.held_bytes, slots)}
     require(name, "the CPU", free_bytes(torch.device("cpu")), how, needs, settings.budget)
+    return needs[how]

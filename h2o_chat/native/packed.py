@@ -13,9 +13,8 @@ from torch import Tensor
 from h2o_chat.base.system import NO_WAITING, SAFELY
 from h2o_chat.models.checked_files import is_checked, note_checked
 from h2o_chat.native import layout
-from h2o_chat.native.kinds import MatrixAddress
-from h2o_chat.native.packed_folder import note_of
-from h2o_chat.native.packed_header import PackedError, PackedHeader, damaged, header_in
+from h2o_chat.native.layout import MatrixAddress
+from h2o_chat.native.packed_file import PackedError, PackedHeader, damaged, header_in, note_of
 
 
 class Packed:
@@ -23,10 +22,8 @@ class Packed:
 
     def __init__(self, path: Path, header: PackedHeader, data: Tensor) -> None:
         self.path, self.header, self.frame, self.fingerprint = path, header, header.frame, header.fingerprint
-        self.bytes = self.mapped_bytes = data.nbytes
-        """All of them take memory only when they are read."""
-        self.note = ""
-        """Why it was packed again, for the user; usually empty."""
+        self.bytes = self.mapped_bytes = data.nbytes  # All of them take memory only when they are read
+        self.note = ""  # Why it was packed again, for the user; usually empty
         self._data = data  # [bytes behind the header] uint8, which keeps the map
         self._places = {place.name: place for place in layout.layout(self.frame)}
         self._parts = {part.name: part for part in layout.parts(self.frame)}
@@ -34,30 +31,22 @@ class Packed:
     def matrices(self, name: str) -> tuple[MatrixAddress, ...]:
         """The place of a matrix; here always one.
 
-        Args:
-            name: `layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both alternating), `.down`,
-                of an expert `layers.N.experts.E.gate_up`, `.down`; `embedding`; `head`, if it is another.
+        Its name is `layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both alternating), `.down`,
+        of an expert `layers.N.experts.E.gate_up`, `.down`; `embedding`; `head`, if it is another.
         """
         part = self._parts[name]
         assert isinstance(part, layout.Matrix)
         weights, scales = self._address(f"{name}.weights"), self._address(f"{name}.scales")
-        return (MatrixAddress(weights, scales, part.padded_rows, part.padded_columns, part.kind),)
+        kind = layout.Q4_0 if part.bits == 4 else layout.Q8_0
+        return (MatrixAddress(weights, scales, part.padded_rows, part.padded_columns, kind),)
 
     def vector(self, name: str) -> int:
-        """Address of a vector in fp32.
-
-        Args:
-            name: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv`, `.norm_query`, ...; `norm`.
-        """
+        """Address of a vector in fp32: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv` ...; `norm`."""
         assert isinstance(self._parts[name], layout.Vector)
         return self._address(name)
 
     def verify(self) -> None:
-        """Compares the checksums of all tensors.
-
-        Raises:
-            PackedError: a checksum differs.
-        """
+        """Compares the checksums of all tensors. Raises PackedError if one differs."""
         view = self._data.numpy().data
         for place, check in zip(self._places.values(), self.header.checks, strict=True):
             if zlib.crc32(view[place.offset : place.offset + place.bytes]) != check:
@@ -68,17 +57,12 @@ class Packed:
 
 
 def open_packed(path: Path, fingerprint: str | None = None, *, verify: bool = False) -> Packed:
-    """Maps a packed file.
+    """Maps a packed file of the weights with this fingerprint; None: of any.
 
     Header, table and length are checked each time; checksums of the tensors only if the file has changed
-    (size, time, inode) since they were verified.
+    (size, time, inode) since they were verified, or with `verify`.
 
-    Args:
-        fingerprint: of the original weights; None: any.
-        verify: verify checksums in any case.
-
-    Raises:
-        PackedError: it is missing, cannot be read, is damaged, or of other weights or another version.
+    Raises PackedError if it is missing, cannot be read, is damaged, or of other weights or another version.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | SAFELY | NO_WAITING)

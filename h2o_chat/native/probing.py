@@ -37,14 +37,9 @@ _EXPERT = re.compile(r"experts\.\d+\.(?:gate_up|gate|up|(down))_proj\.weight")
 
 
 def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
-    """The frame of a model, or in words why the native step cannot compute it.
+    """The frame of a model, by its folder or its configuration, or why the native step cannot compute it.
 
-    Args:
-        model: its folder, or its configuration.
-        bits: of the layers' weights, 4 or 8.
-
-    Raises:
-        ModelError: the model of a folder cannot be run at all (`load.check_family`).
+    Raises ModelError if the model of a folder cannot be run at all (`load.check_family`).
     """
     config = check_family(model) if isinstance(model, Path) else model
     if config.model_type not in FAMILIES:
@@ -139,11 +134,9 @@ def _ropes(
 ) -> tuple[tuple[Turning, ...], tuple[int | None, ...]] | str:
     scale = float(getattr(narrow.model.rotary_emb, "attention_scaling", 1.0))
     for number, rope in enumerate(positions.ropes):
-        if rope is None:
-            continue
-        if rope.start:
+        if rope is not None and rope.start:
             return f"layer {number} turns the last components of a head"
-        if rope.interleaved:
+        if rope is not None and rope.interleaved:
             return f"layer {number} turns neighbouring components (interleaved RoPE)"
     different = {id(rope): rope for rope in positions.ropes if rope is not None}
     place = {name: at for at, name in enumerate(different)}

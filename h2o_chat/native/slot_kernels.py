@@ -1,6 +1,7 @@
 """Computations over all slots in the library, for the native and the transformers step.
 
-Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
+Shapes: L layers, R rows of which r are due, N tokens, H KV heads, G query heads per KV head, S slots, D head
+size.
 """
 
 import ctypes
@@ -11,16 +12,16 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.cache.arena import PassResult
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.eviction import TORCH, Kernels
 from h2o_chat.cache.quantized import BITS, SCALE_BYTES
 from h2o_chat.cache.rope import Rope
-from h2o_chat.models.sizes import Sizes
+from h2o_chat.models.fits import Sizes
 from h2o_chat.native import library as c
-from h2o_chat.native import prompts
+from h2o_chat.policies import scores
 from h2o_chat.policies.policies import Policy, Slots, output_change_of_heads
-from h2o_chat.policies.scores import Received
 
 
 class SlotKernels:
@@ -32,11 +33,7 @@ class SlotKernels:
         return Kernels(self.output_change, self.attend)
 
     def output_change(self, slots: Slots) -> Tensor:
-        """See `policies.output_change_of_heads`. [L, r, H, S]
-
-        Args:
-            slots: its values may be a range of rows of a larger tensor.
-        """
+        """See `policies.output_change_of_heads`; the values may be rows of a larger tensor. [L, r, H, S]"""
         changes = torch.empty(slots.positions.shape, dtype=torch.float32)
         layers, rows, heads, count = changes.shape
         values = slots.states["values"]
@@ -58,22 +55,64 @@ class SlotKernels:
     def attend(
         self, here: LayerStep, this_pass: Pass, queries: Tensor, keys: Tensor, values: Tensor
     ) -> Attended:
-        """See `LayerStep.attended`."""
-
-        def call(asked: Any) -> None:
-            checked(self.model.library.h2o_attend(self.model.at, asked))
-
-        return prompts.attend(call, here, this_pass, queries, keys, values)
+        """`LayerStep.attended` in fp32: queries [R, H, G, N, D] to slots, keys and values [R, H, N, D]."""
+        arena, distance = here.arena, here.arena.plan.distance
+        rows, heads, groups, tokens, size = queries.shape
+        slots, most_used = arena.slots, arena.leading(this_pass)
+        # Until something is evicted, slots are filled from the first on.
+        ages = zip(this_pass.first, this_pass.in_use, strict=True)
+        used = [in_use if first == in_use else most_used for first, in_use in ages]
+        asking, new_keys, new_values = map(_side_by_side, (queries, keys, values))
+        if new_values.stride() != new_keys.stride():
+            new_keys, new_values = new_keys.contiguous(), new_values.contiguous()
+        held_keys = arena.held_keys(here.at).float()  # [R, H, S, D]
+        held_values = arena.held_values(here.at).float()
+        attended = torch.empty(rows, heads, groups, tokens, size, dtype=torch.float32)
+        gain = torch.empty(rows, heads, groups, most_used + tokens, dtype=torch.float32)
+        lately = torch.empty_like(gain) if arena.plan.observe else None
+        origins = arena.rope_origin.tolist()
+        assert distance is not None
+        asked = c.Pass(
+            layer=arena.layers[here.at],
+            rows=rows,
+            tokens=tokens,
+            slots=arena.shape[3],
+            most_used=most_used,
+            clamps=arena.clamps,
+            edge=distance.edge,
+            decay_factor=arena.plan.decay_factor,
+            lately_decay=scores.LATELY_DECAY,
+            used=c.int32s(used),
+            first=c.int32s(this_pass.first),
+            count=c.int32s(this_pass.count),
+            index=c.int32s([first - origin for first, origin in zip(this_pass.first, origins, strict=True)]),
+            queries=asking.data_ptr(),
+            keys=new_keys.data_ptr(),
+            values=new_values.data_ptr(),
+            query_row=asking.stride(0),
+            query_head=asking.stride(2 if groups > 1 else 1),  # a view has any stride where G is 1
+            query_token=asking.stride(3),
+            key_row=new_keys.stride(0),
+            key_head=new_keys.stride(1),
+            key_token=new_keys.stride(2),
+            held_keys=held_keys.data_ptr(),
+            held_values=held_values.data_ptr(),
+            positions=slots.positions[here.at].data_ptr(),
+            clamped=slots.clamped[here.at].data_ptr(),
+            attended=attended.data_ptr(),
+            gain=gain.data_ptr(),
+            lately=None if lately is None else lately.data_ptr(),
+        )
+        checked(self.model.library.h2o_attend(self.model.at, ctypes.byref(asked)))
+        gains = {"score": gain.transpose(2, 3)} | ({} if lately is None else {"lately": lately.sum(2)})
+        return attended.to(queries.dtype), PassResult(keys, values, gains)
 
 
 class SlotKernelsAlone(SlotKernels):
-    """The kernels without weights, for the transformers step.
+    """The kernels without weights, for the transformers step. Raises OutOfMemoryError if there is no memory.
 
     They run in torch's threads, which are awake, or in one thread if torch's are not known
     (`library.lender`).
-
-    Raises:
-        OutOfMemoryError: there is no memory for them.
     """
 
     def __init__(self, sizes: Sizes, ropes: Sequence[Rope | None]) -> None:
@@ -131,7 +170,7 @@ def slot_kernels(sizes: Sizes, ropes: Sequence[Rope | None], dtype: torch.dtype)
 
 def supports(policy: Policy) -> bool:
     """Whether the library maintains all states that a policy ranks by; if not, torch computes attention."""
-    return type(policy.scores) is Received and not policy.looks_at
+    return type(policy.scores) is scores.Received and not policy.looks_at
 
 
 def ropes_of(turnings: Sequence[tuple[Sequence[float], float]]) -> Any:
@@ -143,11 +182,13 @@ def ropes_of(turnings: Sequence[tuple[Sequence[float], float]]) -> Any:
     return ropes
 
 
-def checked(failed: int) -> None:
-    """Checks the result of a call of the library.
+def _side_by_side(numbers: Tensor) -> Tensor:
+    """`numbers` in fp32, with contiguous components of a head."""
+    numbers = numbers.float()
+    return numbers if numbers.stride(-1) == 1 else numbers.contiguous()
 
-    Raises:
-        OutOfMemoryError: the library had no memory for it.
-    """
+
+def checked(failed: int) -> None:
+    """Raises OutOfMemoryError if a call of the library had no memory for it."""
     if failed:
         raise OutOfMemoryError("There is no memory for the native step's buffers.", "Use a smaller --chunk.")

@@ -18,8 +18,7 @@ from h2o_chat.cache.arena import Shape, addresses_of
 from h2o_chat.cache.eviction import evict_full_rows
 from h2o_chat.native import library as c
 from h2o_chat.native.gguf_weights import GgufWeights
-from h2o_chat.native.kinds import MatrixAddress
-from h2o_chat.native.layout import Vector, layer_parts
+from h2o_chat.native.layout import MatrixAddress, Vector, layer_parts
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.slot_kernels import SlotKernels, checked, ropes_of, supports
 from h2o_chat.native.threads import one_torch_thread
@@ -31,18 +30,8 @@ GPT_OSS_ALPHA, GPT_OSS_LIMIT = 1.702, 7.0
 """Files do not say them; llama.cpp and transformers take these."""
 
 SAME = (
-    *(
-        "hidden",
-        "heads",
-        "kv_heads",
-        "head_size",
-        "vocabulary",
-        "experts",
-        "chosen",
-        "shares_add_up",
-        "epsilon",
-    ),
-    *("embedding_scale", "residual_scale", "attention_scale", "attention_cap", "logits_cap"),
+    *("hidden", "heads", "kv_heads", "head_size", "vocabulary", "experts", "chosen", "shares_add_up"),
+    *("epsilon", "embedding_scale", "residual_scale", "attention_scale", "attention_cap", "logits_cap"),
 )
 """Fields that the library's frame has under the same names."""
 
@@ -50,13 +39,9 @@ FORMS = {"": 0, **{name: bit for bit, name in c.FORMS.items()}}
 
 
 class NativeStep:
-    """A model whose weights lie in tiles, ready to compute.
+    """A model whose weights lie in tiles, computed in one of `library.forms()`; "" for the fastest.
 
-    Args:
-        form: instruction set of the kernels, one of `library.forms()`; "" for the fastest.
-
-    Raises:
-        UsageError: there is no library, or this processor lacks the instruction set.
+    Raises UsageError if there is no library, or this processor lacks that instruction set.
     """
 
     def __init__(self, packed: Packed | GgufWeights, threads: int, form: str = "") -> None:
@@ -250,20 +235,7 @@ def _matrix_of(one: MatrixAddress) -> c.Matrix:
 
 
 def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
-    states = arena.slots.states
-
-    def where(name: str) -> int:
-        return int(states[name][at].data_ptr())
-
-    return c.Slots(
-        keys=where("keys"),
-        values=where("values"),
-        positions=where("positions"),
-        score=where("score"),
-        lately=where("lately") if observe else None,
-        prompt=where("prompt"),
-        protect=where("protected"),
-        clamped=where("clamped"),
-        order=int(arena.order[at].data_ptr()),
-        slots=arena.shape[3],
-    )
+    states = ["keys", "values", "positions", "score", "prompt", "clamped", *(["lately"] if observe else [])]
+    where = {name: arena.slots.states[name][at].data_ptr() for name in states}
+    protect = arena.slots.states["protected"][at].data_ptr()
+    return c.Slots(protect=protect, order=arena.order[at].data_ptr(), slots=arena.shape[3], **where)

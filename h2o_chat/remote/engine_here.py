@@ -32,7 +32,7 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
     from h2o_chat.models.gguf_config import why_slow
     from h2o_chat.models.resolve import find
     from h2o_chat.native.gguf_weights import weights_ahead
-    from h2o_chat.native.spin_wait import let_torch_sleep
+    from h2o_chat.native.threads import let_torch_sleep
 
     # A name that means nothing is told before torch is imported: that takes seconds.
     model = find(settings.model)

@@ -31,10 +31,9 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.saved_cache import _check
 from h2o_chat.events.events import Token
 from h2o_chat.lab.shared.policy_variant import PolicyVariant
-from h2o_chat.models.fits import equal_slots, estimate, slot_bytes
+from h2o_chat.models.fits import equal_slots, estimate, sizes_of, slot_bytes
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.model_files import StoredWeights
-from h2o_chat.models.sizes import sizes_of
 from h2o_chat.transformers_cache.probe import probe
 
 KINDS = list(BITS)

@@ -5,10 +5,9 @@ import transformers
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.fits import slot_bytes
-from h2o_chat.models.sizes import sizes_of
+from h2o_chat.models.fits import sizes_of, slot_bytes
 from h2o_chat.native import library
-from h2o_chat.native.native_model import why_not_native
+from h2o_chat.native.native_model import frame_or_why_not
 
 
 def test_no_heads_are_named() -> None:
@@ -23,4 +22,4 @@ def test_a_number_that_is_none_is_named() -> None:
     config = transformers.LlamaConfig(hidden_size=32, num_attention_heads=1, num_hidden_layers=1)
     config.rms_norm_eps = float("nan")
     with pytest.raises(ModelError, match="rms_norm_eps"):
-        why_not_native(Settings(model="x"), config)
+        frame_or_why_not(Settings(model="x"), config)

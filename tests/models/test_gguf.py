@@ -25,7 +25,7 @@ from h2o_chat.models.model_files import check_weights, read_config
 from h2o_chat.native import library as native_library
 from h2o_chat.native.gguf_frame import plain_frame
 from h2o_chat.native.native_model import LoadedNative, open_model, quantization_of
-from h2o_chat.native.packed_folder import place_of
+from h2o_chat.native.packed_file import place_of
 from h2o_chat.native.probing import frame_of
 
 __all__ = ["llama"]

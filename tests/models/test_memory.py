@@ -8,9 +8,8 @@ from gguf_files import write
 from gguf_tiny import folder_of
 
 from h2o_chat.base.errors import ExitCode, OutOfMemoryError
-from h2o_chat.models.fits import Need, auto_budget, estimate, require
+from h2o_chat.models.fits import Need, Sizes, auto_budget, estimate, require
 from h2o_chat.models.model_files import StoredWeights
-from h2o_chat.models.sizes import Sizes
 
 LLAMA_7B = Sizes(layers=32, hidden=4096, heads=32, kv_heads=32, head_size=128, vocabulary=32_000, tied=False)
 WEIGHTS = StoredWeights(6_738_415_616, "F16", 13_476_831_232)

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from h2o_chat.cache.arena import Arena
 from h2o_chat.native.gguf_weights import GgufWeights
-from h2o_chat.native.kinds import Q8_0, MatrixAddress
-from h2o_chat.native.layout import GROUP, TILE, Vector, parts
+from h2o_chat.native.layout import GROUP, Q8_0, TILE, MatrixAddress, Vector, parts
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.step import GPT_OSS_ALPHA, GPT_OSS_LIMIT
 

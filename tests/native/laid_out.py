@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.native.gguf_weights import GgufWeights
-from h2o_chat.native.kinds import LEVELS_BYTES, SCALES_BYTES, MatrixAddress
-from h2o_chat.native.layout import Matrix, Vector
+from h2o_chat.native.layout import LEVELS_BYTES, SCALES_BYTES, Matrix, MatrixAddress, Vector
 from h2o_chat.native.packed import Packed
 
 Q6_K = 14

@@ -34,8 +34,7 @@ from h2o_chat.models.gguf_config import EXACT
 from h2o_chat.native import library
 from h2o_chat.native.gguf_frame import plain_frame
 from h2o_chat.native.gguf_weights import GgufWeights, weights_ahead
-from h2o_chat.native.kinds import LEVELS_BYTES, SCALES_BYTES, MatrixAddress
-from h2o_chat.native.layout import Matrix, parts
+from h2o_chat.native.layout import LEVELS_BYTES, SCALES_BYTES, Matrix, MatrixAddress, parts
 from h2o_chat.native.model_frame import Frame
 from h2o_chat.native.native_model import positions_of
 from h2o_chat.native.probing import frame_of

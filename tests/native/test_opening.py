@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import load, resolve
-from h2o_chat.models.sizes import sizes_of
+from h2o_chat.models.fits import sizes_of
 from h2o_chat.native import native_model
 
 

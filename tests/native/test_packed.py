@@ -22,8 +22,7 @@ from h2o_chat.models.checked_files import is_checked
 from h2o_chat.native import packing
 from h2o_chat.native.layout import ALIGNED, layout
 from h2o_chat.native.packed import Packed, open_packed
-from h2o_chat.native.packed_folder import note_of
-from h2o_chat.native.packed_header import MAGIC, PackedError
+from h2o_chat.native.packed_file import MAGIC, PackedError, note_of
 from h2o_chat.native.packing import packed_for
 
 

@@ -8,7 +8,7 @@ from laid_out import levels_of, scales_of, zero_level
 from torch import Tensor
 from twin import rounded_activations
 
-from h2o_chat.native.kinds import Q4_0, Q8_0, MatrixAddress
+from h2o_chat.native.layout import Q4_0, Q8_0, MatrixAddress
 from h2o_chat.native.rounding import rounded, tiled, tiled_scales
 
 

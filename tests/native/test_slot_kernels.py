@@ -14,7 +14,7 @@ from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.eviction import TORCH, Kernels
 from h2o_chat.cache.forward_call import Step
-from h2o_chat.models.sizes import Sizes, sizes_of
+from h2o_chat.models.fits import Sizes, sizes_of
 from h2o_chat.native import library
 from h2o_chat.native.slot_kernels import slot_kernels
 from h2o_chat.policies.policies import Slots, output_change_of_heads

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from h2o_chat.base.config import Settings
-from h2o_chat.native.spin_wait import let_torch_sleep
+from h2o_chat.native.threads import let_torch_sleep
 
 
 @pytest.mark.parametrize(

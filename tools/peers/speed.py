@@ -29,7 +29,7 @@ from h2o_chat.lab.bench.timed_programs import Sample
 from h2o_chat.lab.shared.report_output import tell
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
-from h2o_chat.native.spin_wait import let_torch_sleep
+from h2o_chat.native.threads import let_torch_sleep
 
 AGES = (128, 512, 2048, 8192)
 """Tokens that other programs have seen, as far as the model's window has room."""

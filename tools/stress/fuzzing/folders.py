@@ -20,12 +20,11 @@ from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.events.events import to_json
 from h2o_chat.lab.shared.shapes import byte_tokenizer
 from h2o_chat.models.choices import stored_quantization
-from h2o_chat.models.fits import estimate
+from h2o_chat.models.fits import estimate, sizes_of
 from h2o_chat.models.hub_cache import cached, repositories
 from h2o_chat.models.load import check_family
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
-from h2o_chat.models.sizes import sizes_of
 from h2o_chat.remote.engine_here import engine_here
 
 CONFIG: dict[str, Any] = {

@@ -61,11 +61,9 @@ class ChatApp(App[None], inherit_bindings=False):
     Args:
         open_chat: opens the conversation; called in a thread, reports its progress, may take minutes.
         settings: shown while loading.
-        recorder: gets every event.
         pane: the conversation's half, where it is not a `TalkPane`.
         folder: where prompts are remembered; None remembers them while the app runs.
         opener_of: returns what opens a model, by its name, perhaps for a stored conversation.
-        look: to begin with.
         keep_look: remembers, by its name, what of it was changed.
 
     Attributes:

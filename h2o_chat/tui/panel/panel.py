@@ -106,7 +106,6 @@ class MemoryPanel(Widget, can_focus=True):
         self.post_message(Pointed(None))
 
     async def action_close(self) -> None:
-        """Close a panel over the chat, and leave the chosen word."""
         if self._memory.cursor is not None:
             self.action_leave()
         await self.run_action("app.toggle_panel")

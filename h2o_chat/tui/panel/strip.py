@@ -286,7 +286,6 @@ class RememberStrip(Widget, can_focus=True):
         self.post_message(Pointed(firsts[max(0, min(at, len(firsts) - 1))], follow=True))
 
     def action_end(self, at: int) -> None:
-        """Move to the first cell, or the last."""
         if cells := self.cells():
             self._point(at % len(cells))
 

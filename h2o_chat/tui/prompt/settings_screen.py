@@ -139,7 +139,6 @@ class SettingsScreen(ModalScreen[Changed | None]):
 
     @on(Input.Submitted)
     def action_apply(self) -> None:
-        """End with the changes, if none of them is wrong."""
         new = {name: value for field in settable.SETTABLE for name, value in self._read(field).items()}
         if not self.query(".remark.-wrong"):
             try:

@@ -116,7 +116,6 @@ class FindBar(Horizontal):
             self._input.value = words
 
     def action_close(self) -> None:
-        """Unmark everything and give the keyboard back."""
         self.remove_class("-open")
         self._found.update(self._find("", -1))
         self._input.value = ""

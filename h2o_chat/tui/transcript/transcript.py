@@ -38,6 +38,16 @@ KEYS: list[BindingType] = [
 class Transcript(ScrollView, can_focus=True):
     """Follows the end of the text until the reader scrolls up, and again once back at the end."""
 
+    DEFAULT_CSS = """
+    Transcript {
+        height: 1fr;
+        overflow-x: hidden;
+        scrollbar-gutter: stable;
+        scrollbar-size-vertical: 1;
+        scrollbar-background: $background;
+        scrollbar-color: $border;
+    }
+    """
     BORDER_TITLE = "chat"
     BINDINGS = KEYS
 

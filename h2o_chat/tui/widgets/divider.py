@@ -48,7 +48,6 @@ class Divider(Widget):
         self._show()
 
     def on_click(self, event: Click) -> None:
-        """A click on a key that is offered presses it."""
         left = 3  # the frame and a space
         for number, part in enumerate(self._offers(self.size.width)):
             if number and left <= event.x < left + cell_len(part):

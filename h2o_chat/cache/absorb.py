@@ -21,7 +21,7 @@ from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.state import STATES
 from h2o_chat.policies.policies import Slots
 
-TOGETHER_BYTES = 8 << 20
+ABSORBED_AT_ONCE_BYTES = 8 << 20
 """Layers are grouped up to this size of keys and values (slots and chunk): fewer torch calls. Larger groups
 gain little and take memory."""
 WAITING_BYTES = 16 << 20  # most bytes that wait for the end of a step on a CPU; more is absorbed at once
@@ -83,12 +83,12 @@ def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
 
 
 def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
-    """Absorbs what waits for the layers before `end`, in groups of TOGETHER_BYTES."""
+    """Absorbs what waits for the layers before `end`, in groups of ABSORBED_AT_ONCE_BYTES."""
     step.changed_slots = True
     while arena.waiting:
         first = arena.waiting[0]
         layer_bytes = arena.bytes_held // len(arena.layers) + first.keys.nbytes + first.values.nbytes
-        together = arena.waiting[: max(1, TOGETHER_BYTES // layer_bytes)]
+        together = arena.waiting[: max(1, ABSORBED_AT_ONCE_BYTES // layer_bytes)]
         at = end - len(arena.waiting)
         del arena.waiting[: len(together)]
         absorb(arena, at, step, step.passes[-1], together)
@@ -154,11 +154,11 @@ def _stay(arena: Arena, slots: Slots, used: int, chunk: Slots, due: Due, kernels
         slots.budget, slots.layers, **{name: torch.cat((held[name], new[name]), 3) for name in names}
     )
     count = both.positions.shape[3] - arena.plan.budget
-    _, going = choose_evicted(arena, both, due, count, kernels)
+    _, to_evict = choose_evicted(arena, both, due, count, kernels)
     # For evicted tokens of the chunk, an empty slot is emptied again: there is one, since S = budget + 1.
     slots = slots.cut(rows=due.rows)
-    evict(slots, torch.where(going < used, going, slots.positions.argmin(3, keepdim=True)))
-    return torch.ones_like(both.protected).scatter_(3, going, False)[..., used:]
+    evict(slots, torch.where(to_evict < used, to_evict, slots.positions.argmin(3, keepdim=True)))
+    return torch.ones_like(both.protected).scatter_(3, to_evict, False)[..., used:]
 
 
 def _write(slots: Slots, chunk: Slots, stays: Tensor) -> None:

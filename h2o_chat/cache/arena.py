@@ -366,12 +366,12 @@ def addresses_of(arenas: Sequence[Arena]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def evict(slots: Slots, going: Tensor) -> None:
-    """Empties slots, `going` [l, R, H, N]."""
+def evict(slots: Slots, to_evict: Tensor) -> None:
+    """Empties slots, `to_evict` [l, R, H, N]."""
     for state in STATES:
         if state.dtype != "kv":  # keys and values of empty slots are masked, and overwritten later
             mine = slots.states[state.name]
-            mine.scatter_(3, along(going, mine), state.empty)
+            mine.scatter_(3, along(to_evict, mine), state.empty)
 
 
 def in_use_first(positions: Tensor) -> Tensor:

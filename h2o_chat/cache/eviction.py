@@ -16,7 +16,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.policies.eviction_order import checked_priority, lowest, protected_priority
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 
-TOGETHER_BYTES = 1 << 30
+RANKED_AT_ONCE_BYTES = 1 << 30
 """Layers are ranked together up to this size of keys in fp32; ranking takes a few times as much memory."""
 TOGETHER = 4  # most rows ranked together, unless all are due: scratch memory does not grow with R
 
@@ -63,17 +63,17 @@ def evict_rows(arena: Arena, due: Due, kernels: Kernels) -> Tensor:
     priorities = []
     for layers in layers_together(arena, due.rows):
         part = arena.slots.cut(layers, due.rows)
-        priority, going = choose_evicted(arena, part, due, arena.plan.stride, kernels)
-        evict(part, going)
+        priority, to_evict = choose_evicted(arena, part, due, arena.plan.stride, kernels)
+        evict(part, to_evict)
         arena.order[layers, due.rows] = in_use_first(part.positions)
         priorities.append(priority)
     return priorities[0] if len(priorities) == 1 else torch.cat(priorities)
 
 
 def layers_together(arena: Arena, rows: slice) -> Iterator[slice]:
-    """Groups of layers that are ranked together: at most TOGETHER_BYTES of keys in fp32, or one layer."""
+    """Groups of layers that are ranked together: one, or RANKED_AT_ONCE_BYTES of keys in fp32."""
     layers, count = arena.shape[0], arena.slots.positions[:1, rows].numel() * arena.layer_shape.key * 4
-    at_once = max(1, TOGETHER_BYTES // count)
+    at_once = max(1, RANKED_AT_ONCE_BYTES // count)
     return (slice(first, first + at_once) for first in range(0, layers, at_once))
 
 
@@ -108,10 +108,10 @@ def choose_evicted(
     priority = priority_of(arena, part, kernels)
     recent_from = arena.per_row(due.seen) - arena.plan.shares.recent
     unseen_below = visible_from(arena, part.layers, due.seen)
-    going = lowest(protected_priority(priority, part, recent_from, unseen_below), part.positions, count)
+    to_evict = lowest(protected_priority(priority, part, recent_from, unseen_below), part.positions, count)
     if arena.plan.observe:
-        arena.lost[due.rows] += part.lately.gather(3, going).sum((0, 2, 3)).double()
-    return priority, going
+        arena.lost[due.rows] += part.lately.gather(3, to_evict).sum((0, 2, 3)).double()
+    return priority, to_evict
 
 
 def priority_of(arena: Arena, part: Slots, kernels: Kernels = TORCH) -> Tensor:

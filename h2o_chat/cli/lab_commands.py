@@ -17,7 +17,7 @@ from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.typer_messages import MODEL, PlainTyper
-from h2o_chat.lab.shared.report_output import opened_model, print_table, tell
+from h2o_chat.lab.shared.report_output import opened_model, tell
 from h2o_chat.models.resolve import POCKET, find
 
 evaluate = PlainTyper(no_args_is_help=True, help="Measure what forgetting costs on your model.")
@@ -278,16 +278,8 @@ def gpu(
     choose_device("cuda")  # before weights are made
     how = quantize or ["none"]
     with measured(shape, model, 0, budget=budget, device="cuda", quantize=how[0]) as settings:
-        from h2o_chat.graph.loading import open_model
-        from h2o_chat.lab.bench.speed import Wanted, run_speed, show_speed
-        from h2o_chat.lab.bench.timed_programs import rows_speed
+        from h2o_chat.lab.bench.gpu import run_gpu, show_gpu
+        from h2o_chat.lab.bench.speed import Wanted
 
         wanted = Wanted(settings, how, seen or [512, 4096, 32_000, 100_000], prompt, turns=6)
-        report, loaded = run_speed(wanted), open_model(settings, lambda *_: None)
-        steps = [rows_speed(loaded, settings, number) for number in rows or [1, 8, 32]]
-
-        def show(found: dict[str, Any]) -> None:
-            show_speed(report)
-            print_table([*steps[0]], [[f"{one:,.4g}" for one in row.values()] for row in steps])
-
-        return tell({"speed": report, "rows": steps}, as_json, show)
+        return tell(run_gpu(wanted, rows or [1, 8, 32]), as_json, show_gpu)

@@ -171,6 +171,7 @@ class Row:
     # -- what is seen of it ----------------------------------------------------------------------------
 
     def look(self) -> CacheState:
+        """The event `cache`: what the slots hold now."""
         self.runner.sync_cache()
         with one_torch_thread() if self.runner.native else nullcontext():
             return self.observer.state(self._watched)

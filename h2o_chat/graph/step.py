@@ -157,7 +157,7 @@ class GraphStep:
         return known.priority
 
     def _token(self, cache: H2OCache, room: _Room, clamps: bool) -> None:
-        """From `room.ids` to `room.out`; in between every layer's slots and scores are brought up to date."""
+        """From the tokens in `room.now` to the logits in `room.out`; updates all slots and scores."""
         room.x.copy_(functional.embedding(room.now[6], self.weights.embedding))
         turns = [self._turn(room.now[1], number) for number in range(len(self._ropes))]
         assert cache.plan.distance is not None

@@ -84,7 +84,7 @@ def test_layers_choose_together_as_each_alone(
     """Prompts of several lengths, with padding and into full slots; layers of gemma2 have two windows."""
     caches = []
     for most_bytes in (0, 1 << 40):
-        monkeypatch.setattr(absorb, "TOGETHER_BYTES", most_bytes)
+        monkeypatch.setattr(absorb, "ABSORBED_AT_ONCE_BYTES", most_bytes)
         cache = H2OCache(BUDGET, policy=policy, chunk=8, observe=True)
         for seed, length in enumerate((5, 20, 3, 7, 4, 12)):
             mask = torch.ones(2, cache.fed + length, dtype=torch.long)
@@ -135,7 +135,7 @@ def test_who_stays_is_chosen_before_anybody_looks(look: str, monkeypatch: pytest
 
 def test_a_choice_that_fails_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody sees slots of which half was chosen; from a snapshot it goes on."""
-    monkeypatch.setattr(absorb, "TOGETHER_BYTES", 0)  # a layer at a time
+    monkeypatch.setattr(absorb, "ABSORBED_AT_ONCE_BYTES", 0)  # a layer at a time
     model, cache = tiny("llama", "h2o"), H2OCache(BUDGET, chunk=8)
     ask(model, cache, tokens(30))
     before, chosen = cache.snapshot(), absorb.absorb

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.bench.timed_programs import rows_speed
+from h2o_chat.lab.bench.gpu import rows_speed
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 

@@ -22,8 +22,9 @@ from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.loading import LoadedGraph
+from h2o_chat.lab.bench.gpu import rows_speed
 from h2o_chat.lab.bench.speed import TURN_TOKENS, bandwidth_gb_s
-from h2o_chat.lab.bench.timed_programs import GREEDY, TIMED, WARM, Ours, Program, Stock, rows_speed
+from h2o_chat.lab.bench.timed_programs import GREEDY, TIMED, WARM, Ours, Program, Stock
 from h2o_chat.lab.shared.shapes import SHAPES, byte_tokenizer
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.probing import frame_of

@@ -34,7 +34,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import Turn
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.bench.timed_programs import rows_speed
+from h2o_chat.lab.bench.gpu import rows_speed
 from h2o_chat.remote.engine_apart import engine_apart
 
 ROOT = Path(__file__).parents[2]

@@ -295,6 +295,7 @@ def _is_safe(texts: Iterable[str], marks: dict[str, int], ids: list[int], blank_
 
 
 def _agree(ids: list[int], other: list[int]) -> int:
+    """Length of the beginning that both share."""
     pairs = zip(ids, other, strict=False)
     return next((n for n, (one, two) in enumerate(pairs) if one != two), min(len(ids), len(other)))
 

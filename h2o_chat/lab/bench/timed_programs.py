@@ -1,7 +1,6 @@
 """Programs that `bench speed` times, this one and stock transformers; waiting until the machine is idle."""
 
 import os
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -13,7 +12,6 @@ from transformers import CompileConfig, DynamicCache, StaticCache
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import Event, Token
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.gguf_weights import GgufWeights
@@ -175,29 +173,6 @@ class Ours:
     def _decode(self, tokens: int) -> None:
         while tokens:
             tokens -= isinstance(next(self.events), Token)
-
-
-def rows_speed(
-    loaded: Loaded, settings: Settings, rows: int, warm: int = WARM, timed: int = TIMED
-) -> dict[str, float]:
-    """Steps in which so many conversations of one age each get their likeliest token; all slots are in use.
-
-    Returns:
-        `rows`, `step_ms` (the median), `tokens_per_s` (of all rows, evictions included).
-    """
-    runner = Runner(loaded, cache_for(loaded, settings), rows)
-    prompt = torch.randint(3, loaded.sizes.vocabulary, (settings.budget,)).tolist()
-    for start in range(0, len(prompt), runner.call_tokens):
-        logits = runner.feed([prompt[start : start + runner.call_tokens]] * rows, prompt=True)
-    times = []
-    for _ in range(warm + timed):
-        began = time.perf_counter()
-        tokens = logits[:, -1].argmax(-1).tolist()  # waits for the step before
-        logits = runner.feed([[token] for token in tokens], prompt=False)
-        times.append(time.perf_counter() - began)
-    times = times[warm:]
-    step_ms = 1000 * statistics.median(times)
-    return {"rows": rows, "step_ms": step_ms, "tokens_per_s": rows / statistics.fmean(times)}
 
 
 def packed_bytes(packed: Packed | GgufWeights) -> int:

@@ -44,8 +44,12 @@ class Done:
     """The job is over, however it went."""
 
 
-Report = Stage | Opened | Done | AttachedFiles | Event | BaseException | str
-"""An exception ended a job: an H2OChatError, which a person can cause, or a bug. A string joins tokens."""
+class JoinedTokens(str):
+    """The text of all tokens since the last look."""
+
+
+Report = Stage | Opened | Done | AttachedFiles | Event | BaseException | JoinedTokens
+"""An exception ended a job: an H2OChatError, which a person can cause, or a bug."""
 
 
 class Jobs:
@@ -128,7 +132,7 @@ class Jobs:
             together = list(reports)
             yield from together
             if kind is Token:
-                yield "".join(one.text for one in together if isinstance(one, Token))
+                yield JoinedTokens("".join(one.text for one in together if isinstance(one, Token)))
 
     def _report(self, report: Report) -> None:
         if self.recorder is not None:
@@ -142,7 +146,7 @@ def _events(report: Report) -> Iterator[Event]:
     match report:
         case Opened(Chat() as chat):
             yield from chat.opening()
-        case Stage() | Opened() | Stopped() | Done() | AttachedFiles() | str():
+        case Stage() | Opened() | Stopped() | Done() | AttachedFiles() | JoinedTokens():
             return
         case H2OChatError(code=code, message=message, hint=hint):
             yield Error(code, message, hint)

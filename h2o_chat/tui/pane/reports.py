@@ -31,7 +31,7 @@ def show(report: jobs.Report, pane: Pane) -> None:
         case Opened():
             memory.begin(report.chat.session, report.chat.state, report.chat.messages)
             pane.on_opened(report.chat)
-        case str():
+        case jobs.JoinedTokens():
             messages.stream(report)
         case Token():
             memory.add(report)

@@ -53,6 +53,8 @@ def open_model(settings: Settings, progress: Progress, ahead: "GgufWeights | Non
         if asked:
             raise UsageError("--engine graph computes on a GPU, and this runs on the CPU.", "Leave it out.")
         return native.open_model(settings, progress, ahead)
+    if ahead is not None:
+        ahead.give_up()
     found = find(settings.model)
     with quiet():
         config = check_family(found.folder)

@@ -7,29 +7,22 @@ The C++ library lays blocks out in tiles while they are read, in parallel. F32, 
 import ctypes
 import mmap
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from threading import Thread
 
 import numpy
-import psutil
 
-from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress
-from h2o_chat.base.system import RANKS
 from h2o_chat.models.fingerprint import fingerprint
-from h2o_chat.models.fits import HEADROOM_BYTES
-from h2o_chat.models.gguf import Stored, damaged, header_of
+from h2o_chat.models.gguf import Stored, damaged
 from h2o_chat.models.gguf_tensors import GgufTensors, unpaired
 from h2o_chat.native import layout, library
-from h2o_chat.native.gguf_frame import frame_without_rotations
 from h2o_chat.native.layout import (
     ALIGNED,
     BF16,
@@ -46,7 +39,6 @@ from h2o_chat.native.layout import (
     padded,
 )
 from h2o_chat.native.model_frame import Frame
-from h2o_chat.native.threads import asks_for_transformers
 
 STAGE = "open"
 _MADV_COLLAPSE = 25
@@ -92,42 +84,16 @@ def _use_large_pages(memory: mmap.mmap) -> None:
         Thread(target=move, args=(memory,), daemon=True).start()
 
 
-@contextmanager
-def weights_ahead(file: Path, settings: Settings) -> "Iterator[GgufWeights | None]":
-    """Lays weights out while torch is imported, which leaves all cores but one idle for two seconds.
-
-    Yields None where another step may compute this model, or memory may be short: then they are read, or
-    refused in words, by whoever opens the model. What is not finished at the end is given up.
-    """
-    weights = None
-    if (
-        file.is_file()
-        and settings.engine in ("auto", "native")
-        and settings.device in ("auto", "cpu")
-        and not (settings.engine == settings.device == "auto" and shutil.which("nvidia-smi"))
-        and RANKS == 1
-        and not asks_for_transformers(settings)
-        and not library.why_not()
-        and 1.2 * header_of(file).size + HEADROOM_BYTES < psutil.virtual_memory().available
-        and (frame := frame_without_rotations(file))
-    ):
-        weights = GgufWeights(file, frame, threads=max(1, (os.cpu_count() or 2) - 1))
-    try:
-        yield weights
-    finally:
-        if weights:
-            weights.give_up()
-
-
 class GgufWeights:
     """The weights of an open file. Addresses are valid while this object exists.
 
-    Threads begin to lay them out; `finish` waits for them. Both raise ModelError if the file is damaged or
-    changes while it is read, or a scale is no finite number.
+    `begin` lets threads lay them out, `finish` waits for them. Both, and making it, raise ModelError if the
+    file is damaged or changes while it is read, or a scale is no finite number.
     """
 
-    def __init__(self, file: Path, frame: Frame, threads: int | None = None) -> None:
+    def __init__(self, file: Path, frame: Frame) -> None:
         self.frame, self.note, self.fingerprint = frame, "", fingerprint(file)
+        self._file, self._stat = file, file.stat()
         self._tensors = GgufTensors(file)
         self._matrices: dict[str, tuple[MatrixAddress, ...]] = {}
         self._vectors: dict[str, int] = {}
@@ -137,31 +103,43 @@ class GgufWeights:
         self._memory = mmap.mmap(-1, self.bytes, **private)
         self._place(_address(self._memory))
         self._read_vectors()
+        self._threads = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1))  # `finish` is one more
+        self._laid_out: list[tuple[_Run, Future[None]]] = []
+
+    def begin(self) -> None:
         runs = sorted(self._runs(), key=lambda run: (run.stored.start, run.first))
-        self._threads = ThreadPoolExecutor(threads or os.cpu_count())
-        self._laid_out = [(run, self._threads.submit(self._lay_out, run)) for run in runs]
+        for run in runs:
+            self._laid_out.append((run, self._threads.submit(self._lay_out, run)))
 
     def finish(self, frame: Frame, progress: Progress) -> None:
-        """Waits until all is laid out.
+        """Lays out what is left, together with the threads.
 
         Args:
             frame: the same with its rotations, which the weights need not know.
         """
+        now = self._file.stat()
+        same_file = (now.st_size, now.st_mtime_ns) == (self._stat.st_size, self._stat.st_mtime_ns)
+        if not same_file or replace(frame, ropes=(), rope_of=()) != replace(self.frame, ropes=(), rope_of=()):
+            raise damaged(self._file, "it was changed while it was opened")
         self.frame = frame
         total, done = sum(run.end - run.first for run, _ in self._laid_out), 0
         progress(STAGE, 0.0)
-        try:
-            for run, result in self._laid_out:
+        for run, result in self._laid_out:
+            if result.cancel():  # no thread has come to it
+                self._lay_out(run)
+            else:
                 result.result()
-                done += run.end - run.first
-                progress(STAGE, done / total)
-        finally:
-            self.give_up()
+            done += run.end - run.first
+            progress(STAGE, done / total)
+        self._laid_out.clear()
+        self._threads.shutdown()
         _use_large_pages(self._memory)
 
     def give_up(self) -> None:
-        """Ends the threads after what they are laying out now."""
+        """Frees the memory if it is not finished; threads end after what they are laying out now."""
         self._threads.shutdown(cancel_futures=True)
+        if self._laid_out:
+            self._memory.close()
 
     mapped_bytes = 0
     """Bytes that take memory only when they are read."""

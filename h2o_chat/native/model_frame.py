@@ -4,6 +4,8 @@ import math
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
+from h2o_chat.models.fits import Sizes
+
 FAMILIES = (
     *("llama", "mistral", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe"),
     *("gemma2", "gemma3_text", "phi3", "olmo2", "granite"),
@@ -105,6 +107,12 @@ class Frame:
     def mlps(self) -> list[str]:
         """Prefixes of the names of a layer's MLPs."""
         return [f"experts.{number}." for number in range(self.experts)] or [""]
+
+
+def frame_sizes(frame: Frame) -> Sizes:
+    return Sizes(
+        frame.layers, frame.hidden, frame.heads, frame.kv_heads, frame.head_size, frame.vocabulary, frame.tied
+    )
 
 
 def frame_from(config: Any, head_size: int, bits: int, **found: Any) -> Frame:

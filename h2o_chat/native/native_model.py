@@ -30,7 +30,7 @@ from h2o_chat.native import library
 from h2o_chat.native.gguf_frame import plain_frame
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.layout import parts
-from h2o_chat.native.model_frame import Frame
+from h2o_chat.native.model_frame import Frame, frame_sizes
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packed_file import PackedError, packed_files_of, place_of, read_whole_header, remove
 from h2o_chat.native.packing import packed_for, usual_bits
@@ -46,7 +46,7 @@ class LoadedNative(Loaded):
 
     @property
     def sizes(self) -> Sizes:
-        return _sizes(self.packed.frame)
+        return frame_sizes(self.packed.frame)
 
     @property
     def precision(self) -> torch.dtype:
@@ -82,7 +82,8 @@ def open_model(settings: Settings, progress: Progress, ahead: GgufWeights | None
             require_not_asked(found.name, settings, frame)
             return replace(load(settings, progress, config), why_not_native=frame)
         torch.set_num_threads(settings.threads or default_threads())
-        require_room(found.name, settings, _sizes(frame), weights)
+        if ahead is None:  # whose memory is taken already
+            require_room(found.name, settings, frame_sizes(frame), weights)
         quantization = quantization_of(settings, weights)
         ends = _ends(found.folder)
         if found.folder.is_dir():
@@ -112,7 +113,13 @@ def _in_memory(
 ) -> GgufWeights:
     """The weights of a GGUF file; packed files that earlier versions made of it are removed."""
     weights = ahead or GgufWeights(file, frame)
-    weights.finish(frame, progress)
+    try:
+        if ahead is None:
+            weights.begin()
+        weights.finish(frame, progress)
+    except BaseException:
+        weights.give_up()
+        raise
     if settings.quantize in ("int4", "int8"):
         weights.note = f"--quantize {settings.quantize} is left out: a GGUF file keeps its own bits"
     for old in itertools.chain(*packed_files_of(file)):
@@ -133,12 +140,6 @@ def _packed_before(folder: Path) -> Frame | None:
                 if (header := read_whole_header(path)).fingerprint == print_:
                     return header.frame
     return None
-
-
-def _sizes(frame: Frame) -> Sizes:
-    return Sizes(
-        frame.layers, frame.hidden, frame.heads, frame.kv_heads, frame.head_size, frame.vocabulary, frame.tied
-    )
 
 
 def _ends(folder: Path) -> Any:

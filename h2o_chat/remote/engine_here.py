@@ -31,8 +31,8 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
 def _opened(settings: Settings, progress: Progress) -> "Loaded":
     from h2o_chat.models.gguf_config import why_slow
     from h2o_chat.models.resolve import find
-    from h2o_chat.native.gguf_weights import weights_ahead
     from h2o_chat.native.threads import let_torch_sleep
+    from h2o_chat.native.weights_ahead import weights_ahead
 
     # A name that means nothing is told before torch is imported: that takes seconds.
     model = find(settings.model)

@@ -2,14 +2,19 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from threading import Event, Timer
+from types import SimpleNamespace
 from typing import Any
 
 import gguf
 import numpy as np
+import psutil
 import pytest
 import torch
 import transformers
@@ -30,16 +35,19 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.models import gguf as gguf_header
+from h2o_chat.models.fits import HEADROOM_BYTES, slot_bytes
 from h2o_chat.models.gguf_config import EXACT
+from h2o_chat.models.model_files import check_weights
 from h2o_chat.native import library
 from h2o_chat.native.gguf_frame import plain_frame
-from h2o_chat.native.gguf_weights import GgufWeights, weights_ahead
+from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.layout import LEVELS_BYTES, SCALES_BYTES, Matrix, MatrixAddress, parts
-from h2o_chat.native.model_frame import Frame
+from h2o_chat.native.model_frame import Frame, frame_sizes
 from h2o_chat.native.native_model import positions_of
 from h2o_chat.native.probing import frame_of
 from h2o_chat.native.rounding import rounded
 from h2o_chat.native.step import NativeStep
+from h2o_chat.native.weights_ahead import weights_ahead
 from h2o_chat.transformers_cache.cache import H2OCache
 
 FAMILIES = (
@@ -111,6 +119,7 @@ def opened(file: Path) -> GgufWeights:
     frame = plain_frame(file) or frame_of(file)
     assert isinstance(frame, Frame)
     weights = GgufWeights(file, frame)
+    weights.begin()
     weights.finish(frame, silent)
     return weights
 
@@ -418,21 +427,35 @@ def test_a_file_that_shrinks_while_it_is_read(
         return real()
 
     monkeypatch.setattr(library, "library", cut)
-    with pytest.raises(ModelError, match="cut short"):
+    with pytest.raises(ModelError, match=r"cut short|was changed"):
         opened(file)
+
+
+def test_a_file_that_is_replaced_while_torch_is_imported(folders: Any, tmp_path: Path) -> None:
+    file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
+    frame = plain_frame(file)
+    assert frame is not None
+    weights = GgufWeights(file, frame)
+    weights.begin()
+    with pytest.raises(ModelError, match="was changed"):
+        weights.finish(replace(frame, vocabulary=frame.vocabulary + 1), silent)
+    os.utime(file, ns=(0, 0))
+    with pytest.raises(ModelError, match="was changed"):
+        weights.finish(frame, silent)
+    weights.give_up()
 
 
 @pytest.mark.usefixtures("compiled")
 def test_weights_are_laid_out_before_torch_is_there(folders: Any, tmp_path: Path) -> None:
-    """The same bytes as by whoever opens the model later; what was begun is given up at an error."""
+    """The same bytes as by whoever opens the model later."""
     file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
     script = """
 import sys
 from pathlib import Path
 from h2o_chat.base.config import Settings
-from h2o_chat.native.gguf_weights import weights_ahead
+from h2o_chat.native.weights_ahead import weights_ahead
 file = Path(sys.argv[1])
-with weights_ahead(file, Settings(model=str(file))) as ahead:
+with weights_ahead(file, Settings(model=str(file), device="cpu")) as ahead:
     assert ahead is not None
     ahead.finish(ahead.frame, lambda *_: None)
     assert "torch" not in sys.modules
@@ -442,21 +465,49 @@ with weights_ahead(file, Settings(model=str(file))) as ahead:
     assert before == bytes(opened(file)._memory)
 
 
-@pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("chosen", [{"engine": "transformers"}, {"quantize": "nf4"}, {"device": "cuda"}])
-def test_nothing_is_laid_out_for_another_step(chosen: dict[str, Any], folders: Any, tmp_path: Path) -> None:
-    file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
+def ahead_of(file: Path, **chosen: Any) -> bool:
     with weights_ahead(file, Settings(model=str(file), **chosen)) as ahead:
-        assert ahead is None
+        return ahead is not None
 
 
 @pytest.mark.usefixtures("compiled")
-def test_weights_that_nobody_waits_for_are_given_up(folders: Any, tmp_path: Path) -> None:
+def test_nothing_is_laid_out_for_another_step(
+    folders: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
-    with pytest.raises(KeyboardInterrupt), weights_ahead(file, Settings(model=str(file))) as ahead:
-        raise KeyboardInterrupt
-    assert ahead is not None
-    assert all(result.done() for _, result in ahead._laid_out)
+    for chosen in ({"engine": "transformers"}, {"engine": "graph"}, {"quantize": "nf4"}, {"device": "cuda"}):
+        assert not ahead_of(file, **chosen)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert not ahead_of(file, engine="native")
+    assert ahead_of(file, device="cpu")
+
+
+@pytest.mark.usefixtures("compiled")
+def test_what_does_not_fit_is_not_laid_out(
+    folders: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it counts: an F16 file takes half of its bytes, slots take more."""
+    file = write(folders("llama"), tmp_path / "model.gguf", "F16")
+    weights = check_weights(file)
+    frame = plain_frame(file)
+    assert frame is not None
+    need = weights.held_bytes + 513 * slot_bytes(frame_sizes(frame), 4, "auto") + HEADROOM_BYTES
+    for free in (need - 1, need):
+        monkeypatch.setattr(psutil, "virtual_memory", lambda free=free: SimpleNamespace(available=free))
+        assert ahead_of(file, device="cpu", budget=512) == (free == need)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_weights_that_nobody_waits_for_are_given_up(
+    folders: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, goes_on, real = write(folders("llama"), tmp_path / "model.gguf", "Q4_K"), Event(), library.library
+    monkeypatch.setattr(library, "library", lambda: goes_on.wait() and real())
+    with weights_ahead(file, Settings(device="cpu")) as ahead:
+        assert ahead is not None
+        Timer(0.2, goes_on.set).start()
+    assert any(result.cancelled() for _, result in ahead._laid_out)
+    assert ahead._memory.closed
 
 
 @examples(max_examples=100, deadline=None)

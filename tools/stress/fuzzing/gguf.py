@@ -209,7 +209,9 @@ def _opened(path: Path, raw: bytes) -> None:
     load_tokenizer(found.folder, check_family(found.folder).vocab_size)
     frame = plain_frame(found.folder) or frame_of(found.folder)
     if not isinstance(frame, str):
-        GgufWeights(found.folder, frame).finish(frame, lambda *_: None)
+        weights = GgufWeights(found.folder, frame)
+        weights.begin()
+        weights.finish(frame, lambda *_: None)
 
 
 _MANIFEST = {

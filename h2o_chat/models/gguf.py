@@ -282,7 +282,7 @@ class _Reader:
         return numbers
 
     def _texts(self, count: int, key: str) -> list[str]:
-        """As `_text` one by one, which takes three times as long for the 300,000 of a vocabulary."""
+        """All texts of an array; `_text` one by one would take three times as long for a vocabulary."""
         raw, found, at = self._file.read(min(self._left, count * _LIKELY_TEXT_BYTES)), list[str](), 0
         try:
             for _ in range(count):

@@ -34,7 +34,7 @@ def plain_frame(file: Path) -> Frame | None:
 
 
 def frame_without_rotations(file: Path) -> Frame | None:
-    """What the places of the weights follow from; None as in `plain_frame`. No torch.
+    """The frame that places of weights follow from; None as in `plain_frame`. No torch.
 
     Raises:
         ModelError: the file is damaged.

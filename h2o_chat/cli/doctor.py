@@ -250,11 +250,11 @@ def _would_start(settings: Settings, model: LocalModel, report: DoctorReport) ->
     frame = native_model.frame_or_why_not(settings, config)
     if not isinstance(frame, str):
         report.rows["step"] = f"native, {library.forms()[-1]}"
-        need = native_model.require_room(model.name, settings, sizes, weights)
+        need = native_model.checked_need(model.name, settings, sizes, weights)
         quantization = native_model.quantization_of(settings, weights)
     else:
+        native_model.require_not_asked(model, settings, frame)
         settings = quantized_if_it_can_be(model, settings, config)
-        native_model.require_not_asked(model.name, settings, frame)
         report.rows["step"] = f"transformers: {frame}"
         choice = choices.choose(model.name, settings, config, weights)
         quantization, need = choice.quantization, choice.need

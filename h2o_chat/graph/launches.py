@@ -1,4 +1,4 @@
-"""How each kernel is launched: its grid and block sizes.
+"""How each kernel is launched, by its grid and block sizes; several rows are left to a product of torch.
 
 Sizes were chosen on an H100 (docs/GPU.md); any others give the same numbers but for the order of sums.
 """
@@ -69,7 +69,8 @@ def product(
         adds: y += instead of y =.
     """
     rows, columns = matrix.shape
-    if x.numel() > columns:
+    several_rows = x.numel() > columns  # x may be [K]
+    if several_rows:
         kind = torch.bfloat16 if x.is_cuda else torch.float32
         numbers = matrix.dequantised(kind) if isinstance(matrix, Int4) else matrix
         x = x if norm is None else functional.rms_norm(x, x.shape[-1:], norm.float(), epsilon)

@@ -13,7 +13,6 @@ from h2o_chat.base.devices import free_bytes, upload_bytes_per_s
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.system import RANKS
 from h2o_chat.models.fits import Need, estimate, require, sizes_of
-from h2o_chat.models.model_class import class_of
 from h2o_chat.models.model_files import StoredWeights, check_weights
 
 QUANTISE_ABOVE_BYTES = 2 * 2**30
@@ -108,6 +107,8 @@ def held_weights(folder: Path, config: Any) -> StoredWeights:
     weights, unpacked = check_weights(folder), packing(config) in UNPACKED
     if not unpacked and config.get_text_config() is config:
         return weights
+    from h2o_chat.models.model_class import class_of  # slow: it imports transformers
+
     config = copy.deepcopy(config)
     with torch.device("meta"):
         parameters = sum(one.numel() for one in class_of(config)(config).parameters())

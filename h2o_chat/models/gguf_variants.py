@@ -1,6 +1,8 @@
 """Architectures of GGUF files that differ from llama in norms, scales, windows or the division of weights.
 
-Values that files leave out are those of llama.cpp (src/models). No torch.
+Values that files leave out are those of llama.cpp (src/models). The layers of gemma4 differ from one another:
+transformers reads its files too, but neither the layers that share keys and values nor the second rotation.
+No torch.
 """
 
 import struct

@@ -193,18 +193,17 @@ def quantized_if_it_can_be(model: LocalModel, settings: Settings, config: Any) -
 
     Raises UsageError if they ask for it all the same.
     """
-    if _read_by_transformers(model.folder):
+    if read_by_transformers(model.folder):
         kind = header_of(model.folder).architecture
         why = f"is a GGUF file of the architecture {kind}, which transformers reads, and quantises no further"
+        hint = "Leave --quantize out, or take the same model as a folder of safetensors."
     elif packing(config) in UNPACKED or has_experts(config):
         why = "has experts, or weights that are packed, which bitsandbytes does not quantise"
+        hint = "Leave --quantize out."
     else:
         return settings
     if settings.quantize not in ("auto", "none"):
-        raise UsageError(
-            f"--quantize {settings.quantize}: {model.name} {why}.",
-            "Leave --quantize out, or take the same model as a folder of safetensors, if it has no experts.",
-        )
+        raise UsageError(f"--quantize {settings.quantize}: {model.name} {why}.", hint)
     return replace(settings, quantize="none")
 
 
@@ -253,7 +252,7 @@ def _weights_of(folder: Path, config: Any, dtype: torch.dtype) -> dict[str, Any]
         if packing(config) in UNPACKED:
             config.quantization_config = dict(config.quantization_config) | {"dequantize": True}
         return {where: folder, "config": config, "use_safetensors": True}
-    if _read_by_transformers(folder):
+    if read_by_transformers(folder):
         with torch.device("meta"):
             wanted = sum(one.numel() for one in class_of(config)(copy.deepcopy(config)).parameters())
         held = sum(prod(one.shape) for one in header_of(folder).tensors.values())
@@ -265,7 +264,7 @@ def _weights_of(folder: Path, config: Any, dtype: torch.dtype) -> dict[str, Any]
     return {where: None, "config": config, "state_dict": state_dict_of(folder, config, dtype)}
 
 
-def _read_by_transformers(model: Path) -> bool:
+def read_by_transformers(model: Path) -> bool:
     """Whether it is a GGUF file of an architecture outside `READ`, or read for the native step alone."""
     return model.is_file() and header_of(model).architecture not in READ.keys() - {"gpt-oss"}
 

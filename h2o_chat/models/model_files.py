@@ -81,8 +81,7 @@ def check_weights(folder: Path) -> StoredWeights:
             stored += tensor["data_offsets"][1] - tensor["data_offsets"][0]
     if not by_dtype:
         raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
-    ((most, _),) = by_dtype.most_common(1)
-    return StoredWeights(by_dtype.total(), most, stored, *held)
+    return StoredWeights(by_dtype.total(), by_dtype.most_common(1)[0][0], stored, *held)
 
 
 def weight_files(folder: Path) -> list[Path]:

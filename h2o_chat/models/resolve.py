@@ -57,7 +57,7 @@ def look_up(name: str | None) -> LocalModel | HubModel:
     if model := _in_its_place(name):
         return model
     folder, aliases = Path(name).expanduser(), all_aliases()
-    if target := aliases.get(name.lower()):
+    if (target := aliases.get(name.lower())) is not None:  # an empty one is refused
         return _place(target)
     if name.lower() == smollm2.NAME:
         return LocalModel(smollm2.NAME, smollm2.find())

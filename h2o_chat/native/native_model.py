@@ -20,11 +20,11 @@ from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import Need, Sizes, require, slot_bytes
-from h2o_chat.models.load import Loaded, check_family, load, quantized_if_it_can_be
+from h2o_chat.models.load import Loaded, check_family, load, read_by_transformers
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.loading_messages import quiet
 from h2o_chat.models.model_files import StoredWeights, check_weights, read_config
-from h2o_chat.models.resolve import find
+from h2o_chat.models.resolve import LocalModel, find
 from h2o_chat.models.tokenizer_calls import blamed_on_the_model
 from h2o_chat.native import library
 from h2o_chat.native.gguf_frame import plain_frame
@@ -78,12 +78,11 @@ def open_model(settings: Settings, progress: Progress, ahead: GgufWeights | None
         weights = check_weights(found.folder)
         if isinstance(frame, str):
             config = config or check_family(found.folder)
-            quantized_if_it_can_be(found, settings, config)
-            require_not_asked(found.name, settings, frame)
+            require_not_asked(found, settings, frame)
             return replace(load(settings, progress, config), why_not_native=frame)
         torch.set_num_threads(settings.threads or default_threads())
         if ahead is None:  # whose memory is taken already
-            require_room(found.name, settings, frame_sizes(frame), weights)
+            checked_need(found.name, settings, frame_sizes(frame), weights)
         quantization = quantization_of(settings, weights)
         ends = _ends(found.folder)
         if found.folder.is_dir():
@@ -153,7 +152,7 @@ def _ends(folder: Path) -> Any:
     return check_family(folder).eos_token_id  # the family's default
 
 
-def frame_or_why_not(settings: Settings, known: Any) -> Frame | str:
+def frame_or_why_not(settings: Settings, known: "Frame | transformers.PreTrainedConfig") -> Frame | str:
     """The frame of a model that the native step computes, or in words why the transformers step does.
 
     `known` is the frame, where it is known, so that the native step can compute it; else the configuration.
@@ -191,21 +190,21 @@ def positions_of(frame: Frame, chats: bool) -> Positions:
     return Positions(frame.window_tokens, layers, learned=False, chats=chats)
 
 
-def require_not_asked(name: str, settings: Settings, why: str) -> None:
+def require_not_asked(model: LocalModel, settings: Settings, why: str) -> None:
     """Raises UsageError if the settings need the native step, which cannot compute the model (`why`)."""
     if settings.engine == "native":
         raise UsageError(
-            f"The native step cannot compute {name}: {why}.",
+            f"The native step cannot compute {model.name}: {why}.",
             "Use --engine transformers; h2o-chat doctor says more.",
         )
-    if settings.quantize == "int4":
+    if settings.quantize == "int4" and not read_by_transformers(model.folder):  # `load` refuses that
         raise UsageError(
-            f"--quantize int4 is of the native step, which cannot compute {name}: {why}.",
-            "Use --quantize nf4, or leave it out.",
+            f"--quantize int4 is of the native step, which cannot compute {model.name}: {why}.",
+            "Leave --quantize out, or use nf4 if the model has no experts.",
         )
 
 
-def require_room(name: str, settings: Settings, sizes: Sizes, weights: StoredWeights) -> Need:
+def checked_need(name: str, settings: Settings, sizes: Sizes, weights: StoredWeights) -> Need:
     """Returns the memory for packed weights and slots. Raises OutOfMemoryError if they do not fit."""
     slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
     how = quantization_of(settings, weights)

@@ -131,10 +131,7 @@ def pack(
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             if not MOVES_OPEN_FILES:
                 file.close()
-            # On Windows a mapped file cannot be replaced: another process has packed the same weights.
-            mapped = () if MOVES_OPEN_FILES or not path.exists() else (PermissionError,)
-            with contextlib.suppress(*mapped):
-                part.replace(path)
+            _move(part, path)
     except OSError as error:
         raise PackedError(
             f"{path} cannot be written: {error.strerror or error}.",
@@ -145,6 +142,15 @@ def pack(
         if old.fingerprint != print_ or old.bits == bits:
             with contextlib.suppress(*(() if MOVES_OPEN_FILES else (PackedError,))):
                 remove(old.path)  # fails on Windows while it is mapped: the next packing removes it
+
+
+def _move(part: Path, path: Path) -> None:
+    try:
+        part.replace(path)
+    except PermissionError:
+        if MOVES_OPEN_FILES or not path.exists():
+            raise
+        # On Windows a mapped file cannot be replaced: another process has packed the same weights.
 
 
 def _write(

@@ -260,6 +260,21 @@ def test_opened_in_memory(kind: str, llama: Path, tmp_path: Path, monkeypatch: p
     assert loaded.packed.bytes == pytest.approx(check_weights(path).held_bytes, rel=0.2)
 
 
+@pytest.mark.skipif(bool(native_library.why_not()), reason="there is no native step")
+@pytest.mark.parametrize("how", ["int4", "int8"])
+def test_a_file_of_gpt_oss_keeps_its_bits(how: Any, tmp_path: Path) -> None:
+    """Like any file of the native step, although none but this step reads it."""
+    rope = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 64}
+    turns = rope | {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "rope_theta": 10000.0}
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16, "rope_parameters": turns}
+    folder = folder_of("gpt_oss", tmp_path / "model", max_position_embeddings=2048, **experts)
+    path = write(folder, tmp_path / "x.gguf", "MXFP4")
+    loaded = open_model(Settings(model=str(path), quantize=how), lambda *_: None)
+    assert isinstance(loaded, LoadedNative)
+    assert f"--quantize {how} is left out" in loaded.packed.note
+    assert loaded.quantization == "MXFP4"
+
+
 @pytest.mark.parametrize("family", READ)
 def test_transformers_computes_it_too(family: str, tmp_path: Path) -> None:
     """Logits equal those with the folder's own weights."""
@@ -324,7 +339,7 @@ def test_a_family_without_a_native_step(tmp_path: Path, capfd: pytest.CaptureFix
         said = f"--quantize {settings.quantize}: .* of the architecture starcoder2"
         with pytest.raises(UsageError, match=said) as error:
             open_model(settings, lambda *_: None)
-        assert error.value.hint.startswith("Leave --quantize out")
+        assert error.value.hint.startswith("Leave --quantize out, or take the same model as a folder")
 
 
 def test_a_value_that_is_not_read(llama: Path, tmp_path: Path) -> None:

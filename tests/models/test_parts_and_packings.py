@@ -11,9 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
+from h2o_chat.cli import doctor
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.models.load import Loaded, load
+from h2o_chat.native.native_model import open_model
 
 _TEXT = {
     "vocab_size": 4096,
@@ -111,9 +113,29 @@ def test_packed_experts_are_unpacked(shared_models: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("how", ["nf4", "int8"])
 def test_experts_are_not_quantised_here(how: str, shared_models: Path, tmp_path: Path) -> None:
     gpt_oss(tmp_path, shared_models / "pilot-chat")
-    with pytest.raises(UsageError, match="experts"):
+    with pytest.raises(UsageError, match="experts") as error:
         opened(tmp_path, quantize=how)
+    assert "safetensors" not in error.value.hint, "it is a folder of them"
     assert opened(tmp_path).quantization == "none"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"engine": "native", "quantize": "int8"}, "The native step cannot compute"),
+        ({"quantize": "int4"}, "--quantize int4 is of the native step"),
+    ],
+)
+def test_who_asks_for_the_native_step_hears_why_it_cannot(
+    asked: dict[str, Any], said: str, shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is said of quantising, which concerns the other step."""
+    gpt_oss(tmp_path, shared_models / "pilot-chat")
+    with pytest.raises(UsageError, match=said):
+        open_model(Settings(model=str(tmp_path), **asked), lambda *_: None)
+    for name, value in (asked | {"model": str(tmp_path)}).items():
+        monkeypatch.setenv(f"H2O_CHAT_{name.upper()}", value)
+    assert any(one.prevents and one.what.startswith(said) for one in doctor.examine().problems)
 
 
 def test_eight_bit_weights_are_unpacked(shared_models: Path, tmp_path: Path) -> None:

@@ -97,11 +97,12 @@ def test_a_folder_comes_before_an_alias(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_users_own_aliases(tmp_path: Path) -> None:
     folder = model_in(tmp_path / "far" / "away")
-    configure(tmp_path, f'[aliases]\nMine = "{folder}"\ngpt2 = "someone/else"\nbad = "nothing"\n')
+    configure(tmp_path, f'[aliases]\nMine = "{folder}"\ngpt2 = "someone/else"\nbad = "nothing"\nempty = ""\n')
     assert resolve.find("mine").folder == folder
     assert resolve.look_up("gpt2") == HubModel("someone/else")
-    with pytest.raises(ModelError, match="leads to 'nothing'"):
-        resolve.look_up("bad")
+    for name, target in (("bad", "nothing"), ("empty", "")):
+        with pytest.raises(ModelError, match=f"leads to '{target}'"):
+            resolve.look_up(name)
 
 
 @pytest.mark.parametrize("text", ["[aliases", 'aliases = "x"', "[aliases]\na = 1"])

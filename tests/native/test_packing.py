@@ -278,6 +278,18 @@ def test_what_somebody_else_is_writing_stays(saved: Make, cache: Path) -> None:
     assert_holds(packed_for(folder, 8, silent), weights_of(folder))
 
 
+def test_packed_by_somebody_else_meanwhile(saved: Make, cache: Path) -> None:
+    """On Windows a file that another process has mapped is not replaced: it is as good."""
+    folder = saved()
+    windows = (
+        "from h2o_chat.native import packing\npacking.MOVES_OPEN_FILES, replace = False, Path.replace\n"
+        "def refused(part, path):\n    replace(part, path)\n    raise PermissionError\n"
+        "Path.replace = refused"
+    )
+    assert ended(started(folder, windows)) == "packed 40\n"
+    assert_holds(packed_for(folder, 8, silent), weights_of(folder))
+
+
 # -- what is left of before
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from served import Server, events, get, metric, posted, started
+from served import Server, events, metric, page, posted, started
 
 LINES = (Path(__file__).parents[2] / "docs" / "conversation_300.txt").read_text("utf-8").splitlines()
 SAID = [line for line in LINES if 20 < len(line) < 120 and line[0] not in "#-"]
@@ -159,7 +159,7 @@ def running() -> list[psutil.Process]:
 
 def held_by(session: str) -> list[Any]:
     """The messages of a conversation that the cluster holds."""
-    return list(json.loads(get(PORT, f"/v1/conversations/{session}")[1])["messages"])
+    return list(json.loads(page(PORT, f"/v1/conversations/{session}"))["messages"])
 
 
 def during(storm: Storm, name: str, weather: Callable[[Reach], Any]) -> dict[str, Any]:

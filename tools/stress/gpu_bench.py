@@ -67,17 +67,12 @@ class GpuRow:
     who: str
     shape: str
     seen_tokens: int
-    token_ms: float
-    """Median time from the token before to the token chosen."""
-    spread_ms: tuple[float, float]
-    """The tenth and the ninetieth percentile."""
+    token_ms: float  # Median time from the token before to the token chosen
+    spread_ms: tuple[float, float]  # The tenth and the ninetieth percentile
     tokens_per_s: float
-    floor_share: float
-    """The floor over the time; 0 where it is not told."""
-    device_ms: float = 0.0
-    """Time of a step on the device, where the host asks for one after the other without waiting."""
-    choose_ms: float = 0.0
-    """Time from logits that are computed to a token that is read."""
+    floor_share: float  # The floor over the time; 0 where it is not told
+    device_ms: float = 0.0  # Of a step on the device; the host asks for the next without waiting
+    choose_ms: float = 0.0  # From logits that are computed to a token that is read
 
 
 def random_model(shape: str, device: str, dtype: str, int4: bool, peaked: float) -> LoadedGraph:

@@ -33,9 +33,12 @@ CONNECTIONS = 64
 class Good:
     """Waits of the good key so far, in its own process."""
 
-    def __init__(self, port: int, seconds: float) -> None:
+    def __init__(self, port: int) -> None:
         self._port, self.gap_s, self.wait_s = port, 0.0, 0.0
         self.counts: Counter[str] = Counter()
+        self._until = 0.0
+
+    def hold_on(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
         jobs = ("stream", 0.01, self._stream), ("answer", 0.5, self._ask), ("health", 0.25, self._look)
         threads = [threading.Thread(target=self._over_and_over, args=job) for job in jobs]
@@ -85,7 +88,8 @@ class Good:
 
 
 def good(port: int, seconds: float, found: "multiprocessing.Queue[Any]") -> None:
-    client = Good(port, seconds)
+    client = Good(port)
+    client.hold_on(seconds)
     found.put((client.gap_s, client.wait_s, client.counts))
 
 

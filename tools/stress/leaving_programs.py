@@ -34,10 +34,8 @@ class Program:
 
     process: "subprocess.Popen[bytes]"
     mark: str
-    data: Path
-    """Where its conversations are kept."""
-    folder: Path
-    """For files of this row: `events`, and `stderr` of `run`."""
+    data: Path  # Where its conversations are kept
+    folder: Path  # For files of this row: `events`, and `stderr` of `run`
     terminal: int = -1
     """The end at which a person sits; -1: it has vanished, or this is `run`, whose reader reads all."""
     drawn: bytearray = field(default_factory=bytearray)

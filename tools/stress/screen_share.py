@@ -3,13 +3,9 @@
 Both are timed from outside, by the events that they write to a file.
 """
 
-import fcntl
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 import threading
 import time
 from collections.abc import Callable
@@ -70,6 +66,11 @@ def _run(settings: Settings, path: Path, tokens: int, events: int) -> float:
 
 def _screen(settings: Settings, path: Path, tokens: int) -> float:
     """The screen in a terminal of its own, typed into, recorded to a file."""
+    import fcntl  # these are not on Windows, where the screen is not timed: --rounds 0
+    import pty
+    import struct
+    import termios
+
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     command = [sys.executable, "-m", "h2o_chat", "--no-store", "--record", str(path)]
@@ -127,10 +128,7 @@ def _rate(program: "subprocess.Popen[bytes]", path: Path, tokens: int) -> float:
 
 
 def _wait(program: "subprocess.Popen[bytes]", met: Callable[[], bool]) -> None:
-    """
-    Raises:
-        H2OChatError: it ended before, or takes too long.
-    """
+    """Raises H2OChatError if the program ended before, or takes too long."""
     end = time.perf_counter() + LONGEST_S
     while not met():
         if program.poll() is not None and not met():

@@ -107,8 +107,7 @@ class Said:
     new_tokens: int
     cached_tokens: int
     calls: list[Any]
-    order: int = 1
-    """-1: the results of its calls are sent in the reverse order."""
+    order: int = 1  # -1: the results of its calls are sent in the reverse order
 
     def messages(self) -> list[dict[str, Any]]:
         """The turn in the form that the next request sends."""
@@ -131,12 +130,10 @@ class Storm:
     port: int
     over: threading.Event = field(default_factory=threading.Event)
     conversations: list[list[Said]] = field(default_factory=list)
-    newest: dict[int, list[Said]] = field(default_factory=dict)
-    """Newest conversation of each client."""
+    newest: dict[int, list[Said]] = field(default_factory=dict)  # Newest conversation of each client
     longest_s: float = 0.0
     statuses: dict[int, int] = field(default_factory=dict)
-    ill: Counter[str] = field(default_factory=Counter)
-    """Counts of what the ill-behaved have done."""
+    ill: Counter[str] = field(default_factory=Counter)  # What the ill-behaved have done, how often
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -284,8 +281,7 @@ def main() -> int:
     asked = parser.parse_args()
     flags = ["-b", str(asked.budget), "--threads", str(asked.threads), "--rows", str(asked.rows)]
     flags += ["--snapshots", str(asked.snapshots or 8 * asked.clients)]
-    flags += ["--timeout", str(TIMEOUT_S), "--grace", str(GRACE_S)]
-    flags += ["-m", asked.model]
+    flags += ["--timeout", str(TIMEOUT_S), "--grace", str(GRACE_S), "-m", asked.model]
     if asked.hostile is not None:
         wrong = hostile.raged(asked.seconds, flags, asked.hostile)
         print(*(f"wrong: {what}" for what in wrong), sep="\n")
@@ -336,20 +332,14 @@ def raged(server: Server, minutes: float, clients: int, tools: bool) -> Storm:
 
 
 class Memory:
-    """Memory of the server, as it is and as it was computed.
-
-    Args:
-        server: nobody has asked it anything yet.
-    """
+    """Memory of a server that nobody has asked anything yet, as it is and as it was computed."""
 
     def __init__(self, server: Server) -> None:
         self._server, self._before = server, server.anonymous_bytes()
         self._most = metric(server.port, "snapshots_limit")
         self._held = metric(server.port, "rows") * metric(server.port, "row_bytes")
-        self._held += self._most * metric(server.port, "snapshot_bytes")
-        """Bytes of all rows and snapshots."""
-        self._looks: list[tuple[int, int, int]] = []
-        """(bytes computed, bytes taken, snapshots in use) of each second."""
+        self._held += self._most * metric(server.port, "snapshot_bytes")  # Bytes of all rows and snapshots
+        self._looks: list[tuple[int, int, int]] = []  # bytes computed, bytes taken, snapshots in use
 
     def look(self) -> None:
         """Now."""

@@ -37,6 +37,14 @@ def get(port: int, path: str) -> tuple[int, str]:
         return reply.status, reply.read().decode()
 
 
+def page(port: int, path: str) -> str:
+    """The text of a page. Raises ValueError if it is refused."""
+    status, text = get(port, path)
+    if status != 200:
+        raise ValueError(f"{path}: {status} {text[:200]}")
+    return text
+
+
 @contextmanager
 def posted(port: int, body: Any, longest_s: float, **headers: str) -> Iterator[http.client.HTTPResponse]:
     """The reply to a chat completion."""
@@ -57,11 +65,7 @@ def _asked(
 
 
 def events(reply: http.client.HTTPResponse) -> Iterator[Any]:
-    """The events of a stream.
-
-    Raises:
-        ValueError: it was refused, ended with an error, or broke off.
-    """
+    """The events of a stream. Raises ValueError if it was refused, ended with an error, or broke off."""
     if reply.status != 200:
         raise ValueError(f"{reply.status} {reply.read()[:200]!r}")
     done = False
@@ -78,7 +82,7 @@ def events(reply: http.client.HTTPResponse) -> Iterator[Any]:
 
 def metric(port: int, name: str) -> int:
     """One of /metrics; 0 where it is not told yet."""
-    found = re.search(rf"^h2o_chat_{re.escape(name)} (\d+)", get(port, "/metrics")[1], re.M)
+    found = re.search(rf"^h2o_chat_{re.escape(name)} (\d+)", page(port, "/metrics"), re.M)
     return int(found[1]) if found else 0
 
 

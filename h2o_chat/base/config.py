@@ -139,7 +139,11 @@ class Settings:
 
 
 def data_folder(flag: Path | None) -> Path:
-    """The folder of conversations: `--data`, H2O_CHAT_DATA or the platform's; UsageError: in `~nobody`."""
+    """The folder of conversations: `--data`, H2O_CHAT_DATA or the platform's.
+
+    Raises:
+        UsageError: it is in the home of an unknown user (`~nobody`).
+    """
     named = flag or os.environ.get("H2O_CHAT_DATA")
     if not named:
         return platformdirs.user_data_path("h2o-chat")
@@ -176,10 +180,15 @@ def read_tables(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {refusal(error)}.", hint) from error
 
 
-def user_aliases(path: Path | None = None) -> dict[str, str]:
+def user_aliases() -> dict[str, str]:
     """The user's own short names, `[aliases]`: repositories or folders; raises UsageError."""
-    path = path or config_file()
-    aliases = read_tables(path).get("aliases", {})
+    path = config_file()
+    return aliases_in(read_tables(path), path)
+
+
+def aliases_in(tables: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The short names in the tables of a configuration file; raises UsageError."""
+    aliases = tables.get("aliases", {})
     wrong = (
         aliases if not isinstance(aliases, dict) else [k for k, v in aliases.items() if type(v) is not str]
     )
@@ -211,10 +220,15 @@ class ToolServer:
     timeout_s: float  # longest time of one call
 
 
-def tool_servers(path: Path | None = None) -> list[ToolServer]:
+def tool_servers() -> list[ToolServer]:
     """The servers of the user's configuration; raises UsageError if the file or a server cannot be used."""
-    path = path or config_file()
-    named = read_tables(path).get("mcp", {})
+    path = config_file()
+    return servers_in(read_tables(path), path)
+
+
+def servers_in(tables: Mapping[str, Any], path: Path) -> list[ToolServer]:
+    """The servers in the tables of a configuration file; raises UsageError."""
+    named = tables.get("mcp", {})
     if not isinstance(named, dict):
         raise UsageError(f"{path}: mcp is no table of servers.", _HINT)
     return [_server(name, table, f"{path}: [mcp.{name}]") for name, table in named.items()]

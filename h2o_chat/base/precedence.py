@@ -98,8 +98,8 @@ def from_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]")
     for key in defaults:
         known(key, f"{path}: [defaults]")
-    config.user_aliases(path)
-    config.tool_servers(path)
+    config.aliases_in(tables, path)
+    config.servers_in(tables, path)
     return {key: check(key, value, f"{path}: [defaults] {key}") for key, value in defaults.items()}
 
 
@@ -205,6 +205,8 @@ def _seen(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
+    if type(value) is int and abs(value) >= 2**63:
+        return "a number of more than 64 bits"
     return str(value)
 
 

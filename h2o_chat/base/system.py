@@ -25,7 +25,7 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 SAFELY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
 """Flags of `os.open`, where the system has them: follow no link, close in children, no text mode."""
 
-NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # of `os.open`: it does not wait for somebody to write into a pipe
+NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # of `os.open`: opening a pipe does not wait for its other end
 
 MOVES_OPEN_FILES = sys.platform != "win32"  # a file that is open or mapped can be renamed and removed
 

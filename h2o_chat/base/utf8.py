@@ -6,10 +6,14 @@ from collections.abc import Iterator
 SLICE = 256 << 10  # characters or bytes at once: below 1 ms
 
 
-def encoded(text: str) -> Iterator[bytes]:
-    """The UTF-8 bytes of a text, slice by slice; raises UnicodeEncodeError at a lone surrogate."""
+def encoded(text: str, errors: str = "strict") -> Iterator[bytes]:
+    """The UTF-8 bytes of a text, slice by slice.
+
+    Args:
+        errors: what becomes of lone surrogates, see `str.encode`; "strict" raises UnicodeEncodeError.
+    """
     for begin in range(0, len(text), SLICE):
-        yield text[begin : begin + SLICE].encode("utf-8")
+        yield text[begin : begin + SLICE].encode("utf-8", errors)
 
 
 def decoded(raw: bytes) -> str:

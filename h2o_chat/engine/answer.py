@@ -60,7 +60,7 @@ class Answer:
         ahead = (
             ahead
             and not self.look_due
-            and self.wished.wishes.chances is None  # else they are read when that step has overwritten them
+            and self.wished.wishes.chances is None  # else that step overwrites the logits before their use
             and self.new_tokens + 1 != self.sampling.max_tokens
         )
         token = self.row.choose(self.wished.allowed(logits), self.sampling, changes, ahead)
@@ -88,6 +88,8 @@ class Answer:
         steps, kept = self.new_tokens - 1, self.row.kept
         with suppress(ModelError):  # it has failed before, in the answer
             self._text.append(self._rest())
+        # After an error the cache may have no attention to count.
+        lost = 0.0 if finish == "error" else lost_per_token(self._lost_before, self.row.observer.lost_mark())
         return Turn(
             text="".join(self._text),
             finish=finish,
@@ -98,10 +100,7 @@ class Answer:
             seen=self.row.seen,
             kept=kept,
             evicted=self.row.seen - kept,
-            # After an error the cache may have none to tell.
-            lost=0.0
-            if finish == "error"
-            else lost_per_token(self._lost_before, self.row.observer.lost_mark()),
+            lost=lost,
             stop=self._stop.found,
         )
 

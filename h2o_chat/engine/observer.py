@@ -35,7 +35,7 @@ class Observer:
         self._texts: dict[int, str] = {}  # text by token id: at most as many as the vocabulary has
         self.hold: dict[int, float] | None = None  # hold by position in the last event; None before the first
         self.score: dict[int, float] = {}  # score by position at the last event
-        self._told: dict[int, float] = {}  # score by position, as it was last told
+        self._told = (np.empty(0, np.int64), np.empty(0))  # positions [P] in order, scores as last told
         self.holders = Holders()
         self.lost = (0, 0.0)  # `lost_mark` at the last event
 
@@ -146,18 +146,25 @@ class Observer:
         self, positions: NDArray[Any], hold: NDArray[Any], score: NDArray[Any]
     ) -> list[tuple[int, float, float]]:
         now = dict(zip(positions.tolist(), hold.tolist(), strict=True))
-        before = self.hold or {}
+        before, marks = self.hold or {}, self._marks(positions)
         self.score = dict(zip(now, score.tolist(), strict=True))
         held_so = np.fromiter((before.get(position, -1.0) for position in now), float, len(now))
-        marks = np.fromiter((self._told.get(position, 0.0) for position in now), float, len(now))
         # Smaller changes of a score would be told all the time.
         tell = (held_so != hold) | (np.abs(score - marks) > np.maximum(np.abs(score), np.abs(marks)) / 2)
         changed = [(at, now[at], self.score[at]) for at in positions[tell].tolist()]
         gone = [(position, 0.0, 0.0) for position in before if position not in now]
         self.hold = now
-        self._told = dict(zip(now, np.where(tell, score, marks).tolist(), strict=True))
+        self._told = positions, np.where(tell, score, marks)
         self.ids = {position: self.ids[position] for position in now if position in self.ids}
         return sorted(changed + gone)
+
+    def _marks(self, positions: NDArray[Any]) -> NDArray[Any]:
+        """The scores of these tokens in the last event; 0 where it had none."""
+        told, marks = self._told
+        if not len(told):
+            return np.zeros(len(positions))
+        at = np.minimum(np.searchsorted(told, positions), len(told) - 1)
+        return np.where(told[at] == positions, marks[at], 0.0)
 
 
 def lost_per_token(before: tuple[int, float], now: tuple[int, float]) -> float:

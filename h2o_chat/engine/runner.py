@@ -131,10 +131,16 @@ class Runner:
             self.cache.put_row(row, snapshot)
         else:  # nothing was fed yet: all rows become copies of this one, and the others are emptied
             others = {other: self.row_snapshot(other) for other in range(self.rows) if other != row}
-            self.cache.restore(snapshot)
-            self.cache.select_rows(torch.zeros(self.rows, dtype=torch.long))
-            for other, empty in others.items():
-                self.cache.put_row(other, empty)
+            before = self.cache.clocks, self.cache.fresh
+            try:
+                self.cache.restore(snapshot)
+                self.cache.select_rows(torch.zeros(self.rows, dtype=torch.long))
+                for other, empty in others.items():
+                    self.cache.put_row(other, empty)
+            except BaseException:  # there may be no memory for so many rows
+                self.cache.reset()
+                self.cache.clocks, self.cache.fresh = before
+                raise
 
     def empty(self, row: int) -> None:
         """Forgets all of a row; the others stay."""

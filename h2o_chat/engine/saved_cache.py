@@ -9,7 +9,6 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,16 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.quantized import BITS, dequantise
 from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.state import STATES
+from h2o_chat.engine.saved_formats import MIGRATIONS, Wrong, count, seen
 from h2o_chat.events.events import Session
 from h2o_chat.models.fits import Sizes
 from h2o_chat.policies.references import named
-from h2o_chat.policies.shares import BOUNDLESS, MOST_TOKENS, Shares
+from h2o_chat.policies.shares import BOUNDLESS, Shares
 from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot
 
-FORMAT = 7  # of the file; `MIGRATIONS` convert older ones, and any other is rebuilt
+_FORMAT = 7  # of the file; `MIGRATIONS` convert older ones; with any other the cache is rebuilt
 
-FIRST_STATES = {*("keys", "values", "positions", "score", "lately"), *("prompt", "protected", "clamped")}
+_FIRST_STATES = {*("keys", "values", "positions", "score", "lately"), *("prompt", "protected", "clamped")}
 """States that every file has. A later state may be missing: it begins with its empty value."""
 
 IDENTITY = (
@@ -54,25 +54,10 @@ IDENTITY = (
 )
 """Fields of `Session` that must be equal."""
 
-BEFORE = {"engine": "transformers"}  # values of files from before there was a choice
+_BEFORE = {"engine": "transformers"}  # values of files from before there was a choice
 
-COUNTS = {"seen": "seen", "in_use": "in_use", "base": "rope_origin", "near_from": "clamped_below"}
+_COUNTS = {"seen": "seen", "in_use": "in_use", "base": "rope_origin", "near_from": "clamped_below"}
 """Counts of a `Clock`, by their names in a file."""
-
-
-class Wrong(Exception):
-    """Something is wrong with a file."""
-
-
-def count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < MOST_TOKENS:
-        raise Wrong(f"{seen(value)} is no count")
-    return value
-
-
-def seen(value: Any) -> str:
-    """A value of a header, which may be anything, for an error."""
-    return ascii(value)[:60]
 
 
 @dataclass(frozen=True)
@@ -108,13 +93,13 @@ def write(path: Path, snapshot: RowSnapshot, session: Session) -> None:
     tensors["history"] = torch.tensor(snapshot.history, dtype=torch.long)
     tensors["texts"] = torch.tensor([*snapshot.texts.items()], dtype=torch.long).reshape(-1, 2)
     about = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "session": {name: getattr(session, name) for name in IDENTITY},
         "fed": cache.fed,
         "protect_below": clock.protect_below,
         "pins": sorted(clock.pins),
         "parts": [list(part.layers) for part in cache.parts],
-        "clock": {name: getattr(clock, of) for name, of in COUNTS.items()} if cache.clocks else None,
+        "clock": {name: getattr(clock, of) for name, of in _COUNTS.items()} if cache.clocks else None,
         "lost": snapshot.lost,
         "about": snapshot.about,
         "checks": {name: _check(tensor) for name, tensor in tensors.items()},
@@ -171,7 +156,7 @@ def read(path: Path, by: CacheReader) -> RowSnapshot:
         damaged = [name for name, tensor in tensors.items() if _check(tensor) != about["checks"][name]]
         if damaged:
             raise Wrong(f"{damaged[0]} is damaged")
-        while about["format"] != FORMAT:
+        while about["format"] != _FORMAT:
             about, tensors = MIGRATIONS[about["format"]](about, tensors, by.groups)
         return _snapshot(about, tensors, by)
     except FileNotFoundError as error:
@@ -193,13 +178,13 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
     about = json.loads((metadata or {}).get("h2o-chat", "null"))
     if not isinstance(about, dict):
         raise Wrong("it is no saved memory of h2o-chat")
-    if type(about.get("format")) is not int or about["format"] not in (FORMAT, *MIGRATIONS):
-        known = ", ".join(map(str, (*MIGRATIONS, FORMAT)))
+    if type(about.get("format")) is not int or about["format"] not in (_FORMAT, *MIGRATIONS):
+        known = ", ".join(map(str, (*MIGRATIONS, _FORMAT)))
         raise Wrong(f"its format is {seen(about.get('format'))}, this version reads {known}")
     if not isinstance(about["session"], dict) or not isinstance(about["checks"], dict):
         raise Wrong("its description is damaged")
     for name in IDENTITY:
-        was, now = about["session"].get(name, BEFORE.get(name)), getattr(session, name)
+        was, now = about["session"].get(name, _BEFORE.get(name)), getattr(session, name)
         if was != now:
             raise Wrong(f"its {name} was {seen(was)}, now it is {now}")
     return about
@@ -208,7 +193,7 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
 def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader) -> RowSnapshot:
     """The checked snapshot in the tensors of a file; raises Wrong, LookupError, TypeError or ValueError."""
     fed, session = count(about["fed"]), by.session
-    fresh = Clock(protect_below=count(about["protect_below"]), pins=frozenset(map(count, about["pins"])))
+    fresh = Clock(protect_below=count(about["protect_below"]), pins=_pins(about["pins"]))
     if fresh.pins and min(fresh.pins) < fed:
         raise Wrong(f"it pins token {min(fresh.pins)} as one to come, and {fed} were fed")
     clocks = [_clock(about["clock"], fed, fresh, by.trained)] if fed else []
@@ -252,6 +237,13 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
     )
 
 
+def _pins(value: Any) -> frozenset[int]:
+    """The positions of pinned tokens."""
+    if not isinstance(value, list):
+        raise Wrong(f"{seen(value)} are no pins")
+    return frozenset(map(count, value))
+
+
 def _random(state: Tensor) -> Tensor:
     """The state of a generator, if a generator accepts it."""
     try:
@@ -269,7 +261,7 @@ def _layers(value: Any, session: Session) -> list[list[int]]:
 
 
 def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
-    counts: dict[str, Any] = {of: count(value[name]) for name, of in COUNTS.items()}
+    counts: dict[str, Any] = {of: count(value[name]) for name, of in _COUNTS.items()}
     clock = replace(fresh, **counts)
     many = max(clock.in_use, clock.rope_origin, clock.clamped_below - trained.window) > fed
     few = not trained.learned and clock.rope_origin < fed - trained.window
@@ -294,7 +286,7 @@ def _part(
         shape = (len(layers), 1, heads, slots, *more)
         tensor = tensors.get(f"{number}.{state.name}")
         if tensor is None:  # a state that came later than the file
-            if state.name in FIRST_STATES:
+            if state.name in _FIRST_STATES:
                 raise Wrong(f"it has no {state.name}")
             tensor = torch.full(shape, state.empty, dtype=kind)
         states[state.name] = tensor
@@ -337,50 +329,3 @@ def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch
         raise Wrong(f"{name} is {tuple(tensor.shape)} {tensor.dtype}, not {shape} {kind}")
     if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
         raise Wrong(f"{name} holds what is no number")
-
-
-# -- older formats ---------------------------------------------------------------------------------------
-
-Contents = tuple[dict[str, Any], dict[str, Tensor]]
-
-
-def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
-    """Format 5 had tensors [R, H, S, ...] per layer, and the sum of the scores apart from those by head."""
-    same = ("keys", "values", "positions", "protected")
-    renamed = {"recent": "receiving", "prompt": "given", "clamped": "far"} | {name: name for name in same}
-    layers = sum(name.endswith(".positions") for name in tensors)
-    new = {name: tensor for name, tensor in tensors.items() if "." not in name}
-    for layer in range(layers):
-        for name, old in renamed.items():
-            new[f"{layer}.{name}"] = tensors[f"{layer}.{old}"][None]
-        score, by_head = tensors[f"{layer}.score"], tensors[f"{layer}.by_head"]
-        if not by_head.shape[-1]:  # only their sum counted
-            width = named(about["session"]["policy"]).scores.width(groups)
-            by_head = score.new_zeros(*score.shape, width)
-            by_head[..., 0] = score
-        new[f"{layer}.score"] = by_head[None]
-        new[f"{layer}.lost"] = tensors[f"{layer}.lost"]
-    fed = count(about["fed"])
-    clock = None
-    if layers:
-        if not all(tensors[f"{layer}.positions"].numel() for layer in range(layers)):
-            raise Wrong("it has no slots")
-        held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
-        base = int(tensors["0.base"][0])
-        counts = fed, held, base, count(about["near_from"])
-        clock = dict(zip(("seen", "held", "base", "near_from"), counts, strict=True))
-    about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
-    return about, new
-
-
-def _from_6(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
-    """Format 6 had other names for two things."""
-    new = {name.replace(".recent", ".lately"): tensor for name, tensor in tensors.items()}
-    clock = about["clock"] and about["clock"] | {"in_use": about["clock"]["held"]}
-    return about | {"format": 7, "clock": clock}, new
-
-
-MIGRATIONS: dict[int, Callable[..., Contents]] = {
-    5: _from_5,
-    6: _from_6,
-}  # from the format that is read to the next one

@@ -52,7 +52,8 @@ class Session:
     stride: int = 1  # slots evicted together while decoding
     slot_bytes: int = 0  # bytes of one slot in all layers and KV heads: key, value and scores; 0: not known
     fixed_bytes: int = 0  # bytes of the states of layers that keep no keys: of a fixed size
-    thought: list[str] = field(default_factory=list)  # marks: before a thought, after it, without one
+    thought: list[str] = field(default_factory=list)
+    """Marks before and after a thought, and before an answer without one."""
     engine_why: str = ""  # instruction set of the native step, or the reason why another engine runs
 
 

@@ -23,10 +23,12 @@ def read(kind: type[Any], data: dict[str, Any], where: str) -> Any:
     values = {
         name: _value(hint, data[name], f"{where}.{name}") for name, hint in hints.items() if name in data
     }
-    lacks = [one for one in fields(kind) if one.name not in values]
-    if needed := [one.name for one in lacks if one.default is one.default_factory is MISSING]:
-        raise ValueError(f"{where} has no {needed[0]}")
-    return kind(**values)
+    try:
+        return kind(**values)
+    except TypeError as error:
+        plain = [one for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+        missing = ", ".join(one.name for one in plain if one.name not in values)
+        raise ValueError(f"{where} has no {missing}") from error
 
 
 @lru_cache

@@ -23,8 +23,9 @@ from h2o_chat.native.packed import Packed
 from h2o_chat.native.slot_kernels import SlotKernels, checked, ropes_of, supports
 from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.policies import scores
+from h2o_chat.transformers_cache.attention_function import through_slots
 from h2o_chat.transformers_cache.cache import H2OCache
-from h2o_chat.transformers_cache.ready import begin_first, make_slots, through_slots
+from h2o_chat.transformers_cache.ready import begin_first, make_slots
 
 GPT_OSS_ALPHA, GPT_OSS_LIMIT = 1.702, 7.0
 """Files do not say them; llama.cpp and transformers take these."""

@@ -185,16 +185,19 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str, wait_s: float = WAIT_S) -> Iterator[sqlite3.Connection]:
-        """A transaction that excludes other threads; they may go on while it waits to begin."""
+        with explained(self.path), self._begun(begin, wait_s), _whole(self._connection):
+            yield self._connection
+
+    @contextlib.contextmanager
+    def _begun(self, begin: str, wait_s: float) -> Iterator[None]:
+        """Begins a transaction that excludes other threads; they may go on while it waits."""
         give_up = time.monotonic() + wait_s
-        with explained(self.path):
-            while True:
-                with self._lock:
-                    if self._begin(begin, last=time.monotonic() >= give_up):
-                        with self._connection as connection:  # commits, or rolls back
-                            yield connection
-                        return
-                time.sleep(POLL_S)
+        while True:
+            with self._lock:
+                if self._begin(begin, last=time.monotonic() >= give_up):
+                    yield
+                    return
+            time.sleep(POLL_S)
 
     def _begin(self, begin: str, last: bool) -> bool:
         """Tries to begin a transaction; returns False if another process is writing."""
@@ -212,6 +215,14 @@ class Database:
 
 
 _MEMORY = ":memory:"
+
+
+@contextlib.contextmanager
+def _whole(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commits the transaction that was begun, or rolls it back."""
+    with connection:
+        yield
+        connection.execute("COMMIT")  # raises if it has ended meanwhile, which `commit()` does not
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -287,7 +298,7 @@ def _migrate(connection: sqlite3.Connection, where: str) -> None:
     newest = len(MIGRATIONS)
     if _version(connection) < newest:
         connection.execute("BEGIN IMMEDIATE")
-        with connection:  # commits, or rolls back
+        with _whole(connection):
             for script in MIGRATIONS[_version(connection) :]:  # another process may have migrated it
                 for statement in _statements(script):
                     connection.execute(statement)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from h2o_chat.base.utf8 import decoded, encoded
+
 CONVERSATIONS = """
 CREATE TABLE conversations (
     id TEXT NOT NULL PRIMARY KEY,
@@ -243,7 +245,12 @@ WHERE words MATCH ? AND NOT hidden ORDER BY words.rowid DESC LIMIT ?"""
 
 def clean(text: str) -> str:
     """Replaces lone surrogates, which UTF-8 cannot encode, by `?`, as `events.to_json` does."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    try:
+        for _ in encoded(text):
+            pass
+    except UnicodeEncodeError:
+        return decoded(b"".join(encoded(text, "replace")))
+    return text
 
 
 def pack(ids: Sequence[int]) -> bytes:

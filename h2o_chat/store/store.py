@@ -167,10 +167,12 @@ class Store:
         Raises:
             BusyError: it is open in a process.
         """
-        with contextlib.ExitStack() as locks:
-            locks.callback(self._lock(conversation).release)
+        lock = self._lock(conversation)
+        try:
             bulk.hide(self._database, conversation)
             bulk.sweep(self._database, self._data_folder, conversation)
+        finally:
+            lock.release()
 
     def path(self, conversation: str, leaf: int | None = None) -> Messages:
         """One branch from its root to `leaf`; None is the active one.

@@ -20,7 +20,7 @@ from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.references import named
 from h2o_chat.policies.shares import divide
-from h2o_chat.transformers_cache import protection, ready
+from h2o_chat.transformers_cache import giving_up, protection, ready
 from h2o_chat.transformers_cache import snapshot as snapshots
 from h2o_chat.transformers_cache.layer import H2OLayer, StateLayer, layers_of
 from h2o_chat.transformers_cache.probe import probe
@@ -185,7 +185,7 @@ class H2OCache(Cache):
         return self.protected_in(None)
 
     # Methods defined in other files.
-    evict_generated, give_up = protection.evict_generated, protection.give_up
+    evict_generated, give_up = giving_up.evict_generated, giving_up.give_up
     protect, pin, unpin = protection.protect, protection.pin, protection.unpin
     protected_in, budget_for = protection.protected_in, protection.budget_for
     prepare, position_ids = ready.prepare, ready.position_ids

@@ -116,7 +116,8 @@ def _wrong_attention() -> NoReturn:
     )
 
 
-_latent = threading.local()  # its `layer`: whose latents were read, and whose attention comes next
+_latent = threading.local()
+"""Its `layer`: the one whose latents were read in this thread, and whose attention comes next."""
 
 
 def expect_latent(layer: H2OLayer) -> None:

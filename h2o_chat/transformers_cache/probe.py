@@ -104,7 +104,8 @@ def probe(model: Any, chats: bool = False) -> Positions:
     return Positions(window, tuple(found), learned=False, chats=chats, layers=kinds)
 
 
-_probed = threading.local()  # its `calls`: (module, query, key, value) of each layer that attended
+_probed = threading.local()
+"""Its `calls`: (module, query, key, value) of each layer that attended in this thread."""
 
 
 def _attention(
@@ -116,7 +117,11 @@ def _attention(
 
 
 def _keys_at(model: Any, index: int) -> tuple[tuple[Kind, ...], list[Tensor]]:
-    """The layers, and keys [1, H, 1, D], of one token fed at a position index; ModelError: others attend."""
+    """The layers, and keys [1, H, 1, D] of each that has some, of one token fed at a position index.
+
+    Raises:
+        ModelError: other layers attend than the configuration names, or none through transformers' interface.
+    """
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 

@@ -1,11 +1,11 @@
-"""Protects tokens from eviction, row by row (sinks, a system prompt, pins), or evicts those that are named.
+"""Protects tokens from eviction, row by row: sinks, a system prompt, pins.
 
 The functions without an underscore are methods of `H2OCache`, but `clocks_of` and `name_rows`.
 Held tokens have a flag in their slots; tokens yet to be fed are listed in the clock of their row. `row` None
 means every row.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -14,10 +14,8 @@ from torch import Tensor
 
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.cache import turning
-from h2o_chat.cache.arena import Arena, in_use_first
+from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.state import STATES
-from h2o_chat.policies.policies import Slots
 from h2o_chat.policies.shares import divide
 from h2o_chat.transformers_cache.cache_like import CacheLike
 
@@ -125,58 +123,6 @@ def budget_for(cache: CacheLike, protected: int) -> int | None:
         return None
     sizes = count(shares.budget)
     return next(size for size in sizes if divide(policy, size, *cache.plan.asked).most_protected >= protected)
-
-
-def evict_generated(cache: CacheLike, row: int, openings: Sequence[int] = ()) -> None:
-    """Evicts generated tokens of a row, and the prompt tokens at some positions; see `_evict`."""
-
-    def said(slots: Slots) -> Tensor:
-        opens = torch.tensor(openings, dtype=torch.long, device=slots.positions.device)
-        return ~slots.prompt | torch.isin(slots.positions, opens)
-
-    _evict(cache, row, said)
-
-
-@torch.no_grad()
-def give_up(cache: CacheLike, row: int, positions: range, at_once: bool = True) -> None:
-    """Evicts a row's tokens at these positions; not `at_once`: sets their score to 0, so they go first."""
-
-    def there(slots: Slots) -> Tensor:
-        return (slots.positions >= positions.start) & (slots.positions < positions.stop)
-
-    if at_once:
-        _evict(cache, row, there)
-        return
-    for arena in cache.absorbed_arenas():
-        mine = arena.slots.cut(rows=slice(row, row + 1))
-        mine.score.masked_fill_(there(mine).unsqueeze(-1), 0.0)
-        arena.last_priority.pop(row, None)
-
-
-@torch.no_grad()
-def _evict(cache: CacheLike, row: int, which: Callable[[Slots], Tensor]) -> None:
-    """Evicts tokens of a row that are not protected; does nothing if the policy never evicts.
-
-    KV heads then hold unequal numbers of tokens: `Clock.in_use` counts the fullest, and some empty slots
-    of the others stay unused until the next eviction.
-
-    Args:
-        which: slots to a mask [L, 1, H, S].
-    """
-    if not cache.plan.shares.bounded:
-        return
-    clock, most = clocks_of(cache, row)[row], 0
-    for arena in cache.absorbed_arenas():
-        mine = arena.slots.cut(rows=slice(row, row + 1))
-        goes = (mine.positions >= 0) & which(mine) & ~mine.protected  # [L, 1, H, S]
-        for state in STATES:
-            if state.dtype != "kv":  # keys and values of empty slots are masked, and overwritten later
-                held = mine.states[state.name]
-                held.masked_fill_(goes if held.ndim == 4 else goes.unsqueeze(-1), state.empty)
-        arena.order[:, row] = in_use_first(mine.positions[:, 0])
-        arena.last_priority.pop(row, None)
-        most = max(most, int((mine.positions >= 0).sum(-1).max()))
-    clock.in_use = most
 
 
 def _needed(masks: Sequence[Tensor], row: int, clock: Clock, pins: Iterable[int]) -> int:

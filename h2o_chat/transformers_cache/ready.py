@@ -1,4 +1,4 @@
-"""A step of a cache, up to the attention of its layers: passes, slots, rotation indices."""
+"""Prepares a step before its tokens attend: passes, slots, rotation indices."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,12 +8,11 @@ from torch import Tensor
 from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena, Shape, joined
-from h2o_chat.cache.attention import LayerStep
 from h2o_chat.cache.clock import decode_pass, prompt_passes
 from h2o_chat.cache.distance import turns_due
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.transformers_cache.cache_like import CacheLike
-from h2o_chat.transformers_cache.layer import H2OLayer, Handoff
+from h2o_chat.transformers_cache.layer import H2OLayer
 from h2o_chat.transformers_cache.protection import name_rows
 
 
@@ -103,46 +102,6 @@ def position_ids(cache: CacheLike) -> Tensor:
     along = torch.arange(step.tokens) if step.real is None else step.real.long().cumsum(-1) - 1
     start = torch.tensor(first, device=along.device)[:, None]
     return distance.fed_indices((start + along).clamp_min(0))
-
-
-def through_slots(
-    query: Tensor,
-    new: Handoff,
-    mask: Tensor | None = None,
-    scaling: float | None = None,
-    window: int | None = None,
-    softcap: float | None = None,
-    sink: Tensor | None = None,
-) -> Tensor:
-    """Attention of one layer, which also updates its cache. [R, H * G, N, D] -> [R, N, H * G, D]
-
-    Args:
-        mask: [R, N] bool, False for padding.
-        window: `sliding_window` of `h2o_attention`, `sink` its `s_aux`; see there for the others.
-    """
-    layer, keys, values = new.layer, new.keys, new.values
-    rows, heads, tokens, size = keys.shape
-    # A layer that shares slots may be fed only a prompt's last tokens (Gemma 4): those before are made up.
-    missing = tokens - query.shape[2]
-    if missing:
-        query = torch.nn.functional.pad(query, (0, 0, missing, 0))
-    queries = query.reshape(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
-    if new.attended:
-        step, arena = layer.cache.step, layer.arena
-        assert step is not None
-        assert arena is not None
-    else:
-        step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
-        arena.windows[layer.at] = layer.kind.window or window
-    scaling = size**-0.5 if scaling is None else scaling
-    here = LayerStep(arena, layer.at, scaling, softcap, None if sink is None else sink.view(heads, -1, 1, 1))
-    if tokens == 1:
-        output = here.decode(step, queries, keys, values, reuses_slots=new.attended)
-    else:
-        output = here.prefill(step, queries, keys, values, reuses_slots=new.attended, counts=not missing)
-    layer.fed += 0 if new.attended else tokens
-    new.attended = True
-    return output[..., missing:, :].flatten(1, 2).transpose(1, 2).contiguous()
 
 
 def begin(

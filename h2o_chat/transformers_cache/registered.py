@@ -1,93 +1,17 @@
-"""The attention function of all models: importing this registers it as attn_implementation="h2o".
+"""Importing this registers `h2o_attention`: transformers' models accept attn_implementation="h2o".
 
 It imports the base classes of transformers' models, a second of CPU, which the native step does without.
-Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, D head size.
 """
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.transformers_cache.layer import Handoff, expected_latent
-from h2o_chat.transformers_cache.layout import require_plain
-from h2o_chat.transformers_cache.ready import through_slots
+from h2o_chat.transformers_cache.attention_function import h2o_attention
 
 NAME = "h2o"
-
-# Keywords of transformers' models that do not change attention.
-_HARMLESS = {
-    "position_ids",
-    "use_cache",
-    "output_attentions",
-    "output_hidden_states",
-    "return_dict",
-    "is_causal",
-    "cache_position",
-    "position_embeddings",
-    "logits_to_keep",
-    "output_router_logits",
-}
-
-
-def h2o_attention(
-    module: Any,
-    query: Tensor,
-    key: Any,
-    value: Any,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    **others: Any,
-) -> tuple[Tensor, None]:
-    """Attention through an `H2OCache`, as transformers calls it.
-
-    Args:
-        query: [R, H * G, N, D].
-        key, value: the `Handoff` that `H2OLayer.update` returned.
-        attention_mask: [R, 1, 1, all columns so far], False for padding, or None.
-        scaling: of the logits; None for D ** -0.5.
-        sliding_window: tokens that a query of this layer sees, itself included; None: all before it.
-        softcap: bound of the logits, `softcap * tanh(logits / softcap)` (Gemma 2, arXiv 2408.00118).
-        s_aux: [H * G] learned logits of a token without a value, one of each query head (gpt-oss).
-
-    Returns:
-        The output [R, N, H * G, D]; attention weights are not returned.
-
-    Raises:
-        ModelError: a keyword that changes attention and is not handled here, or a mask of another shape.
-        UsageError: no H2OCache was given, or one that was made without a model that it has to know.
-    """
-    strange = {k: v for k, v in others.items() if k not in _HARMLESS and v is not None}
-    if dropout:
-        strange["dropout"] = dropout
-    if strange:
-        raise ModelError(
-            f"{type(module).__name__} passes attention keywords that h2o does not handle: {strange}.",
-            "This family is not supported yet.",
-        )
-    if not isinstance(key, Handoff) and (latent := expected_latent()) is not None:
-        key = Handoff(latent, key, value)
-    if not isinstance(key, Handoff):
-        raise UsageError(
-            'attn_implementation="h2o" was run without an H2OCache; any other cache would grow silently.',
-            "Pass past_key_values=H2OCache(budget=...).",
-        )
-    if key.layer.cache.trained is None and key.layer.arena is None:
-        require_plain(module.config)
-    mask = attention_mask
-    if mask is not None:
-        if mask.ndim != 4 or mask.dtype != torch.bool or mask.shape[1:3] != (1, 1):
-            shape = tuple(mask.shape)
-            raise ModelError(f"h2o needs a padding mask [rows, columns], this one has the shape {shape}.")
-        mask = mask[:, 0, 0, -key.keys.shape[2] :]
-    return through_slots(query, key, mask, scaling, sliding_window, softcap, s_aux), None
 
 
 def padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:

@@ -3,6 +3,7 @@
 import json
 from collections import ChainMap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from configured import call, file
@@ -10,7 +11,7 @@ from here import h2o_here
 from hypothesis import given
 from hypothesis import strategies as st
 
-from h2o_chat.base import precedence
+from h2o_chat.base import config, precedence
 from h2o_chat.base.config import FILE_LIMIT_BYTES, Sampling, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.flags import FLAGS, _only, settings_of
@@ -78,6 +79,7 @@ def test_a_resumed_conversation_stands_between_the_file_and_the_flags(
         ("budget = 5", ["budget stands outside of [defaults]"]),
         ("[defualts]", ["'defualts' is not known", "Did you mean defaults?"]),
         ("defaults = 3", ["defaults is 3", "[defaults]"]),
+        (f"defaults = 0x{'f' * 5000}", ["defaults is a number of more than 64 bits"]),
         ("[defaults]\nbugdet = 5", ["'bugdet' is not known", "Did you mean budget?"]),
         ("[defaults]\ntop-p = 0.5", ["'top-p' is not known", "Did you mean top_p?"]),
         ("[defaults]\nbudget = 0", ["[defaults] budget is 0", "[1, 100,000,000]"]),
@@ -171,6 +173,20 @@ def toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     return str(value) if isinstance(value, float) else json.dumps(value)
+
+
+def test_all_tables_are_of_one_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may write the file meanwhile."""
+    path, read = tmp_path / "config.toml", config.read_tables
+    path.write_text('[defaults]\nseed = 4\n[aliases]\nmine = "a/b"\n[mcp.one]\ncommand = ["x"]\n')
+
+    def read_and_replaced(file: Path) -> dict[str, Any]:
+        tables = read(file)
+        file.write_text("[defaults")
+        return tables
+
+    monkeypatch.setattr(config, "read_tables", read_and_replaced)
+    assert precedence.from_file(path) == {"seed": 4}
 
 
 @given(raw=st.binary(max_size=300) | st.text(alphabet="[]{}=\"'\\\n#.a1-_ éx:T", max_size=60).map(str.encode))

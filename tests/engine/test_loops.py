@@ -96,6 +96,14 @@ def test_both_steps_go_on_alike(shared_models: Path) -> None:
 def test_nothing_goes_where_nothing_may(make: Callable[..., Engine]) -> None:
     engine = make()
     engine.evict_generated()  # nothing was fed yet
+    assert not engine.cache.evict_generated(0)
+    engine.feed(prompt(engine, ASKED[0]))
+    before, clock = held(engine), replace(engine.cache.clocks[0])
+    assert not engine.cache.evict_generated(0)
+    assert not engine.cache.give_up(0, range(2, 4), at_once=False)
+    assert (held(engine), engine.cache.clocks[0]) == (before, clock)
+    assert engine.cache.give_up(0, range(2, 4))
+    assert all({2, 3} & head == set() for layer in held(engine) for head in layer)
     full = make(policy="full")
     list(full.generate(prompt(full, ASKED[0]), SHORT))
     before = held(full)

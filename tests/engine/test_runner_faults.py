@@ -181,6 +181,38 @@ def test_a_short_prompt_that_raises_in_the_middle_can_be_fed_again(loaded: Loade
     same_snapshot(runner.row_snapshot(0), expected.row_snapshot(0))
 
 
+@pytest.mark.parametrize("calls", [0, 3])
+def test_a_first_conversation_without_memory_for_it_leaves_the_runner_as_it_was(
+    calls: int, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slots of all rows are made when the first conversation is put: the largest allocation."""
+    expected = Runner(loaded, cache_for(loaded, EXACT))
+    expected.feed([noise(30, 1)], prompt=True)
+    snapshot = expected.row_snapshot(0)
+    runner = Runner(loaded, cache_for(loaded, EXACT), rows=3)
+    runner.cache.protect(7, row=1)
+    select, done = torch.Tensor.index_select, list[Any]()
+
+    def fails(*arguments: Any) -> torch.Tensor:
+        done.append(arguments)
+        if len(done) > calls:
+            raise MemoryError("there is no more")
+        return select(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "index_select", fails)
+        with pytest.raises(MemoryError):
+            runner.put(0, snapshot)
+    assert not runner.cache.absorbed_arenas()
+    assert runner.cache.protected_in(1) == 7
+    runner.empty(2)
+    runner.put(0, snapshot)
+    for token in range(5, 40):
+        ours = runner.feed([[token], [], [token]], prompt=False)
+        assert torch.allclose(ours[0], expected.feed([[token]], prompt=False)[0], atol=1e-9)
+    assert runner.cache.protected_in(1) == 7
+
+
 def test_a_first_call_that_raises_leaves_what_was_protected(loaded: Loaded) -> None:
     runner = Runner(loaded, cache_for(loaded, EXACT), rows=2)
     runner.cache.protect(7, row=1)

@@ -42,6 +42,8 @@ def engine(shared_models: Path) -> Engine:
         lambda about, _: about["clock"].update(base=True),
         lambda about, _: about["clock"].update(in_use=30),
         lambda about, _: about.update(pins=[2]),
+        lambda about, _: about.update(pins={}),
+        lambda about, _: about.update(pins=""),
         lambda about, _: about.update(lost=[3, float("nan")]),
         lambda about, _: about.update(lost=[3, "1"]),
         lambda about, _: about.update(lost={}),

@@ -119,7 +119,7 @@ def test_lone_surrogates_do_not_stop_a_recording() -> None:
     [
         ("[]", "list"),
         ('{"event": "nonsense"}', "nonsense"),
-        ('{"event": "token"}', "token"),
+        ('{"event": "token", "text": "a"}', "token has no id, position, ms$"),
         ('{"event": "cache", "heaviest": [{}]}', "cache"),
         ('{"event": "cache", "heaviest": 5}', "cache"),
         ('{"event": "turn", "hold": [1]}', "turn"),

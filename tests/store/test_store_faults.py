@@ -90,6 +90,15 @@ def test_an_older_file_is_brought_up_to_date(folder: Path, monkeypatch: pytest.M
         store.close()
 
 
+def test_a_transaction_that_ended_too_early_is_no_success(folder: Path) -> None:
+    """A full disk makes SQLite roll back, whoever catches that error."""
+    store = Store(folder)
+    with pytest.raises(StoreError, match="no transaction is active"), store._database.writing() as connection:
+        connection.execute("ROLLBACK")
+    assert created(store, "m", {}, "the next one")
+    store.close()
+
+
 def test_messages_of_version_2_keep_their_numbers(folder: Path) -> None:
     """Saved memories are named after them; what is said from then on follows."""
     folder.mkdir(0o700)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from storing import created
 
-from h2o_chat.store import Store
+from h2o_chat.store import Store, clean
 
 anything = st.text(st.characters(exclude_categories=()), max_size=40)
 operators = st.sampled_from(
@@ -49,6 +49,17 @@ def test_search_takes_anything(spoken: Store, words: str) -> None:
 def test_search(spoken: Store, words: str, snippet: str | None) -> None:
     """Accents and case do not matter; the last word may be the beginning of one."""
     assert [hit.snippet for hit in spoken.search(words)] == ([snippet] if snippet else [])
+
+
+@pytest.mark.parametrize("text", ["a\ud800b", "aéb"])
+def test_a_text_is_never_encoded_in_one_call(text: str) -> None:
+    """Other threads would wait for it, see `base/utf8.py`."""
+
+    class Long(str):
+        def encode(self, *_: str) -> bytes:
+            raise AssertionError("in one call")
+
+    assert clean(Long(text)) == text.encode("utf-8", "replace").decode()
 
 
 @given(text=anything, title=anything)

@@ -25,13 +25,14 @@ from h2o_chat.chat.conversation.remarks import first_budget, fitted_budget
 from h2o_chat.chat.tools.mcp_servers import McpServers, allow, refuse
 from h2o_chat.cli import config_command, memory_command, models_command, run_batch, sessions_command
 from h2o_chat.cli import run as running
+from h2o_chat.cli.cluster_command import app as cluster
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor import doctor
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
 from h2o_chat.cli.lab_commands import bench, evaluate
 from h2o_chat.cli.prompt_input import grammar_of, prompt_of, read_script
 from h2o_chat.cli.replay_command import demo, replay
-from h2o_chat.cli.serve_command import cluster, serve
+from h2o_chat.cli.serve_command import serve
 from h2o_chat.cli.typer_messages import PlainGroup, PlainTyper, help_command
 from h2o_chat.events.recording import Recorder
 from h2o_chat.models.hub import ask

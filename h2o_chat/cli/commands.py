@@ -1,11 +1,13 @@
 """Helpers of the commands without a screen."""
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NoReturn, ParamSpec
+from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 from rich.cells import cell_len, set_cell_size
@@ -94,3 +96,15 @@ def with_model(settings: Settings, asked: Collection[str], folder: Path) -> Sett
         settings, what = choose_unnamed(settings, folder)
     say(f"h2o-chat: no model was named: {name_of(what)}")
     return settings
+
+
+def with_ray(module: str) -> Any:
+    """A module of `h2o_chat.cluster`; raises UsageError where Ray is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it tells its makers about each cluster
+    try:
+        return import_module(f"h2o_chat.cluster.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("h2o_chat"):
+            raise
+        hint = "pip install 'h2o-chat[cluster]'"
+        raise UsageError(f"A cluster needs Ray, and {error.name} is not installed.", hint) from error

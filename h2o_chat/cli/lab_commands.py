@@ -6,6 +6,7 @@ imports torch, so it is imported inside the commands.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -208,7 +209,9 @@ def stuck(
     wanted = policies or ["h2o"]
     runs = runs_of([policy for policy in wanted if policy != "full"], budgets or [512])
     runs = runs if "full" in wanted else runs[1:]
-    sampling = Sampling(temperature, top_p=top_p, min_p=min_p, max_tokens=tokens)
+    sampling = Sampling(temperature, max_tokens=tokens)
+    if temperature:
+        sampling = replace(sampling, top_p=top_p, min_p=min_p)
 
     with opened_model(settings, "talk") as (loaded, tick):
         report = task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
@@ -245,7 +248,8 @@ def speed(
         let_torch_sleep(checked(engine=engine))
     given = {"budget": budget, "engine": engine, "dtype": dtype, "threads": threads}
     with measured(shape, model, seed, **given) as settings:
-        from h2o_chat.lab.bench.speed import Wanted, run_speed, show_speed
+        from h2o_chat.lab.bench.speed import Wanted, run_speed
+        from h2o_chat.lab.bench.speed_table import show_speed
 
         policy: Any = policies or ["h2o"]
         wanted = Wanted(settings, quantize or ["auto"], seen or [640], prompt, turns, seed, policy)

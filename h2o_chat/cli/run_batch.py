@@ -20,9 +20,9 @@ from h2o_chat.chat.conversation.message import about_time
 from h2o_chat.chat.files.batch_lines import SHOWN, BatchLine, read_jobs, request_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
 from h2o_chat.chat.templates.chat_template import choose
+from h2o_chat.cli.commands import with_ray
 from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.run import complain, discard_stdout, ending, note_session
-from h2o_chat.cli.serve_command import with_ray
 from h2o_chat.engine.request import Request
 from h2o_chat.events.events import Turn
 from h2o_chat.models.hub import stay_offline
@@ -136,12 +136,18 @@ class _Answers:
     """Writes the answers, counts them, and tells how far it is.
 
     Args:
-        left: lines that earlier runs did not answer.
+        total: number of all lines.
+        left: number of those that earlier runs did not answer.
     """
 
-    def __init__(self, results: ResultsFile | Stdout, made: dict[str, Any], lines: int, left: int) -> None:
-        self.results, self.made, self.lines, self.left = results, made, lines, left
-        self.began, self.done, self.failed, self.bugs, self.tokens = time.monotonic(), 0, 0, 0, 0
+    def __init__(self, results: ResultsFile | Stdout, made: dict[str, Any], total: int, left: int) -> None:
+        self.results, self.made = results, made
+        self.total, self.left = total, left
+        self.began = time.monotonic()
+        self.done = 0
+        self.failed = 0
+        self.bugs = 0
+        self.tokens = 0
 
     def write_all(self, answered: Iterator[Answered | None]) -> ExitCode:
         seldom, kept = Seldom(at_once=True), "all lines written are whole"
@@ -152,7 +158,7 @@ class _Answers:
                 elif interrupted():
                     break
                 elif seldom.due():
-                    progress(f"answers: {self._so_far()}", 1 - self.left / self.lines)
+                    progress(f"answers: {self._so_far()}", 1 - self.left / self.total)
         self.results.require()
         self._sum_up(interrupted())
         if interrupted():
@@ -178,8 +184,12 @@ class _Answers:
     def _so_far(self) -> str:
         """`120 of 1,000 · 345 tok/s · about 14 min`"""
         took = time.monotonic() - self.began
-        words = f"{self.lines - self.left:,} of {self.lines:,} · {self.tokens / max(took, 1e-9):,.0f} tok/s"
-        return f"{words} · about {about_time(took / self.done * self.left)}" if self.done else words
+        words = f"{self.total - self.left:,} of {self.total:,} · {self.tokens / max(took, 1e-9):,.0f} tok/s"
+        return (
+            f"{words} · about {about_time(took / self.done * self.left)}"
+            if self.done and self.left
+            else words
+        )
 
     def _sum_up(self, interrupted: ExitCode) -> None:
         took = time.monotonic() - self.began

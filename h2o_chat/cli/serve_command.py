@@ -1,16 +1,14 @@
-"""`h2o-chat serve`: many conversations at once, over HTTP; `cluster up`: by many replicas, on Ray.
+"""`h2o-chat serve`: many conversations at once, over HTTP.
 
 The contract: stdout is empty; notes and errors go to stderr, but no key and no word of a conversation; a
 signal ends it in order, a second one at once; the exit code is one of `ExitCode`.
 """
 
 import asyncio
-import os
 import sys
 from collections import ChainMap
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +21,6 @@ from h2o_chat.chat.recall.recall import POLICIES_WITHOUT_RECALL
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import note_session
-from h2o_chat.cli.typer_messages import PlainTyper
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import obtain
@@ -36,10 +33,7 @@ if TYPE_CHECKING:
 ADDRESS = "127.0.0.1:8080"
 CLOSE_S = 5.0
 """Seconds for the running step, once the server has ended."""
-REPLICA_WAITING, REPLICA_TIME_S = 64, 600.0
-"""Requests that may wait in a replica, and the longest time of one."""
-_option = partial(typer.Option, rich_help_panel="Server")
-cluster = PlainTyper(no_args_is_help=True, help="Serve on several machines, by Ray.")
+option = partial(typer.Option, rich_help_panel="Server")
 
 
 @takes_flags()
@@ -47,39 +41,46 @@ cluster = PlainTyper(no_args_is_help=True, help="Serve on several machines, by R
 def serve(
     context: typer.Context,
     address: Annotated[
-        str, _option(metavar="HOST:PORT", help="Where it listens; what is not this machine alone needs keys.")
+        str, option(metavar="HOST:PORT", help="Where it listens; what is not this machine alone needs keys.")
     ] = ADDRESS,
-    host: Annotated[str | None, _option(help="The host of --address.")] = None,
-    port: Annotated[int | None, _option(min=0, max=65535, help="The port of --address.")] = None,
-    any_model: Annotated[bool, _option("--any-model", help="Requests may name any model.")] = False,
+    host: Annotated[str | None, option(help="The host of --address.")] = None,
+    port: Annotated[int | None, option(min=0, max=65535, help="The port of --address.")] = None,
+    any_model: Annotated[bool, option("--any-model", help="Requests may name any model.")] = False,
     keys: Annotated[
-        Path | None, _option(metavar="FILE", help="Keys, one a line; or one in H2O_CHAT_KEY.")
+        Path | None, option(metavar="FILE", help="Keys, one a line; or one in H2O_CHAT_KEY.")
     ] = None,
     tls_proxy: Annotated[
-        bool, _option("--tls-proxy", help="A proxy with TLS stands in front: pages have https.")
+        bool, option("--tls-proxy", help="A proxy with TLS stands in front: pages have https.")
     ] = False,
     rows: Annotated[
-        int | None, _option(min=1, help="Conversations at once.", show_default="16, or what fits")
+        int | None, option(min=1, help="Conversations at once.", show_default="16, or what fits")
     ] = None,
     snapshots: Annotated[
-        int | None, _option(min=0, help="Conversations kept, to go on from.", show_default="64, or 2 GiB")
+        int | None, option(min=0, help="Conversations kept, to go on from.", show_default="64, or 2 GiB")
     ] = None,
-    queue: Annotated[int, _option(min=1, help="Requests that may wait, of all keys.")] = 64,
-    timeout: Annotated[float, _option(min=0.1, help="Seconds for a request, waiting included.")] = 600,
-    grace: Annotated[float, _option(min=0, help="Seconds for what is answered when it is told to end.")] = 20,
-    data: Annotated[Path | None, _option(metavar="FOLDER", help="Where rows are kept when it ends.")] = None,
+    queue: Annotated[int, option(min=1, help="Requests that may wait, of all keys.")] = 64,
+    timeout: Annotated[float, option(min=0.1, help="Seconds for a request, waiting included.")] = 600,
+    grace: Annotated[float, option(min=0, help="Seconds for what is answered when it is told to end.")] = 20,
+    data: Annotated[Path | None, option(metavar="FOLDER", help="Where rows are kept when it ends.")] = None,
     state: Annotated[
-        str | None, _option(metavar="URL", help="A folder, or s3://...: servers share conversations there.")
+        str | None, option(metavar="URL", help="A folder, or s3://...: servers share conversations there.")
     ] = None,
-    no_store: Annotated[bool, _option("--no-store", help="Keep nothing on disk.")] = False,
+    no_store: Annotated[bool, option("--no-store", help="Keep nothing on disk.")] = False,
     yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
 ) -> ExitCode:
     """Serve many conversations over HTTP, as OpenAI's clients and those of llama-server speak it."""
     settings, sampling = settings_of(given, events_every=0)
-    _optional("serve.server", "serve", "A server needs starlette and uvicorn")
-    from h2o_chat.serve import server
+    try:
+        from h2o_chat.serve import server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "h11"):
+            raise
+        raise UsageError(
+            f"A server needs starlette and uvicorn, and {error.name} is not installed.",
+            "pip install 'h2o-chat[serve]'",
+        ) from error
     from h2o_chat.serve.prefixes import Prefixes
     from h2o_chat.serve.request_queue import Limits
     from h2o_chat.serve.saved_memories import Saved
@@ -169,73 +170,3 @@ def split(address: str) -> tuple[str, int]:
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
         raise UsageError(f"--address is {address!a}.", f"It is HOST:PORT, such as {ADDRESS}.")
     return host, int(port)
-
-
-def _optional(module: str, extra: str, needs: str) -> Any:
-    """A module of an optional part of the program; raises UsageError where what it needs is not installed."""
-    try:
-        return import_module(f"h2o_chat.{module}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("h2o_chat"):
-            raise
-        raise UsageError(
-            f"{needs}, and {error.name} is not installed.", f"pip install 'h2o-chat[{extra}]'"
-        ) from error
-
-
-def with_ray(module: str) -> Any:
-    """A module of `h2o_chat.cluster`; raises UsageError where Ray is not installed."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it tells its makers about each cluster
-    return _optional(f"cluster.{module}", "cluster", "A cluster needs Ray")
-
-
-@cluster.command(short_help="Serve on all machines of a Ray cluster, or on this one.")
-@takes_flags()
-@ends
-def up(
-    context: typer.Context,
-    replicas: Annotated[
-        str, _option(metavar="MIN:MAX", help="Processes that answer; Ray adds and removes them.")
-    ] = "1:1",
-    state: Annotated[
-        str | None, _option(metavar="URL", help="Where conversations are: a folder of all, or s3://...")
-    ] = None,
-    address: Annotated[str, _option(metavar="HOST:PORT", help="Where every machine listens.")] = ADDRESS,
-    ray: Annotated[
-        str | None,
-        _option(metavar="ADDRESS", help="The Ray cluster.", show_default="the one here, or a new one"),
-    ] = None,
-    cpus: Annotated[float, _option(min=0, help="Processors of a replica, for Ray.")] = 1,
-    gpus: Annotated[float, _option(min=0, help="GPUs of a replica, for Ray.")] = 0,
-    keys: Annotated[Path | None, _option(metavar="FILE", help="See serve.")] = None,
-    tls_proxy: Annotated[bool, _option("--tls-proxy", help="See serve.")] = False,
-    rows: Annotated[int, _option(min=1, help="Conversations at once, of a replica.")] = 16,
-    grace: Annotated[float, _option(min=0, help="Seconds for answers of a replica that goes.")] = 20,
-    yes: FetchYes = False,
-    *,
-    given: ChainMap[str, Any],
-) -> ExitCode:
-    """Serve many conversations from several processes and machines; each goes on wherever it was kept."""
-    settings, sampling = settings_of(given, events_every=0)
-    fewest, _, most = (replicas if ":" in replicas else f"{replicas}:{replicas}").partition(":")
-    if not (fewest.isdecimal() and most.isdecimal() and 0 < int(fewest) <= int(most)):
-        raise UsageError(f"--replicas is {replicas!a}.", "It is MIN:MAX, such as 2:8.")
-    replicas_on_ray = with_ray("replicas")
-    from h2o_chat.serve.request_queue import Limits
-    from h2o_chat.serve.shared_storage import Storage
-
-    settings = with_model(settings, given.maps[0], data_folder(None))
-    sampling = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given)).complete(sampling)
-    if settings.model and (here := Path(settings.model)).exists():  # replicas run in other folders
-        settings = replace(settings, model=str(here.absolute()))
-    if state is not None:
-        state = state if "://" in state else str(Path(state).absolute())
-        Storage(state)  # raises what is wrong with it before replicas start
-    host, port = split(address)
-    limits = Limits(REPLICA_WAITING, REPLICA_WAITING, REPLICA_TIME_S, grace)
-    known_keys, loopback, limits = checked(host, keys, limits)
-    scheme = "https" if tls_proxy else "http"
-    task = replicas_on_ray.Task(settings, sampling, limits, known_keys, loopback, scheme, rows, state)
-    application = replicas_on_ray.deployed(task, int(fewest), int(most), cpus, gpus)
-    replicas_on_ray.up(application, host, port, ray)
-    return ExitCode.OK

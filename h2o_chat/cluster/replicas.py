@@ -12,11 +12,11 @@ from ray.serve.config import RequestRouterConfig
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.remote.engine_here import batch_here
-from h2o_chat.serve.guard import Guard, Keys
+from h2o_chat.serve.guard import Keys
 from h2o_chat.serve.prefixes import Prefixes
 from h2o_chat.serve.protocol import connections_at_most
 from h2o_chat.serve.request_queue import Limits
-from h2o_chat.serve.server import CUT_S, SWITCH_S, give_back, leaving, share
+from h2o_chat.serve.server import CUT_S, SWITCH_S, application, give_back, leaving, share
 from h2o_chat.serve.service import Service
 
 NAME = "h2o-chat"
@@ -53,8 +53,9 @@ class Replica:
         self.service = Service(batch, task.settings, task.sampling, task.limits, prefixes)
         if task.state is not None:
             share(self.service, task.state)
-        access = task.keys, task.loopback, task.scheme
-        self._app = Guard(self.service, None, *access, connections_at_most())
+        self._app = application(
+            self.service, None, task.keys, task.loopback, task.scheme, connections_at_most()
+        )
         self._watching = asyncio.create_task(self._watch())
 
     def __serve_build_asgi_app__(self) -> Any:

@@ -161,8 +161,8 @@ class EngineApart:
 
     def __init__(self, process: _Process, tokenizer: Any, facts: EngineFacts) -> None:
         self._process, self.tokenizer = process, tokenizer
-        held, self.session, self.eos = facts
-        self._held = self._kept(held)
+        self.session, self.eos = facts.session, facts.eos
+        self._held = self._kept(facts.held)
         self.seen = 0
         self.pending: tuple[int, ...] = ()
 

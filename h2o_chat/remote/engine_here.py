@@ -47,7 +47,7 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
             from h2o_chat.policies.references import named
             from h2o_chat.policies.shares import divide
 
-        # A budget that cannot work is refused before the model is opened.
+        # A budget that cannot work is refused before the model is opened; its weights may be being laid out.
         divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
         require_template(settings)
         if RANKS > 1:

@@ -16,7 +16,7 @@ from itertools import count
 from multiprocessing.connection import Connection
 from pickle import PicklingError
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
@@ -34,8 +34,12 @@ class RemoteObject:
     number: int
 
 
-EngineFacts = tuple[RemoteObject, Session, frozenset[int]]
-"""The engine, its session, and the tokens that end an answer: the screen's side keeps these."""
+class EngineFacts(NamedTuple):
+    """The facts about an engine that the screen's side keeps."""
+
+    held: RemoteObject
+    session: Session
+    eos: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,7 @@ class _Serving:
         return self._registered(engine), engine.tokenizer
 
     def _registered(self, engine: Any) -> EngineFacts:
-        return self._keep(engine), engine.session, engine.eos
+        return EngineFacts(self._keep(engine), engine.session, engine.eos)
 
     def _keep(self, value: Any) -> RemoteObject:
         number = next(self._numbers)

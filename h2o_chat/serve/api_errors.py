@@ -1,8 +1,7 @@
-"""Errors in OpenAI's format, a status and a body of one shape; checks of values that raise them."""
+"""Errors in OpenAI's format: a status, and a body of one shape."""
 
 import sys
 import traceback
-from collections.abc import Mapping
 from typing import Any
 
 from h2o_chat.base.errors import (
@@ -62,32 +61,3 @@ def of(error: Exception) -> ApiError:
             return ApiError(500, str(error), error.code)
     sys.stderr.write(written_out("".join(traceback.format_exception(error))))
     return ApiError(500, f"{type(error).__name__}. This is a bug of h2o-chat: please report it.", "bug")
-
-
-def seen(value: Any) -> str:
-    """A value for an error message, cut."""
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
-    if isinstance(value, str):
-        value = value[:60]
-    return ascii(value)[:60] if type(value) is not int or abs(value) < 2**63 else "a very long number"
-
-
-def flag(body: Mapping[str, Any], key: str, usual: bool) -> bool:
-    value = usual if body.get(key) is None else body[key]
-    if not isinstance(value, bool):
-        raise wrong(key, f"{key} is {seen(value)}. It must be true or false.")
-    return value
-
-
-def whole(body: Mapping[str, Any], key: str, usual: int, least: int, most: int) -> int:
-    value = usual if body.get(key) is None else body[key]
-    if type(value) is not int or not least <= value <= most:
-        raise wrong(key, f"{key} is {seen(value)}. It must be a whole number from {least:,} to {most:,}.")
-    return value
-
-
-def list_of(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise wrong(where, f"{where} is {seen(value)}. It must be a list.")
-    return value

@@ -16,7 +16,8 @@ from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.files.batch_lines import SAMPLING
 from h2o_chat.chat.templates.tool_form import RESULTS, THEN, Parts, ToolForm
 from h2o_chat.events.events import Note
-from h2o_chat.serve.api_errors import ApiError, flag, list_of, seen, whole, wrong
+from h2o_chat.serve.api_errors import ApiError, wrong
+from h2o_chat.serve.body_checks import flag, list_of, seen, whole_number
 from h2o_chat.serve.tool_request import Tools, calls_of, penalties_of, tools_of
 from h2o_chat.store import clean
 
@@ -116,9 +117,7 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
     if served.names and model is not None and (not isinstance(model, str) or model not in served.names):
         what = f"The model {seen(model)} is not served here: {min(served.names, key=len)!r} is."
         raise ApiError(404, what, "model_not_found", "model")
-    stream, options = flag(body, "stream", False), body.get("stream_options") or {}
-    if not isinstance(options, dict):
-        raise wrong("stream_options", f'stream_options is {seen(options)}. Write {{"include_usage": true}}.')
+    stream = flag(body, "stream", False)
     messages = list(_messages(body.get("messages"), served.form))
     tools = tools_of(body, served.form, served.marks, served.added)
     if served.system is not None and messages[0][0] != "system":
@@ -131,14 +130,14 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
         tuple(messages),
         _sampling(body, served.sampling),
         # Negative ones of clients are mapped into 0 to 2^63 - 1.
-        whole(body, "seed", secrets.randbits(32), -(2**63), 2**63 - 1) % 2**63,
+        whole_number(body, "seed", secrets.randbits(32), -(2**63), 2**63 - 1) % 2**63,
         stream,
-        stream and flag(options, "include_usage", False),
+        stream and _wants_usage(body),
         flag(body, "cache_prompt", True),
         tools,
         penalties_of(body),
         tuple(notes),
-        whole(body, "n", 1, 1, CHOICES),
+        whole_number(body, "n", 1, 1, CHOICES),
         _think(body, served.form.thinking.choices),
     )
 
@@ -197,6 +196,15 @@ def _unescaped(raw: bytes) -> Iterator[bytes]:
             piece = piece[:-1]
         begin += len(piece)
         yield piece.replace(rb"\\", b"").replace(rb"\"", b"")
+
+
+def _wants_usage(body: dict[str, Any]) -> bool:
+    options = body.get("stream_options")
+    if options is None:
+        return False
+    if not isinstance(options, dict):
+        raise wrong("stream_options", f'stream_options is {seen(options)}. Write {{"include_usage": true}}.')
+    return flag(options, "include_usage", False)
 
 
 def _sampling(body: dict[str, Any], sampling: Sampling) -> Sampling:

@@ -107,8 +107,11 @@ class TextDialect(ChatDialect):
     def begins(self) -> bytes:
         return b""
 
+    def piece(self, kind: str, text: str, chances: Sequence[Any] = ()) -> bytes:
+        return sent(self._about(self.KIND, [_text_choice(text, None)]))
+
     def _chunk(self, delta: Any, finish: str | None = None, chances: Sequence[Any] = ()) -> dict[str, Any]:
-        return self._about(self.KIND, [_text_choice(delta.get("content", ""), finish)])
+        return self._about(self.KIND, [_text_choice("", finish)])
 
     def whole(self, ended: Ended, parts: Parts, chances: Sequence[Any] = ()) -> dict[str, Any]:
         choice = _text_choice(parts.content, finish_of(ended, parts))

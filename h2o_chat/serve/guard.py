@@ -12,21 +12,20 @@ from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from h2o_chat.base.errors import UsageError, refusal
 from h2o_chat.base.system import HAS_OWNERS
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.chat_response import Json
-from h2o_chat.serve.request_bodies import Bodies, FairShare
-from h2o_chat.serve.routes import Routes
-from h2o_chat.serve.saved_memories import Saved
-from h2o_chat.serve.service import Service
+from h2o_chat.serve.fair_share import FairShare
+from h2o_chat.serve.request_bodies import Bodies
 
 VARIABLE = "H2O_CHAT_KEY"
 """A key in the environment."""
 SHORTEST_CHARACTERS = 16
+FILE_BYTES = 1 << 20
 NOBODY = b""
 """The owner of requests if there are no keys."""
 
@@ -83,9 +82,14 @@ def _read(file: Path) -> str:
             mode = os.fstat(opened.fileno()).st_mode
             if HAS_OWNERS and stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
                 raise UsageError(f"{file}: others may read the keys in it.", f"chmod 600 {file}")
-            return opened.read().decode("utf-8", "replace")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {refusal(error)}.", "Give a file of keys.") from error
+            raw = opened.read(FILE_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: there is a NUL in the name
+        raise UsageError(
+            f"{file} cannot be read: {refusal(error)}.", "Give --keys a file of keys."
+        ) from error
+    if len(raw) > FILE_BYTES:
+        raise UsageError(f"{file} is larger than {FILE_BYTES >> 20} MiB.", "It is no file of keys.")
+    return raw.decode("utf-8", "replace")
 
 
 def _checked(key: str, where: str) -> str:
@@ -101,21 +105,29 @@ ONCE = (b"authorization", b"host", b"origin")
 
 
 class Guard:
-    """The application, for so many connections: the guard, and behind it the routes.
+    """Stands in front of an application.
 
     Args:
         loopback: the server listens on this machine only: without keys, other host names are refused (DNS
             rebinding).
         scheme: of the server's public address: https behind a TLS proxy.
+        requests: counts requests that wait or are answered.
+        bodies: incomplete ones are cut if there is no room for another request.
+        statuses: counts responses.
     """
 
     def __init__(
-        self, service: Service, saved: Saved | None, keys: Keys, loopback: bool, scheme: str, connections: int
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        loopback: bool,
+        scheme: str,
+        requests: FairShare,
+        bodies: Bodies,
+        statuses: Counter[int],
     ) -> None:
-        self._keys, self._loopback, self._scheme = keys, loopback, scheme
-        # The other connections are for /health, for refusals, and for incomplete requests.
-        self._requests, self._bodies = FairShare(connections // 2, len(keys)), Bodies(len(keys))
-        self._app, self._statuses = Routes(service, saved, self._bodies), service.counts.statuses
+        self._app, self._keys, self._loopback, self._scheme = app, keys, loopback, scheme
+        self._requests, self._bodies, self._statuses = requests, bodies, statuses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False

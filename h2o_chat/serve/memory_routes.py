@@ -4,22 +4,26 @@ GET /v1/conversations/{id}/memory: what is still held of each message.
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from h2o_chat.base.errors import SavedCacheError, StoreError
-from h2o_chat.serve.api_errors import ApiError, seen, wrong
+from h2o_chat.serve.api_errors import ApiError, wrong
+from h2o_chat.serve.body_checks import seen
 from h2o_chat.serve.chat_request import object_of
 from h2o_chat.serve.chat_response import Json
 from h2o_chat.serve.prefixes import Memory, tag_of
 from h2o_chat.serve.request_bodies import Bodies
 from h2o_chat.serve.saved_memories import Saved
-from h2o_chat.serve.server_recall import held_in, positions_of_json
+from h2o_chat.serve.server_recall import positions_of_json
 from h2o_chat.serve.service import Service
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.saved_cache import RowSnapshot
 
 NAME_BYTES = 64 << 10
 """Largest body of these requests."""
@@ -56,7 +60,7 @@ class SlotRoutes:
         number, owner = self._number(request), request.scope["owner"]
         action = request.query_params.get("action")
         raw = await self._bodies.read(request, NAME_BYTES)  # small enough to parse in the event loop
-        self._bodies.bytes.give_back(owner, len(raw))
+        self._bodies.free(owner, len(raw))
         began = time.perf_counter()
         match action:
             case "save":
@@ -129,6 +133,7 @@ def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
     ends = about[0] if about else []
     places = positions_of_json(about, len(ends), cache.fed + len(found.state.pending))
     again = places.again if places else {}
+    each = zip([0, *ends], ends, _held_of_each(found.state, ends), strict=False)
     return {
         "id": id_,
         "object": "conversation.memory",
@@ -141,9 +146,20 @@ def memory_of(service: Service, owner: bytes, id_: str) -> dict[str, Any]:
             {
                 "index": at,
                 "tokens": end - begin,
-                "held": round((end - begin) * held_in(found.state, range(begin, end)), 2),
+                "held": held,
                 "recalled": [{"index": one.index, "words": one.words} for one in again.get(at, ())],
             }
-            for at, (begin, end) in enumerate(pairwise([0, *ends]))
+            for at, (begin, end, held) in enumerate(each)
         ],
     }
+
+
+def _held_of_each(state: "RowSnapshot", ends: Sequence[int]) -> list[float]:
+    """Tokens of each message that are held, on average over all KV heads; `ends`: positions behind each."""
+    import torch
+
+    slots = [part.states["positions"][:, 0] for part in state.cache.parts]  # [L, H, S] each
+    borders, heads = torch.tensor(ends), sum(one.shape[0] * one.shape[1] for one in slots)
+    at = torch.cat([one[one >= 0].cpu() for one in slots])
+    counted = torch.bincount(torch.bucketize(at, borders, right=True), minlength=len(ends))
+    return [round(count / heads, 2) for count in counted[: len(ends)].tolist()]

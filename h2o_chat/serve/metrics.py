@@ -8,12 +8,14 @@ import psutil
 from h2o_chat.serve.service import Service
 
 _PROCESS = psutil.Process()
+_Metric = tuple[str, str, float | dict[str, int]]
+"""(name, what it counts, the value or one for each label)."""
 
 
 def metrics(service: Service) -> str:
     counts, prefixes, shared = service.counts, service.prefixes, service.shared
     busy = sum(request is not None for request in service.seated)
-    gauges: tuple[tuple[str, str, Any], ...] = (
+    gauges: tuple[_Metric, ...] = (
         ("requests_waiting", "Nothing of them was read yet.", len(service.waiting)),
         ("requests_reading", "Being read, or read and without a row.", service.reading),
         ("rows_busy", "Conversations that are answered just now.", busy),
@@ -28,7 +30,7 @@ def metrics(service: Service) -> str:
         ("shared_failing", "1 while the shared storage fails.", int(bool(shared and shared.fails.is_set()))),
         ("shared_waiting", "Answers not written there yet.", shared.pending if shared else 0),
     )
-    counters: tuple[tuple[str, str, Any], ...] = (
+    counters: tuple[_Metric, ...] = (
         ("prompt_tokens_total", "Read.", counts.prompt_tokens),
         ("cached_tokens_total", "Read for an earlier request.", counts.cached_tokens),
         ("generated_tokens_total", "Answered.", counts.new_tokens),

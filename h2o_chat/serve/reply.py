@@ -177,7 +177,7 @@ class Answer(Response):
                 await send({"type": "http.response.body", "body": body, "more_body": True})
 
         first, *others = self._replies
-        items = await first.take(QUIET_S)
+        items = [] if others else await first.take(QUIET_S)  # several do not wait for each other
         if len(items) == 1 and isinstance(error := items[0], ApiError):
             raise error  # in time for a status
         await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})

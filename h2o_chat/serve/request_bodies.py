@@ -1,11 +1,11 @@
-"""Fair shares of limited resources, and bodies read within limits of size and time."""
+"""Reads bodies of requests within limits of size and time; the slowest sender is cut first."""
 
 import asyncio
-from collections import Counter
 
 from starlette.requests import Request
 
 from h2o_chat.serve.api_errors import ApiError, busy
+from h2o_chat.serve.fair_share import FairShare
 
 BODY_BYTES = 16 << 20
 BODIES_BYTES = 128 << 20
@@ -13,29 +13,8 @@ BODIES_BYTES = 128 << 20
 BODY_S = 30.0
 
 
-class FairShare:
-    """A limited resource. A key gets more only while more is free than it has: at most half of it.
-
-    A single key may take all; with 0 keys all clients count as one.
-    """
-
-    def __init__(self, most: int, keys: int) -> None:
-        self._most, self._keys = most, keys
-        self.held: Counter[bytes] = Counter()
-        """Amount by key."""
-
-    def has_room(self, owner: bytes, count: int = 1) -> bool:
-        own = self.held[owner] if self._keys > 1 else 0
-        return own + count <= self._most - self.held.total()
-
-    def give_back(self, owner: bytes, count: int = 1) -> None:
-        self.held[owner] -= count
-        if not self.held[owner]:
-            del self.held[owner]
-
-
 class Bodies:
-    """Counts the bytes of bodies by key; the slowest sender is cut first."""
+    """Counts the bytes of bodies by key."""
 
     def __init__(self, keys: int) -> None:
         self.bytes = FairShare(BODIES_BYTES, keys)
@@ -43,7 +22,7 @@ class Bodies:
         """Incomplete bodies, the oldest first: (key, bytes so far)."""
 
     async def read(self, request: Request, most_bytes: int = BODY_BYTES) -> bytes:
-        """Reads a body; the caller gives its `bytes` back.
+        """Reads a body; the caller releases it with `free`.
 
         Raises:
             ApiError: it is too large, too slow, or there is no room for it now.
@@ -66,7 +45,7 @@ class Bodies:
                     body += piece
                     self.bytes.held[owner] += len(piece)
         except BaseException as error:
-            self.bytes.give_back(owner, len(body))
+            self.free(owner, len(body))
             if isinstance(error, TimeoutError):
                 if limit not in self._coming:
                     raise _no_room() from error
@@ -83,10 +62,13 @@ class Bodies:
         if slow is None:
             return False
         _, body = self._coming.pop(slow)
-        self.bytes.give_back(owner, len(body))
+        self.free(owner, len(body))
         body.clear()
         slow.reschedule(asyncio.get_running_loop().time())
         return True
+
+    def free(self, owner: bytes, count: int) -> None:
+        self.bytes.give_back(owner, count)
 
 
 def _too_large(most_bytes: int) -> ApiError:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Settings
+from h2o_chat.base.utf8 import encoded
 from h2o_chat.chat.conversation import loops
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.templates.chat_template import PlainTemplate, Template, literal
@@ -38,7 +39,12 @@ def check_length(tokens: int) -> None:
 
 
 class Reader:
-    """Tokenises requests for one model, one at a time; `eos` are the tokens that end an answer."""
+    """Tokenises requests for one model, one at a time.
+
+    Args:
+        eos: tokens that end an answer.
+        longest_token_bytes: bytes of the longest token in the vocabulary.
+    """
 
     def __init__(
         self,
@@ -47,9 +53,11 @@ class Reader:
         settings: Settings,
         session: Session,
         grammars: "Grammars",
+        longest_token_bytes: int,
     ) -> None:
         self._tokenizer, self._eos, self._grammars = tokenizer, eos, grammars
         self._settings, self._session = settings, session
+        self._longest_token_bytes = longest_token_bytes
         self._known = LastConversation(lambda text: len(literal(tokenizer, text)))
 
     def prepare(self, ticket: Ticket, template: Template, read: int, begin: Memory | None) -> Request:
@@ -61,13 +69,15 @@ class Reader:
             begin: a loaded memory, or None.
 
         Raises:
-            ApiError: it is too long.
+            ApiError: it is too long; raised before tokenising if its bytes show that.
             UsageError: the model's template refuses the system prompt.
             ModelError: the template or the tokenizer fails.
         """
         asked, form = ticket.asked, ticket.form
         state = begin.state if begin else None
         begins = at = state.cache.fed + len(state.pending) if state else 0
+        unread_bytes = sum(len(piece) for _, text in asked.messages[read:] for piece in encoded(text))
+        check_length(unread_bytes // self._longest_token_bytes)
         places = positions_of_json(state.about, read, at) if state else MessagePositions()
         pieces, system, system_tokens, notes = list[RequestPiece](), None, 0, list[Note]()
         for index, (role, text) in list(enumerate(asked.messages))[read:]:
@@ -77,8 +87,10 @@ class Reader:
             if index + 1 == len(asked.messages) and places is not None and role == "user":
                 budget = self._session.budget
                 newest = 0 if budget is None or at <= budget else at - self._session.recent
-                given = HeldTokens(state, newest), self._settings, self._known, budget
-                text, notes = with_recalled(asked.messages, places, *given)
+                holding = HeldTokens(state, newest)
+                text, notes = with_recalled(
+                    asked.messages, places, holding, self._settings, self._known, budget
+                )
             if role == "assistant":
                 ids = literal(self._tokenizer, text)
             elif pieces or begin is not None:

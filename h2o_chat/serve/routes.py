@@ -121,7 +121,7 @@ class Routes:
         def over() -> None:
             for ticket in tickets:
                 service.leave(ticket)
-            self.bodies.bytes.give_back(owner, len(raw))
+            self.bodies.free(owner, len(raw))
 
         try:
             async with self._turn[owner]:

@@ -132,7 +132,7 @@ def _name(begin: str, kept: Memory) -> str:
 
 def _named(file: Path) -> Memory | None:
     """A memory that is not loaded, from its file's name; None for other files."""
-    found = re.fullmatch(rf"(?:row|session-\w+)-(?:(\w+)-)?([0-9a-f]{{64}})-([01]){_END}", file.name)
+    found = re.fullmatch(rf"(?:row|session)-(?:(\w+)-(?:\w+-)?)?([0-9a-f]{{64}})-([01]){_END}", file.name)
     if found is None:
         return None
     tag, chain, turn_marker_fed = found.groups("")

@@ -14,11 +14,15 @@ from functools import partial
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from h2o_chat.base.system import handling
 from h2o_chat.serve.epochs import Epochs
+from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.guard import Guard, Keys
 from h2o_chat.serve.protocol import ACCEPT_S, Connection, connections_at_most
+from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.routes import Routes
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.shared_memories import Shared
@@ -46,6 +50,17 @@ def trim() -> None:
     """Returns unused pages between small blocks to the system, 1 to 3 MB in .4 ms, where there is glibc."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
+
+
+def application(
+    service: Service, saved: Saved | None, keys: Keys, loopback: bool, scheme: str, connections: int
+) -> ASGIApp:
+    """The guard and what is behind it, for so many connections."""
+    bodies = Bodies(len(keys))
+    # The other connections are for /health, for refusals, and for incomplete requests.
+    requests = FairShare(connections // 2, len(keys))
+    app = Routes(service, saved, bodies)
+    return Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
 
 
 def share(service: Service, url: str) -> None:
@@ -101,7 +116,7 @@ def leaving(leave: Callable[[], object]) -> Iterator[None]:
 class Server(uvicorn.Server):
     """uvicorn's server, which ends when all requests are answered; `most`: connections."""
 
-    def __init__(self, app: Guard, most: int, service: Service, ready: Callable[[], None]) -> None:
+    def __init__(self, app: ASGIApp, most: int, service: Service, ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
             app,
             http=partial(Connection, most=most),  # type: ignore[arg-type]
@@ -195,6 +210,6 @@ async def serve(
     sys.setswitchinterval(SWITCH_S)
     service, saved = service_of()
     most = connections_at_most()
-    app = Guard(service, saved, keys, loopback, scheme, most)
+    app = application(service, saved, keys, loopback, scheme, most)
     await Server(app, most, service, ready).serve([at])
     return service, saved

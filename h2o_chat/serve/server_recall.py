@@ -71,16 +71,12 @@ class HeldTokens:
     """Position from which on unread tokens will be held."""
 
     def held(self, positions: range) -> float:
+        """Share of the tokens at these positions that the KV heads hold: 0 to 1."""
+        from h2o_chat.engine.row import share_held
+
         if self.state is None or positions.start >= self.state.cache.fed:
             return float(positions.start >= self.newest)
-        return held_in(self.state, positions)
-
-
-def held_in(state: "RowSnapshot", positions: range) -> float:
-    """Share of the tokens at these positions that the KV heads hold in a memory: 0 to 1."""
-    from h2o_chat.engine.row import share_held
-
-    return share_held([part.states["positions"][:, 0] for part in state.cache.parts], positions)
+        return share_held([part.states["positions"][:, 0] for part in self.state.cache.parts], positions)
 
 
 class LastConversation:

@@ -23,11 +23,12 @@ from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import api_errors
 from h2o_chat.serve.api_errors import ApiError, busy
 from h2o_chat.serve.chat_request import ChatRequest, Served
+from h2o_chat.serve.counters import Counts
 from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain, tag_of
 from h2o_chat.serve.request_queue import Limits, Ticket, TurnLock
 from h2o_chat.serve.request_tokens import Reader, check_length
 from h2o_chat.serve.shared_memories import Shared
-from h2o_chat.serve.stream import Counts, Ended, Item, Stream
+from h2o_chat.serve.stream import Ended, Item, Stream
 from h2o_chat.store import clean
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Service:
         self.session: Session = batch.session(settings.seed or 0)
         self.served = served_by(self)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
+        self._longest_token_bytes = max(len(token.encode()) for token in self.tokenizer.get_vocab())
         from h2o_chat.engine.grammar import Grammars
         from h2o_chat.engine.row_capacity import row_bytes, snapshot_bytes
 
@@ -175,12 +177,19 @@ class Service:
     # -- the threads that prepare --------------------------------------------------------------------
 
     def _prepare_all(self) -> None:
-        eos = self.batch.runner.eos
-        reader = Reader(self.tokenizer, eos, self.settings, self.session, self._grammars)
+        reader = Reader(
+            self.tokenizer,
+            self.batch.runner.eos,
+            self.settings,
+            self.session,
+            self._grammars,
+            self._longest_token_bytes,
+        )
         while True:
             with self._changed:
-                ticket = self._changed.wait_for(lambda: self._closed or _next_of(self))
-                if not isinstance(ticket, Ticket):  # it is closed
+                self._changed.wait_for(lambda: self._closed or _next_of(self) is not None)
+                ticket = _next_of(self)
+                if self._closed or ticket is None:
                     return
                 self._line.remove(ticket)
                 self._prepared.add(ticket)

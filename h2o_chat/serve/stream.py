@@ -5,9 +5,8 @@ A client that does not read fast enough is cut off, so that it takes no memory o
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.serve.api_errors import ApiError
@@ -30,34 +29,6 @@ class Ended:
 
 
 Item = str | Ended | ApiError
-
-
-@dataclass
-class Counts:
-    """Counts for /metrics."""
-
-    answers: Counter[str] = field(default_factory=Counter)
-    """By `finish`."""
-    statuses: Counter[int] = field(default_factory=Counter)
-    """Responses by HTTP status."""
-    prompt_tokens: int = 0
-    """Prompt tokens read, without `cached_tokens`."""
-    cached_tokens: int = 0
-    new_tokens: int = 0
-    prompt_s: float = 0.0
-    answer_s: float = 0.0
-    slow: int = 0
-    """Streams that were cut because their clients did not read."""
-
-    def add(self, ended: Ended) -> None:
-        turn = ended.turn
-        self.answers[turn.finish] += 1
-        self.prompt_tokens += turn.prompt_tokens
-        self.cached_tokens += ended.cached_tokens
-        self.new_tokens += turn.new_tokens
-        self.prompt_s += ended.prompt_ms / 1000
-        if turn.tok_s:
-            self.answer_s += (turn.new_tokens - 1) / turn.tok_s
 
 
 class Stream:

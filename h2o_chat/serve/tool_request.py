@@ -10,7 +10,8 @@ from typing import Any
 
 from h2o_chat.chat.templates.tool_form import Call, ToolForm
 from h2o_chat.engine.lark import json_rule, text_rule
-from h2o_chat.serve.api_errors import list_of, whole, wrong
+from h2o_chat.serve.api_errors import wrong
+from h2o_chat.serve.body_checks import list_of, whole_number
 from h2o_chat.store import clean
 
 TOOLS = 128  # most of a request
@@ -62,9 +63,8 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
         named = choice.get("function", choice).get("name")
         forced = [one for one in tools if one["function"]["name"] == named]
         if not forced:
-            raise wrong(
-                "tool_choice", f"tool_choice names {named!a}: tools are {', '.join(names) or 'none'}."
-            )
+            known = ", ".join(one["function"]["name"] for one in tools) or "none"
+            raise wrong("tool_choice", f"tool_choice names {named!a}: tools are {known}.")
     elif choice not in ("auto", "none", "required"):
         raise wrong("tool_choice", f"tool_choice is {choice!a}. It is none, auto, required, or names a tool.")
     elif choice == "required":
@@ -194,7 +194,7 @@ def penalties_of(body: Body) -> dict[str, Any]:
         "presence": _number(body.get("presence_penalty") or 0, "presence_penalty", 2),
         "frequency": _number(body.get("frequency_penalty") or 0, "frequency_penalty", 2),
     }
-    top = whole(body, "top_logprobs", 0, 0, 20)
+    top = whole_number(body, "top_logprobs", 0, 0, 20)
     if body.get("logprobs"):
         wished["chances"] = top
     return wished

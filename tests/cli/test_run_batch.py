@@ -1,11 +1,13 @@
 """`h2o-chat run --batch`: answers as lines, the same whatever became of the runs before."""
 
+import io
 import json
 import os
 import pty
 import signal
 import subprocess
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from program import PROGRAM, Program
 from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode, GenerationError, StoreError
-from h2o_chat.chat.files.batch_lines import seed_of
-from h2o_chat.chat.files.batch_results import ResultsFile, line_of
+from h2o_chat.chat.files.batch_lines import BatchLine, seed_of
+from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of
+from h2o_chat.cli import run_batch
 from h2o_chat.engine.answer import Answer
+from h2o_chat.events.events import Turn
 
 SHORT = ("--max-tokens", 24, "-b", 48)
 
@@ -287,6 +291,19 @@ def test_a_terminal_is_told_how_far_it_is(tmp_path: Path) -> None:
     assert b" of 40 \xc2\xb7 " in shown
     assert b"tok/s" in shown
     assert b"about" in shown
+
+
+def test_no_time_is_told_once_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, float]] = []
+    progress = nullcontext(lambda words, share: told.append((words, share)))
+    monkeypatch.setattr(run_batch, "progress_bar", lambda: progress)
+    job = BatchLine("a", 1, (("user", "Hi"),), {}, None)
+    turn = Turn("Yes.", "stop", 3, 2, 1.0, 9.0, 5, 5, 0, 0.0)
+    run = run_batch._Answers(Stdout(io.StringIO()), {}, 1, 1)
+    assert run.write_all(iter([(job, turn, None), None])) == ExitCode.OK
+    ((words, share),) = told
+    assert share == 1
+    assert "about" not in words
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced", "cut"])

@@ -68,6 +68,8 @@ def test_the_commands(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert "3 messages, then 20 questions" in done.stdout
+    greedy = ["--temperature", "0", "--top-p", "0", "--tokens", "4"]  # which top-p is meant does not matter
+    assert runner.invoke(app, ["eval", "stuck", "--turns", str(turns), *model, *greedy]).exit_code == 0
     ask = ["eval", "qa", "--items", str(items), *model, "--tokens", "6", "--json"]
     done = runner.invoke(app, ask)
     assert done.exit_code == 0, done.output

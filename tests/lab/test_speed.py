@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.bench.speed import TURN_TOKENS, Wanted, run_speed, show_speed
+from h2o_chat.lab.bench.speed import TURN_TOKENS, Wanted, run_speed
+from h2o_chat.lab.bench.speed_table import show_speed
 from h2o_chat.lab.bench.timed_programs import Stock
 
 pytestmark = pytest.mark.usefixtures("timed_at_once")

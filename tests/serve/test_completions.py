@@ -161,6 +161,7 @@ def test_what_clients_send_beside_changes_nothing(client: Client) -> None:
         "chat_template_kwargs": {"enable_thinking": False}, "made_up": [1], "n_predict": -1,
     }  # fmt: skip
     assert client.complete("Hello", **beside).text == plain
+    assert client.complete("Hello", **beside | {"stream_options": [1]}).text == plain, "it is no stream"
     parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
     assert client.complete([{"role": "user", "content": parts}]).text == plain
     empty = [{"role": "system", "content": ""}, {"role": "user", "content": "Hello", "name": "me"}]

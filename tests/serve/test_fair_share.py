@@ -19,8 +19,8 @@ from h2o_chat.models.load import Loaded
 from h2o_chat.native.native_model import open_model
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.fair_share import FairShare
 from h2o_chat.serve.prefixes import Memory, Prefixes, tag_of
-from h2o_chat.serve.request_bodies import FairShare
 from h2o_chat.serve.request_queue import Limits, Ticket
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.service import Service

@@ -199,6 +199,7 @@ def test_bodies_that_are_too_large_are_refused(client: Client) -> None:
         ({"seed": 2**63}, "seed"),
         ({"stream": 1}, "stream"),
         ({"stream": True, "stream_options": [1]}, "stream_options"),
+        ({"stream": True, "stream_options": []}, "stream_options"),
         ({"stream": True, "stream_options": {"include_usage": 1}}, "include_usage"),
         ({"repeat_penalty": 1.1}, "repeat_penalty"),
         ({"web_search_options": {}}, "web_search_options"),

@@ -100,6 +100,9 @@ def test_a_text_of_millions_of_tokens_is_refused_and_takes_no_memory(
     found = bad.ask("POST", "/v1/chat/completions", body)
     assert (found.status, found.error["param"]) == (400, "messages")
     assert "1,000,000 is the most" in found.error["message"]
+    longest_token_bytes = 16  # of pocket's vocabulary
+    tokens = 4 * 4_190_000 // longest_token_bytes
+    assert f"at least {tokens:,} tokens" in found.error["message"], "its bytes show it: it is not tokenised"
     assert highest_bytes(server) - before < 8 * len(body)
 
 

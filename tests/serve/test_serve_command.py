@@ -12,10 +12,10 @@ import pytest
 from serving import Server
 from typer.testing import CliRunner
 
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.cli import app
 from h2o_chat.serve import guard as keys_module
-from h2o_chat.serve.guard import NOBODY, Keys, read_keys
+from h2o_chat.serve.guard import FILE_BYTES, NOBODY, Keys, read_keys
 
 pytestmark = pytest.mark.loopback
 
@@ -65,6 +65,16 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
     assert "pip install 'h2o-chat[serve]'" in ended.stderr
     helped = code.replace("'serve'", "'--help'")
     assert subprocess.run([sys.executable, "-c", helped], capture_output=True, timeout=60).returncode == 0
+
+
+def test_what_misses_for_another_reason_is_not_blamed_on_the_extra() -> None:
+    code = (
+        "import sys; sys.argv = ['h2o-chat', 'serve']; from h2o_chat.cli.cli import main;"
+        "sys.modules['ctypes'] = None; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == ExitCode.BUG
+    assert "h2o-chat[serve]" not in ended.stderr
 
 
 def test_more_snapshots_than_fit_are_refused_with_the_sum() -> None:
@@ -137,6 +147,15 @@ def test_keys_that_others_may_read_are_refused(tmp_path: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(UsageError, match="chmod 600"):
         read_keys(file)
+
+
+@pytest.mark.parametrize("wrong", ["too large", "NUL"])
+def test_what_is_no_file_of_keys_is_refused(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"{KEY}\n" * (1 + FILE_BYTES // len(KEY)))
+    file.chmod(0o600)
+    with pytest.raises(UsageError, match="keys"):
+        read_keys(file if wrong == "too large" else tmp_path / "\0")
 
 
 def test_any_name_and_port_may_be_wanted() -> None:

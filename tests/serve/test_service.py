@@ -25,9 +25,9 @@ from h2o_chat.native.native_model import open_model
 from h2o_chat.serve import protocol
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_request import ChatRequest
-from h2o_chat.serve.guard import NOBODY, Guard, Keys
+from h2o_chat.serve.guard import NOBODY, Keys
 from h2o_chat.serve.request_queue import Ticket
-from h2o_chat.serve.server import Server, listen
+from h2o_chat.serve.server import Server, application, listen
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
 
@@ -211,7 +211,8 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
     """By the tokens that wait for it, however slow the machine is: the limit of time is a test of its own."""
     monkeypatch.setattr(protocol, "READ_S", 3600)
     loop, at = asyncio.get_running_loop(), listen("127.0.0.1", 0)
-    running = Server(Guard(service, None, Keys([]), True, "http", 100), 100, service, lambda: None)
+    app = application(service, None, Keys([]), True, "http", 100)
+    running = Server(app, 100, service, lambda: None)
     task = asyncio.create_task(running.serve([at]))
     asked = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "ignore_eos": True}
     body = json.dumps(asked | {"max_tokens": 10**9}).encode()

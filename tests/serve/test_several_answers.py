@@ -1,5 +1,6 @@
 """Several answers to one request, what is told of a conversation's memory, and calls that were cut."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from serving import Client, Server
 
 from h2o_chat.serve.chat_request import CHOICES
+from h2o_chat.serve.reply import QUIET_S
 
 pytestmark = pytest.mark.loopback
 
@@ -64,6 +66,21 @@ def test_a_stream_brings_them_by_index_and_ends_once(client: Client) -> None:
     assert [one["completion_tokens"] for one in usage] == [36]
 
 
+def test_a_stream_of_several_begins_before_there_is_a_row(client: Client) -> None:
+    endless = WARM | {"max_tokens": 10**6}
+    busy = [client.stream("Hello!", **endless) for _ in range(2)]
+    for one in busy:
+        assert [next(one.events()) for _ in range(2)], "it has a row"
+    began = time.monotonic()
+    several = client.stream("Hello!", n=2, **WARM)
+    events = several.events()
+    begun = [next(events)["choices"][0] for _ in range(2)]
+    assert time.monotonic() - began < QUIET_S / 2
+    assert [(one["index"], one["delta"].get("role")) for one in begun] == [(0, "assistant"), (1, "assistant")]
+    for one in (*busy, several):
+        one.close()
+
+
 def test_each_choice_goes_on_and_a_kept_prefix_is_not_read_again(client: Client) -> None:
     first = client.complete(LONG, **WARM)
     said = [
@@ -86,6 +103,7 @@ def test_more_choices_than_may_be_are_refused_and_a_bad_one_fails_once(client: C
     bad = {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "#/none"}}}}
     assert client.complete("Hello!", n=2, **bad).status == 400
     events = list(client.stream("Hello!", n=2, **bad).events())
+    assert any("error" in event for event in events)
     assert all("error" in event for event in events if not event.get("choices")), events
     assert client.complete("Hello!", **WARM).status == 200
 

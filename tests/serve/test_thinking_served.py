@@ -1,5 +1,6 @@
 """Thoughts at the server: what a client asks of them, and what becomes of their tokens."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,8 +13,10 @@ from tiny_models import tiny
 from h2o_chat.base.config import Settings
 from h2o_chat.models.load import Loaded
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.chat_request import Served, asked_for
+from h2o_chat.serve.chat_request import Served, asked_for, text_asked_for
+from h2o_chat.serve.chat_response import TextDialect
 from h2o_chat.serve.guard import NOBODY
+from h2o_chat.serve.reply import Reply
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended
@@ -100,6 +103,15 @@ async def test_a_switch_changes_the_prompt(service: Service) -> None:
         service.tokenizer.decode(ticket.request.pieces[-1].ids) for ticket in (plain, off) if ticket.request
     ]
     assert texts[1] == f"{texts[0]}<think>\n\n</think>\n\n"
+
+
+async def test_a_text_that_goes_on_is_streamed_with_its_thoughts(service: Service) -> None:
+    body = {"prompt": "Hello", "grammar": f'start: "{THOUGHT}Yes."', "max_tokens": 200, "stream": True}
+    ticket = service.ticket(text_asked_for(body, service.served), NOBODY)
+    service.submit(ticket)
+    chunks = b"".join([chunk async for chunk in Reply(service, ticket, TextDialect("tiny")).chunks([])])
+    events = [json.loads(line.removeprefix("data: ")) for line in chunks.decode().split("\n\n") if line]
+    assert "".join(one["choices"][0]["text"] for one in events).split() == ["hm", "hm", "hm", "Yes."]
 
 
 def held(state: Any, positions: range) -> float:

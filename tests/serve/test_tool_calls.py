@@ -227,6 +227,9 @@ def test_only_allowed_tools_are_called(client: Client) -> None:
     for wrong in ({**allowed, "tools": [other | {"function": {"name": "x"}}]}, {**allowed, "tools": [3]}, 5):
         refused = client.complete([ASKED], tools=[WEATHER], tool_choice=choice | {"allowed_tools": wrong})
         assert (refused.status, refused.error["param"]) == (400, "tool_choice")
+    unknown = choice | {"allowed_tools": {**allowed, "mode": {"function": {"name": "clock"}}}}
+    refused = client.complete([ASKED], tools=[other, WEATHER], tool_choice=unknown)
+    assert refused.error["message"].endswith("tools are weather.")
 
 
 def test_responses_go_on_by_their_id(client: Client) -> None:

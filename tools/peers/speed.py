@@ -24,7 +24,8 @@ from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.base.progress import Progress
 from h2o_chat.cli.lab_commands import measured
 from h2o_chat.cli.run import ending
-from h2o_chat.lab.bench.speed import OTHER, Absent, Peer, Wanted, one_line, run_speed, show_speed
+from h2o_chat.lab.bench.speed import OTHER, Absent, Peer, Wanted, one_line, run_speed
+from h2o_chat.lab.bench.speed_table import show_speed
 from h2o_chat.lab.bench.timed_programs import Sample
 from h2o_chat.lab.shared.report_output import tell
 from h2o_chat.models.load import check_family

@@ -197,6 +197,10 @@ def grams(text: str) -> Grams:
     return frozenset(zip(*(words[at:] for at in range(size)), strict=False)) if size else frozenset()
 
 
+def alike(answer: Grams, earlier: Grams) -> bool:
+    return bool(answer) and len(answer & earlier) >= ALIKE * len(answer)
+
+
 TIMES = 4
 """An answer repeats itself that ends with a piece so many times in a row,"""
 PIECE_WORDS = range(3, 65)

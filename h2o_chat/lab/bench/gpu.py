@@ -10,7 +10,8 @@ import torch
 from h2o_chat.base.config import Settings
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.graph.loading import open_model
-from h2o_chat.lab.bench.speed import Wanted, run_speed, show_speed
+from h2o_chat.lab.bench.speed import Wanted, run_speed
+from h2o_chat.lab.bench.speed_table import show_speed
 from h2o_chat.lab.bench.timed_programs import TIMED, WARM
 from h2o_chat.lab.shared.report_output import print_table
 from h2o_chat.models.load import Loaded

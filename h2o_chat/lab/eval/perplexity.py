@@ -172,8 +172,10 @@ def measure(
         )
     shares = {}
     for variant, budget in product(variants, budgets):
-        same = equal_slots(loaded.sizes, loaded.precision.itemsize, variant.kv, budget)
-        shares[variant, budget] = variant.shares(same if equal_bytes else budget)
+        own = budget
+        if equal_bytes:
+            own = equal_slots(loaded.sizes, loaded.precision.itemsize, variant.kv, budget)
+        shares[variant, budget] = variant.shares(own)
     ticks = (part(tick, number, len(shares) + 1) for number in range(len(shares) + 1))
     full, _ = through(loaded, ids, 64, 0, {"policy": "full"}, next(ticks))
     scores = []

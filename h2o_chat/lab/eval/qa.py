@@ -101,22 +101,21 @@ def measure(
     for done, (run, recall) in enumerate(ways):
         settings = replace(run.settings(), recall="auto" if recall else "off", system=system)
         chat = Chat(Engine(loaded, settings), settings)
-        step, began, answers, recalled = chat.session.engine, time.monotonic(), list[str](), set[int]()
+        step, answers = chat.session.engine, list[str]()
+        recalled, seconds = 0, 0.0
         for number, item in enumerate(items):
-            chat.clear()
             text = message(loaded.tokenizer, item, prompt_tokens)
-            for event in chat.send(text, Sampling(max_tokens=answer_tokens)):
-                if isinstance(event, Turn):
-                    answers.append(event.text)
-                elif isinstance(event, Note) and event.code in ("recalled", "doubtful"):
-                    recalled.add(number)
+            began = time.monotonic()
+            chat.clear()
+            events = list(chat.send(text, Sampling(max_tokens=answer_tokens)))
+            seconds += time.monotonic() - began
+            answers.append(next(event.text for event in events if isinstance(event, Turn)))
+            recalled += any(isinstance(one, Note) and one.code in ("recalled", "doubtful") for one in events)
             tick((done + (number + 1) / len(items)) / len(ways))
-        seconds = time.monotonic() - began
         chat.close()
         each = [f1(answer, item.answer) for answer, item in zip(answers, items, strict=True)]
         mean, interval = sum(each) / len(each), mean_interval(each, seed)
-        who = run.name, run.budget, recall
-        scores.append(Scored(*who, mean, interval, len(recalled), seconds, answers))
+        scores.append(Scored(run.name, run.budget, recall, mean, interval, recalled, seconds, answers))
     return QaReport(loaded.name, len(items), step, scores)
 
 

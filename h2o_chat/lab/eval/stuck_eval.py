@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.loops import ALIKE, Grams, grams
+from h2o_chat.chat.conversation.loops import Grams, alike, grams
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.eval.synthetic_talk import holds
@@ -96,8 +96,7 @@ def repeated(messages: Sequence[str], answers: Sequence[str]) -> list[bool]:
     found, before = [], list[tuple[str, Grams]]()
     for message, answer in zip(messages, answers, strict=True):
         said, asked = grams(answer), " ".join(message.casefold().split())
-        others = [earlier for other, earlier in before if asked != other]
-        found.append(bool(said) and any(len(said & one) >= ALIKE * len(said) for one in others))
+        found.append(any(asked != other and alike(said, earlier) for other, earlier in before))
         before.append((asked, said))
     return found
 

@@ -37,8 +37,8 @@ from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import CommandPane
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import SidePanels
-from h2o_chat.tui.widgets.box_frame import Pointed
 from h2o_chat.tui.widgets.key_bar import KeyBar
+from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
@@ -49,6 +49,10 @@ LEAVE_SECONDS = 2.0
 
 class ChatScreen(Screen[None]):
     """Sorts the focus chain: the prompt first, then the transcript, then the rest."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._compositor = PartialCompositor()
 
     @property
     def focus_chain(self) -> list[Widget]:
@@ -138,9 +142,7 @@ class ChatApp(App[None], inherit_bindings=False):
         yield KeyBar()
 
     def get_default_screen(self) -> Screen[None]:
-        screen = ChatScreen(id="_default")
-        screen._compositor = PartialCompositor()
-        return screen
+        return ChatScreen(id="_default")
 
     def on_mount(self) -> None:
         if self.theme != self._look.theme:

@@ -106,6 +106,11 @@ def test_a_message_is_cut_into_what_it_tells(text: str, wanted: list[str]) -> No
     assert list(pieces_of(text)) == wanted
 
 
+def test_what_is_longer_than_a_piece_is_cut_at_a_space_in_front_of_a_long_word() -> None:
+    long = "x" * (PIECE_CHARACTERS + 10)
+    assert list(pieces_of(f"See {long}.")) == ["See", long[:PIECE_CHARACTERS], f"{long[PIECE_CHARACTERS:]}."]
+
+
 @pytest.mark.parametrize("mark", ["?", "？", "؟", "\u037e", "?!", '?"', "⁈"])
 def test_question_marks_of_all_scripts_ask(mark: str) -> None:
     assert question_of(f"Well. He went there{mark}") == f"He went there{mark}"

@@ -330,6 +330,7 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
     Path("empty").mkdir()
     Path("damaged.pdf").write_bytes(pdf("x")[:90])
     Path("blank.pdf").write_bytes(pdf(""))
+    Path("hard.pdf").write_bytes(pdf(r"\240"))  # a blank at which no line is broken
     assert with_files("sum up @notes.md please") == (
         "notes.md:\n`````\na\n````\nb\n`````\n\nsum up notes.md please"
     )
@@ -344,6 +345,7 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
         ("@empty/", "no text"),
         ("@damaged.pdf", "cannot be read as PDF"),
         ("@blank.pdf", "holds no text"),
+        ("@hard.pdf", "holds no text"),
         ("see @https://example.org/a.html", "opens no network"),
     ):
         with pytest.raises(UsageError, match=words):

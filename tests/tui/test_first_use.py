@@ -17,7 +17,7 @@ from textual.widgets._footer import FooterKey
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.chat.memory.words import Tokens
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.panel import details

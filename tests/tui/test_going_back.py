@@ -233,6 +233,23 @@ async def test_another_conversation_is_begun_found_and_opened(talk: Any) -> None
         assert "Flora" in screen.chat.messages[-1].text
 
 
+async def test_the_conversation_that_was_chosen_is_opened_though_the_list_has_changed(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await say(screen, SAID[0])
+        first = screen.chat.keeper.conversation
+        await screen.pilot.press("ctrl+n")
+        await screen.until(lambda: not shown(screen), "the screen is empty")
+        await say(screen, INSTEAD)
+        await screen.pilot.press("ctrl+o")
+        await conversations(screen, 2)
+        options = screen.app.screen.query_one(OptionList)
+        options.highlighted = 1
+        options.action_select()
+        options.highlighted = 0  # as a list that was found meanwhile does
+        await screen.until(lambda: screen.chat.keeper.conversation == first, "it is open")
+
+
 async def conversations(screen: Screen, count: int) -> list[str]:
     """What is listed, once there are so many."""
     await screen.until(lambda: isinstance(screen.app.screen, Conversations), "the list is open")

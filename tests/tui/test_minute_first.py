@@ -11,14 +11,14 @@ from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ModelError
-from h2o_chat.chat.conversation.remarks import ABOUT, FIRST_BUDGET, first_budget
+from h2o_chat.chat.conversation.remarks import FIRST_BUDGET, FIRST_MODELS, first_budget
 from h2o_chat.models.resolve import BUNDLED
 from h2o_chat.models.smollm2 import PULL
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import MARKS, OFFERS, SMALL_TALK, real_model
 
-TOY = ABOUT["pocket"]
+TOY = FIRST_MODELS["pocket"]
 ONE_SIZE = [(80, 24), *sweep((WIDE,), ((60, 20),))]
 """Where the screen is as wide as most; `make test-all` has the others."""
 First = Callable[..., Any]
@@ -129,6 +129,14 @@ async def test_whoever_types_is_left_alone(first: First) -> None:
         assert screen.app.prompt.placeholder == "ask something, or / for commands"
         await screen.pilot.press("enter")
         assert len(own(screen)) == 3
+
+
+async def test_what_is_typed_as_it_is_offered_is_not_offered_again(first: First) -> None:
+    async with first() as screen:
+        await screen.ask(OFFERS[0][1])
+        await screen.answered()
+        await take(screen, 1)
+        assert own(screen) == [OFFERS[0][1], OFFERS[1][1]]
 
 
 async def test_another_conversation_has_no_offers(first: First) -> None:

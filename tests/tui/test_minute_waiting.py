@@ -19,6 +19,19 @@ __all__ = ["talk"]
 # Waiting
 
 
+async def test_what_waits_is_cut_behind_a_word(talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with talk((80, 24)) as screen:
+        held = Held(screen, monkeypatch, tokens=1)
+        await screen.ask("one")
+        await screen.until(lambda: screen.app.busy, "it is answered")
+        for begins in ("a ", "aa "):  # one of them is cut where a blank stands
+            await screen.ask(begins + "a " * 60)
+        lines = str(screen.app.pane.outbox.render()).splitlines()
+        assert ["a a…”" in line for line in lines] == [True, True]
+        held.go_on.set()
+        await screen.answered()
+
+
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_is_sent_meanwhile_waits_its_turn(
     talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch

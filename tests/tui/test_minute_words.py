@@ -1,5 +1,6 @@
 """Which words a memory of tokens holds, as the panel shows them: whole ones, that were said."""
 
+from sys import getrefcount
 from typing import Any
 
 import pytest
@@ -59,6 +60,19 @@ def test_answers_and_their_words_come_token_by_token() -> None:
     places.add(again)
     found.add(again)
     assert found.at(1) is None, "it is on another branch"
+
+
+def test_no_message_of_a_conversation_that_is_gone_is_held() -> None:
+    said = "".join(["My locker", " is here."])  # no constant: others would hold that
+    before = getrefcount(said)
+    places = Spans()
+    found = words.Words(places)
+    for event in (Said(0, "user", said), Prompt(9, 0, 8, 1, 0.0)):
+        places.add(event)
+        found.add(event)
+    assert found.at(1, " locker") is not None
+    del found, event, places
+    assert getrefcount(said) == before
 
 
 def test_of_an_old_recording_only_whole_words_are_shown() -> None:

@@ -11,7 +11,7 @@ from test_transcript import TranscriptApp
 from h2o_chat.base.config import Sampling
 from h2o_chat.chat.conversation.spans import Span
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.chat.memory.words import Tokens
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.tui.transcript.message_body import fold_at
 from h2o_chat.tui.transcript.transcript import Transcript

@@ -15,7 +15,7 @@ from h2o_chat.chat.conversation.opening import with_tools
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.engine.lark import json_rule
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.prompt.dialogs import ToolQuestion, ask_on_screen
+from h2o_chat.tui.prompt.tool_question import ToolQuestion, ask_on_screen
 
 SETTINGS = Settings(model=str(POCKET), budget=1024, threads=1, seed=7)
 CALL = {"name": "escapes", "arguments": {}}

@@ -17,7 +17,8 @@ from types import SimpleNamespace
 from measure_recall import KINDS, Nothing, material, parser_of
 
 from h2o_chat.base.config import Settings
-from h2o_chat.chat.recall.recall import TITLE_CHARACTERS, Elsewhere, Recall
+from h2o_chat.chat.recall.elsewhere import TITLE_CHARACTERS, Elsewhere
+from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.store import Store
 
 CONVERSATIONS, MESSAGES = 50, 40

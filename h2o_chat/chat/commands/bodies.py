@@ -235,10 +235,11 @@ def export(surface: Surface, words: str) -> None:
     kind, _, name = (rest if force else words).strip().partition(" ")
     if kind not in FORMATS:
         raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md or json [FILE]")
-    conversation = as_conversation(chat.messages, chat.session.model)
     if chat.keeper and chat.keeper.conversation:
         chat.keeper.catch_up()
         conversation = chat.keeper.store.whole(chat.keeper.conversation)
+    else:
+        conversation = as_conversation(chat.messages, chat.session.model)
     try:
         path = Path(name.strip()).expanduser()
     except RuntimeError as error:  # ~nobody

@@ -90,6 +90,7 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
 
 
 def _think(chat: Chat, how: ThinkName) -> None:
+    """Switches the model's thought; UsageError: no such switch."""
     before = chat.template
     chat.template = choose(chat.engine.tokenizer, chat.settings.template, how)
     if chat.begun and before.later("probe").ids == chat.template.later("probe").ids:

@@ -23,7 +23,8 @@ from h2o_chat.chat.conversation.message import (
 )
 from h2o_chat.chat.conversation.restore import ended_in_marker, restore_cache
 from h2o_chat.chat.conversation.spans import coming_span, tokens_of, was_read
-from h2o_chat.chat.recall.recall import Elsewhere, Recall
+from h2o_chat.chat.recall.elsewhere import Elsewhere
+from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.chat.tools.tool_calls import ToolCalls
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadProgress, Session, Token, Turn

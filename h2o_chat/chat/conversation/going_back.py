@@ -11,7 +11,7 @@ from h2o_chat.chat.conversation.keeper import mark_branches
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.restore import pin_again, read_again
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
-from h2o_chat.chat.recall.recall import Elsewhere
+from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.events.events import Event, Note, ReadProgress
 from h2o_chat.store import StoredMessage
 

@@ -2,14 +2,13 @@
 
 Another process may be writing, or the disk may fail, while somebody talks. A note says so once, the
 conversation goes on, and its words wait in memory until they can be written, in order. Where that will never
-be (the database was removed, or is damaged) the conversation is saved into a file (`Rescue`).
+be (the database was removed, or is damaged) the conversation is saved into a file (`rescue.py`).
 Whatever reads the store raises StoreError where it cannot be read.
 """
 
-import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,72 +16,25 @@ from h2o_chat.base import precedence
 from h2o_chat.base.errors import (
     DiskError,
     EngineError,
-    H2OChatError,
     StoreBusyError,
     StoreError,
     StoreLostError,
     UsageError,
     refusal,
 )
-from h2o_chat.base.private_files import own_folder
 from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.chat.conversation import saved_caches
-from h2o_chat.chat.conversation.message import Message, as_conversation
-from h2o_chat.chat.files.export import to_json, write_file
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE as NOWHERE_ELSE
+from h2o_chat.chat.conversation.rescue import Rescue
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import Pieces, Store, StoredMessage, Writer
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.row import Row
 
-NOWHERE_ELSE = "It was shown, but it is saved nowhere."
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
-
-
-class Rescue:
-    """The file of a conversation whose store is lost, in the data folder, if there is one."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.messages: Sequence[Message] = ()
-        """The messages of the chat: all that is left then."""
-        self.pieces: list[str] = []
-        self.file: Path | None = None
-        self.failed = ""
-        self._folder = folder
-
-    def save(self, model: str, settings: dict[str, Any]) -> None:
-        if not self.messages or self._folder is None:
-            return
-        messages = self.messages
-        if messages[-1].role == "assistant" and messages[-1].finish is None:
-            open_answer = replace(messages[-1], text="".join(self.pieces), finish="interrupted")
-            messages = [*messages[:-1], open_answer]
-        name = f"rescued-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}.json"
-        whole = replace(as_conversation(messages, model), settings=settings)
-        path = self.file or self._folder / name
-        try:
-            own_folder(self._folder)
-            write_file(path, to_json(whole), force=self.file is not None)
-            self.file, self.failed = path, ""
-        except (OSError, H2OChatError) as error:
-            self.file, self.failed = None, f"It could not be saved into a file either: {refusal(error)}."
-
-    @property
-    def words(self) -> str:
-        """A sentence that says where the conversation is."""
-        return f"This conversation was saved in {self.file}." if self.file else self.failed
-
-    @property
-    def way_back(self) -> str:
-        if self.file:
-            return f"{program_name()} sessions import {shlex.quote(str(self.file))} brings it back."
-        return NOWHERE_ELSE
-
-    def note(self, trouble: StoreError) -> Note:
-        saved = f"What is said here is saved in {self.file} from here on." if self.file else self.failed
-        hint = f"{saved} {trouble.hint}".strip()
-        return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
 
 
 class Keeper:

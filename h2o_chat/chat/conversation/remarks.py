@@ -19,20 +19,21 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
 
 FOUR_LINES = "Four lines are offered to try that: enter sends the one in the prompt, or type your own."
-ABOUT = {
+FIRST_MODELS = {
     POCKET: "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. "
     + FOUR_LINES,
     smollm2.NAME: "SmolLM2 is a small model: it talks, and is often wrong about the world. Watch what it"
     " forgets, and what comes back when you ask for it. " + FOUR_LINES,
 }
-"""Said once about each first model, before the first offer."""
+"""The first models, and what is said once about each, before the first offer."""
 
 
 def why_small(session: Session) -> str:
     """Why the screen gives the first models a small budget; empty where it is another budget or model."""
-    if session.model not in ABOUT or session.budget != FIRST_BUDGET:
+    if session.model not in FIRST_MODELS or session.budget != FIRST_BUDGET:
         return ""
-    return "128 tokens are about 100 words, so that you soon see it forget: /budget 512 gives it more."
+    words = f"{FIRST_BUDGET} tokens are about {FIRST_WORDS} words, so that you soon see it forget"
+    return f"{words}: /budget 512 gives it more."
 
 
 def greeting(session: Session) -> str:
@@ -47,9 +48,10 @@ def greeting(session: Session) -> str:
     return f"{session.model} is ready. {memory}{'' if session.template == 'model' else template}"
 
 
-FIRST_BUDGET = 128
-"""Budget of the first models on the screen: the first tokens are evicted with the third or fourth message.
-With 64 slots a recalled piece may be evicted before it is answered; SmolLM2's system prompt alone takes 31.
+FIRST_BUDGET, FIRST_WORDS = 128, 100
+"""Budget of the first models on the screen, and about how many words that is. The first tokens are evicted
+with the third or fourth message. With 64 slots a recalled piece may be evicted before it is answered;
+SmolLM2's system prompt alone takes 31.
 """
 ABOUT_MEMORY = frozenset({"budget", "policy", "sinks", "recent", "chunk", "prefill", "system"})
 """Settings that keep the usual budget when a person names one: they, and a system prompt, may need more."""

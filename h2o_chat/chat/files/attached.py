@@ -204,7 +204,7 @@ def _pdf_text(raw: bytes, name: str, most_bytes: int) -> bytes:
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it ended"]
         raise UsageError(f"{name!r} cannot be read as PDF: {lines[-1][:200]}")
-    if not done.stdout.strip():
+    if not done.stdout.decode().strip():  # bytes would not strip blanks that are not ASCII
         raise UsageError(f"{name!r} holds no text: its pages are pictures.")
     return done.stdout
 

@@ -1,112 +1,29 @@
-"""The texts of a conversation's tokens, and the words that they make. No widgets here.
+"""The words of a conversation, found from the tokens that they consist of. No widgets here.
 
 A word is held by as many heads as the least held of its tokens: without one of them it cannot be said.
 """
 
 import re
 import unicodedata
-from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import accumulate
 
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import Span, Spans, texts_of
+from h2o_chat.chat.memory.tokens import Tokens, looks_special
 from h2o_chat.events.events import Event, Prompt, Said, Token
 
 LOOKS = (8, 64)
 """Tokens on each side that are searched for the rest of a word; the second where it goes on."""
 COMMON_SHARE, COMMON_TIMES = 0.01, 3
+KNOWN_ALONE = 4096
+"""Size of the memory of whether a token is a word by itself."""
 
-_SPECIAL = re.compile(r"<[|｜]?[^\s<>]*[|｜]?>|\[/?[A-Z_]+\]")
-"""Tokens that look like a template's, where nothing better is known."""
 _CHUNK = re.compile(r"(?:(?!--)[^\s—–…/()\[\]{}<>\"“”„«»!?;|*=+`#~\\。，、！？；：])+")
 """Letters between blanks and these marks; other marks stand inside words: `don't`, `3.5`."""
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 """Scripts without blanks between words: there every token stands for itself."""
-
-
-class Tokens:
-    """Compact: one text and one number a token from position `first` on: a conversation may be long.
-
-    A token without a text has begun a character that a later one completes: they are shown together.
-    """
-
-    def __init__(self, first: int, texts: Sequence[str] = ()) -> None:
-        self.first = first
-        self.text = "".join(texts)
-        self._ends = array("Q", accumulate(map(len, texts)))
-        self._own: tuple[str, int, range] | None = None
-        """(message, length of the text, range) of the last question for the message's own words."""
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def add(self, text: str) -> None:
-        self.text += text
-        self._ends.append(len(self.text))
-
-    def added(self, position: int) -> range | None:
-        """The characters that a token adds by itself, perhaps none; None where it is no token of these."""
-        at = position - self.first
-        if not 0 <= at < len(self._ends):
-            return None
-        return range(self._ends[at - 1] if at else 0, self._ends[at])
-
-    def span(self, position: int) -> tuple[int, int] | None:
-        """(first, behind the last) character with which a token is shown; None where it has none."""
-        added = self.added(position)
-        if added is None or added.start == len(self.text):
-            return None
-        return added.start, self._ends[bisect_right(self._ends, added.start)]
-
-    def own_text(self, position: int) -> str:
-        """The text that a token adds by itself."""
-        added = self.added(position)
-        return self.text[added.start : added.stop] if added is not None else ""
-
-    def at(self, character: int) -> int | None:
-        """Position of the token that completes a character."""
-        if not 0 <= character < len(self.text):
-            return None
-        return self.first + bisect_right(self._ends, character)
-
-    def groups(self, start: int, end: int) -> Iterator[tuple[int, int, range]]:
-        """(first, behind the last character, positions) of the tokens shown from `start` to before `end`."""
-        at = start
-        while at < min(end, len(self.text)):
-            last = bisect_right(self._ends, at)
-            begin = self._ends[last - 1] if last else 0
-            first = bisect_left(self._ends, begin) + 1 if begin else 0
-            yield (
-                max(begin, start),
-                min(self._ends[last], end),
-                range(self.first + first, self.first + last + 1),
-            )
-            at = self._ends[last]
-
-    def own(self, source: str) -> range:
-        """The characters of the message's own words, without the template around them.
-
-        Some tokenizers change what they read: then all but what looks like a template's.
-        """
-        if self._own is None or self._own[:2] != (source, len(self.text)):
-            self._own = source, len(self.text), self._found(source)
-        return self._own[2]
-
-    def _found(self, source: str) -> range:
-        for words in (source, source.strip()):
-            at = self.text.find(words)
-            if at >= 0 and words:
-                return range(at, at + len(words))
-        texts = [self.own_text(position) for position in range(self.first, self.first + len(self))]
-        inner = [at for at, text in enumerate(texts) if text.strip() and not _looks_special(text)]
-        if not inner:
-            return range(0)
-        return range(self._ends[inner[0] - 1] if inner[0] else 0, self._ends[inner[-1]])
 
 
 @dataclass(frozen=True)
@@ -133,6 +50,7 @@ class Words:
             if message.texts
         }
         """The tokens of each message of which they are known."""
+        self._alone: dict[tuple[int, str], bool] = {}
         self._counts: Counter[str] = Counter()
         self._counted = set[int]()  # messages
         self._count_words()
@@ -143,6 +61,7 @@ class Words:
                 for known in (self._said, self.tokens):
                     for index in [index for index in reversed(known) if index >= event.index]:
                         del known[index]
+                self._alone.clear()
                 if event.index in self._counted:  # an edit
                     self._counts, self._counted = Counter(), set()
                 self._count_words()
@@ -172,9 +91,8 @@ class Words:
         if span is None:
             return None
         if (tokens := self._of(span)) is None:
-            bare = text[slice(*_trimmed(text, 0, len(text)))]
-            alone = bare and not _looks_special(text) and _stands_in(bare, self._said.get(span.index, ""))
-            return Word(bare, position, position, span.index) if alone else None
+            alone = self._is_alone(span.index, text)
+            return Word(_stripped(text), position, position, span.index) if alone else None
         added, own = tokens.added(position), self._own(span, tokens)
         if added is None or added.stop <= own.start or added.start >= own.stop:
             return None
@@ -242,19 +160,21 @@ class Words:
             return range(len(tokens.text))
         return tokens.own(self._said.get(span.index, ""))
 
-
-def _looks_special(text: str) -> bool:
-    return _SPECIAL.fullmatch(text.strip()) is not None
+    def _is_alone(self, index: int, text: str) -> bool:
+        """Whether a token is a whole word, in a message of which only the text is known."""
+        word = _stripped(text)
+        if not word or looks_special(text):
+            return False
+        key = index, word
+        if key not in self._alone:
+            if len(self._alone) >= KNOWN_ALONE:
+                self._alone.clear()
+            self._alone[key] = _whole(word).search(self._said.get(index, "")) is not None
+        return self._alone[key]
 
 
 def _whole(words: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(words)}(?!\w)", flags)
-
-
-@lru_cache(maxsize=4096)
-def _stands_in(word: str, said: str) -> bool:
-    """Whether a token is a whole word, in a message of which only the text is known."""
-    return _whole(word).search(said) is not None
 
 
 def _word(tokens: Tokens, found: range, index: int) -> Word:
@@ -287,3 +207,7 @@ def _trimmed(text: str, first: int, last: int) -> tuple[int, int]:
     while first < last and not (text[last - 1].isalnum() or unicodedata.category(text[last - 1])[0] == "M"):
         last -= 1
     return first, last
+
+
+def _stripped(text: str) -> str:
+    return text[slice(*_trimmed(text, 0, len(text)))]

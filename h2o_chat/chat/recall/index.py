@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import log
-from textwrap import wrap
 
 PIECE_CHARACTERS = 200
 """Longest piece: a longer message is cut where a sentence ends, else at a space."""
@@ -110,7 +109,7 @@ class Index:
                 where = self._of(feature)
                 for number in score:
                     at = bisect_left(where, number)
-                    if where[at : at + 1] == [number]:
+                    if at < len(where) and where[at] == number:
                         score[number] += weight / total
         hits = [Hit(number, self.pieces[number], share) for number, share in score.items()]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
@@ -166,7 +165,7 @@ def pieces_of(text: str) -> Iterator[str]:
     """Neighbouring sentences that tell something, up to PIECE_CHARACTERS together."""
     joined = ""
     for _, sentence in sentences(text):
-        for part in wrap(" ".join(sentence.split()), PIECE_CHARACTERS, break_on_hyphens=False):
+        for part in _parts(" ".join(sentence.split())):
             if joined and (asks(sentence) or len(joined) + 1 + len(part) > PIECE_CHARACTERS):
                 yield joined
                 joined = ""
@@ -174,6 +173,16 @@ def pieces_of(text: str) -> Iterator[str]:
                 joined = f"{joined} {part}".strip()
     if joined:
         yield joined
+
+
+def _parts(sentence: str) -> Iterator[str]:
+    """Cut to PIECE_CHARACTERS, at a space where there is one."""
+    while len(sentence) > PIECE_CHARACTERS:
+        at = sentence.rfind(" ", 1, PIECE_CHARACTERS)
+        at = PIECE_CHARACTERS if at < 0 else at
+        yield sentence[:at]
+        sentence = sentence[at:].strip()
+    yield sentence
 
 
 def features(text: str) -> set[Feature]:

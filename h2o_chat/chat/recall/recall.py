@@ -3,25 +3,21 @@
 The rule: a question is looked up in the index of what was said; `index.py` scores each piece. The pieces that
 share most with it and are no longer held go in front of it, in the order in which they were said, as many as
 fit into SHARE of the budget. The same rule brings pieces of a page that is pasted with the question, of
-remembered facts and of other conversations (`Elsewhere`).
+remembered facts and of other conversations (`elsewhere.py`).
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from textwrap import shorten
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import StoreError, UsageError
-from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
-from h2o_chat.chat.files.export import when
+from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.chat.recall.index import Hit, Index, asked_from, features, question_of
 from h2o_chat.events.events import Note
-from h2o_chat.store import Fact, SaidElsewhere
 
 BLOCK_CHARACTERS = 1000
 
@@ -75,50 +71,10 @@ NEWEST = 0.4
 """Share of the budget that surely holds the newest tokens."""
 POLICIES_WITHOUT_RECALL = ("h2o-paper", "full")
 """Policies that stay as they were published, or evict nothing."""
-MESSAGES_ELSEWHERE = 20_000
-"""Messages of other conversations that are looked through, the newest ones; taking them in takes a second."""
-TITLE_CHARACTERS = 30
-"""Characters of a conversation's title that the model reads with its words."""
 
 
 class Holding(Protocol):
     def held(self, positions: range) -> float: ...
-
-
-class Elsewhere:
-    """Searches what lies outside of a conversation: remembered facts, other conversations."""
-
-    def __init__(self, keeper: Keeper) -> None:
-        self._store, self._keeper = keeper.store, keeper
-        self._known: tuple[object, Index, list[Fact | SaidElsewhere]] | None = None
-        """The conversation and facts that it was made from, the index, the source of each message in it."""
-
-    def find(self, question: str, others: bool) -> list[Hit]:
-        """Finds what shares a rare word with a question, each text once; not `others`: facts alone."""
-        facts = self._store.facts.all()
-        if not facts and not others:
-            return []
-        index, each = self._index(facts)
-        there = {one.id for one in self._store.list()}  # some may have been removed since
-        found = dict[str, Hit]()
-        for hit in index.find(question):
-            source = each[hit.piece.message]
-            if isinstance(source, Fact) or (others and source.conversation in there):
-                piece = replace(hit.piece, message=-1, text=f"({_named(source)}) {hit.piece.text}")
-                found.setdefault(hit.piece.text, Hit(-1, piece, hit.score))
-        return list(found.values())
-
-    def _index(self, facts: list[Fact]) -> tuple[Index, list[Fact | SaidElsewhere]]:
-        """All of it: also where facts alone are wanted, the others tell which words are rare."""
-        made_from = self._keeper.conversation, facts
-        if self._known is None or self._known[0] != made_from:
-            others = self._store.facts.said_elsewhere(made_from[0], MESSAGES_ELSEWHERE)
-            each: list[Fact | SaidElsewhere] = [*others, *facts]
-            index = Index()
-            for number, one in enumerate(each):
-                index.add(number, one.text, user=True)
-            self._known = made_from, index, each
-        return self._known[1:]
 
 
 class Recall:
@@ -164,7 +120,8 @@ class Recall:
     def by_hand(self, words: str, messages: Sequence[Message], budget: int | None) -> Note:
         """Puts what has most of these words in front of the next message, whether it is held or not.
 
-        Raises UsageError if no message has a rare one of them.
+        Raises:
+            UsageError: there are no words, or no message has a rare one of them.
         """
         if not words.strip():
             raise UsageError("Which words?", "/recall WORDS that were said: /recall cat called")
@@ -310,10 +267,3 @@ def _note(recalled: Sequence[Recalled], what: str) -> Note:
     words = " ".join(f"“{one.words}”" for one in recalled)
     about = next((one.index for one in recalled if one.index >= 0), None)
     return Note("recalled", f"{all_numbered(one.index for one in recalled)} {words} {what}.", about=about)
-
-
-def _named(source: Fact | SaidElsewhere) -> str:
-    day = when(source.created).split()[0]
-    if isinstance(source, Fact):
-        return f"remembered {day}"
-    return f"from “{shorten(source.title, TITLE_CHARACTERS, placeholder='…')}”, {day}"

@@ -122,7 +122,8 @@ class ModelTemplate:
         return self._turn([("user", text)], after_answer=True, turn_marker_fed=turn_marker_fed)
 
     def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> Fed:
-        """The tokens of a turn with results of tools, and `then` what the user says (`ToolForm.native`)."""
+        """The tokens of a turn with results of tools and, behind them, what the user says (`then`, perhaps
+        empty); where the template renders results."""
         said = [("tool", text) for text in texts] + ([("user", then)] if then else [])
         return self._turn(said, after_answer=True, turn_marker_fed=turn_marker_fed)
 

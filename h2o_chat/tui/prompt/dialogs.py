@@ -1,15 +1,13 @@
-"""Dialogs: the models and the stored conversations, each with a line to type into; whether a tool may run."""
+"""Dialogs with a list and a line to type into: the models, the stored conversations."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from textual import on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Key
 from textual.screen import ModalScreen
@@ -19,15 +17,12 @@ from textual.widgets.option_list import Option
 from h2o_chat.base.config import user_aliases
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.glyphs import size
-from h2o_chat.base.progress import ShouldStop
-from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.files.export import one_line, when
-from h2o_chat.chat.templates.tool_form import Call
-from h2o_chat.chat.tools.tool_calls import SHOWN_CHARACTERS, cut
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.here import models_here
 from h2o_chat.store import Store, Summary
+from h2o_chat.tui.prompt.tool_question import ask_on_screen as ask_on_screen
 from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -306,53 +301,14 @@ class Conversations(ListDialog):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self._asking == "find":
-            self._open()
+            self._open(self._highlighted)
         elif self._asking == "rename" and self._about is not None:
             about, title = self._about, event.value.strip()
             self._find_again((lambda: self._store.rename(about.id, title)) if title else None)
 
-    @on(OptionList.OptionSelected)
-    def _open(self) -> None:
-        if (conversation := self._highlighted) is not None:
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self._open(event.option_id)
+
+    def _open(self, conversation: str | None) -> None:
+        if conversation is not None:
             self.dismiss(None if conversation == self._current else conversation)
-
-
-Answer = Literal["once", "always", "no"]
-LOOK_S = 0.05
-"""Between two looks whether the job was stopped."""
-
-
-class ToolQuestion(ModalScreen[Answer]):
-    """Shows a call; ends with the answer."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "dismiss('once')", "yes"),
-        Binding("a", "dismiss('always')", "always, until you leave"),
-        Binding("n,escape", "dismiss('no')", "no", key_display="n"),
-        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
-    ]
-
-    def __init__(self, call: Call) -> None:
-        super().__init__()
-        self._call = call
-
-    def compose(self) -> ComposeResult:
-        arguments = cut(json.dumps(self._call.arguments, ensure_ascii=False, indent=1), SHOWN_CHARACTERS)
-        with VerticalScroll(id="box") as box:
-            box.border_title = f"may the model call {safe_text(self._call.name)}?"
-            yield Static(safe_text(arguments), markup=False)
-        yield KeyBar()
-
-
-def ask_on_screen(app: App[Any], call: Call, cancel: ShouldStop) -> Answer:
-    """Asks, and waits in the job's thread; a job that is stopped gets a no."""
-    answered: SimpleQueue[Answer | None] = SimpleQueue()
-    question = ToolQuestion(call)
-    app.call_later(app.push_screen, question, answered.put)
-    while not cancel():
-        try:
-            return answered.get(timeout=LOOK_S) or "no"
-        except Empty:
-            continue
-    app.call_later(lambda: question.is_current and question.dismiss("no"))
-    return "no"

@@ -11,7 +11,7 @@ from h2o_chat.base.glyphs import size
 from h2o_chat.base.private_files import open_own
 from h2o_chat.base.program_name import program_name
 from h2o_chat.chat.commands.surface import ChatLike, Opened
-from h2o_chat.chat.conversation.remarks import ABOUT, why_small
+from h2o_chat.chat.conversation.remarks import FIRST_MODELS, why_small
 from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models import smollm2
 from h2o_chat.models.aliases import ALIASES, fits
@@ -90,6 +90,8 @@ class FirstMinute:
         self._model = ""
         self._offers: list[tuple[str, str]] = []
         """Offers that were not sent, the next one first."""
+        self._sending = False
+        """A message is being sent that nobody typed."""
         self._asked = False
         """The last offer, the question, was sent and is not answered yet."""
         self._recalled = False
@@ -118,8 +120,9 @@ class FirstMinute:
             case Done():
                 self._go_on()
 
-    def on_sent(self, text: str) -> None:
-        if self._offers and text == self._offers[0][1]:
+    def on_sent(self) -> None:
+        """A message is sent, by an offer or by the person."""
+        if self._sending:
             return
         self._own += 1
         if len(self._offers) == len(OFFERS):
@@ -140,7 +143,7 @@ class FirstMinute:
             return
         self._model = chat.session.model
         self._marks_due = self._path is not None and _remember(self._path)
-        self._transcript.messages.note(f"{small}\n{ABOUT[self._model]}" if self._marks_due else small)
+        self._transcript.messages.note(f"{small}\n{FIRST_MODELS[self._model]}" if self._marks_due else small)
         if self._marks_due:
             self._offers = list(OFFERS)
             self._show()
@@ -169,7 +172,12 @@ class FirstMinute:
         self._changed()
 
     def _take(self) -> None:
-        if self._send(self._offers[0][1]):
+        self._sending = True
+        try:
+            sent = self._send(self._offers[0][1])
+        finally:
+            self._sending = False
+        if sent:
             del self._offers[0]
             self._asked = not self._offers
             self._offer("")

@@ -7,12 +7,11 @@ from typing import Literal
 from textual.content import Content
 from textual.widget import Widget
 
-from h2o_chat.base.safe import safe_text
+from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands import table
 from h2o_chat.chat.files.attached import AttachedFiles, names_files
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.transcript.transcript import Transcript
-from h2o_chat.tui.widgets.box_frame import clipped
 from h2o_chat.tui.widgets.divider import Divider
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -137,7 +136,11 @@ class Outbox(Widget):
     def due(
         self, read: Callable[[AttachedFiles], None]
     ) -> tuple[Outgoing, str | tuple[table.Command, str]] | None:
-        """The next one and its text, or its command; None where it waits for files, which `read` reads."""
+        """The next one, taken from the queue, and its text, or its command; None where nothing is ready.
+
+        Args:
+            read: reads the files that it names; it waits for them, and for nothing else.
+        """
         if not self._waiting or self.files is not None:
             return None
         first = self._waiting[0]
@@ -189,7 +192,10 @@ class Outbox(Widget):
         return len(self._shown())
 
     def _shown(self) -> list[Outgoing]:
-        """The newest messages that have room. While its files are read, one would come and go in a blink."""
+        """The newest messages that have room.
+
+        Messages whose files are read are left out: their lines would come and go in a blink.
+        """
         rows = 1 if self.app.size.height < LOW else MOST_ROWS
         return [one for one in self._waiting if one.files is None][-rows:]
 
@@ -200,6 +206,7 @@ class Outbox(Widget):
             back = BACK if number == len(self._waiting) and width >= BACK_FROM else ""
             which = "waits: " if len(self._waiting) == 1 else f"waits {number}: "
             text = " ".join(safe_text(waiting.typed).split())
-            text = clipped(text, max(width - len(which) - len(back) - 2, 1)).rstrip()
+            room = max(width - len(which) - len(back) - 2, 1)
+            text = text if Content(text).cell_length <= room else fit(text, room - 1).rstrip() + "…"
             lines.append(Content.assemble((which, "$accent"), f"“{text}”", (back, MUTED)))
         return Content("\n").join(lines)

@@ -209,7 +209,6 @@ class PromptBox(TextArea):
 
     def _chose(self, key: str, found: list[Completion]) -> bool:
         at = min(self._menu.at, len(found) - 1)
-        proposed = [found[at]] if at else found  # nobody has moved in the menu
         match key:
             case "up" | "down":
                 self._menu.at = (at + (1 if key == "down" else -1)) % len(found)
@@ -219,11 +218,16 @@ class PromptBox(TextArea):
                 self._show_menu()
             case "enter" if at == 0 and self._before().endswith("/"):
                 self._send_text()  # the folder itself
-            case "enter" if any(self._before()[one.begin :] == one.text.strip() for one in proposed):
-                self._send_text()  # it is typed out already
+            # at 0 nobody has moved: any of them
+            case "enter" if any(self._typed_out(one) for one in (found if at == 0 else [found[at]])):
+                self._send_text()
             case _:
                 self._complete(found[at], send=key == "enter")
         return True
+
+    def _typed_out(self, choice: Completion) -> bool:
+        """Whether the choice is typed already, so that there is nothing to complete."""
+        return self._before()[choice.begin :] == choice.text.strip()
 
     def _complete(self, choice: Completion, send: bool) -> None:
         row, column = self.cursor_location

@@ -267,7 +267,7 @@ class TalkPane(Pane):
             super().stop()
 
     def start_turn(self, talk: Chat, message: Outgoing, text: str) -> None:
-        self.offers.on_sent(text)
+        self.offers.on_sent()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
         self.current, message.state = message, "sent"

@@ -83,7 +83,11 @@ class Finder:
 
 
 class FindBar(Horizontal):
-    """`find` marks words and goes to their next place, in a direction; it returns how many there are."""
+    """The line into which words to be found are typed.
+
+    Args:
+        find: marks words and goes to their next place, in a direction; returns how many there are.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "back"),

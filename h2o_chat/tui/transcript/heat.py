@@ -10,7 +10,7 @@ from textual.style import Style
 from h2o_chat.base.glyphs import heads
 from h2o_chat.chat.conversation.spans import tokens_read
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.chat.memory.words import Tokens
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.message_body import BodyPiece
 from h2o_chat.tui.transcript.turn import INDENT, TurnView

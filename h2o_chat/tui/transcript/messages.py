@@ -185,9 +185,9 @@ class Messages:
 
     def show_marks(self, conversation: Sequence[Message]) -> None:
         """Show which messages are pinned, and where branches part."""
-        for index, said in enumerate(conversation):
-            if view := self.by_index.get(index):
-                view.pinned, view.branch = said.pinned, said.branch
+        for index, view in self.by_index.items():
+            said = conversation[index] if index < len(conversation) else None
+            view.pinned, view.branch = (said.pinned, said.branch) if said else (False, None)
         self._window.redraw()
 
     def show_pin(self, index: int, on: bool) -> None:

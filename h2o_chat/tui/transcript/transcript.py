@@ -14,7 +14,7 @@ from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.window import Page, Window
-from h2o_chat.tui.widgets.box_frame import Pointed
+from h2o_chat.tui.widgets.pointing import Pointed
 
 MOST_LINES = 1 << 32
 """Most lines of one message, so that each line of all messages has a number; in order."""

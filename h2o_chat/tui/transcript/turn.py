@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.strip import Strip
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.memory.words import Tokens
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.tui.transcript.message_body import CARET, BodyPiece, Growing, fold_at, placed, plain
 from h2o_chat.tui.widgets.theme import MUTED

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from textual.content import Content
-from textual.message import Message
 
 from h2o_chat.base.safe import fit
 from h2o_chat.tui.widgets.theme import MUTED
@@ -26,17 +25,6 @@ def edge(left: str, title: str | Content, note: str, right: str, width: int) -> 
     tail = Content.assemble(" " if note else "", (note, MUTED), f" ─{right}" if note else f"─{right}")
     gap = max(width - head.cell_length - tail.cell_length, 0)
     return head.truncate(max(width - tail.cell_length, 0)) + "─" * gap + tail
-
-
-@dataclass
-class Pointed(Message):
-    """The cursor moves to a token, or away: the app sets `CacheView.cursor` and has all drawn again.
-
-    With `follow` the transcript goes to the token's message.
-    """
-
-    position: int | None
-    follow: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,15 +37,19 @@ class Divider(Widget):
 
     def point(self, text: str) -> None:
         """Set the line about the token under the cursor, in front of what goes on; empty for none."""
+        before = self.remark
         if text:
             self._said = ""  # whoever moves the cursor wants to read this
         self._pointed = safe_text(text)
-        self._show()
+        if self.remark != before:
+            self._show()
 
     def offer(self, chosen: list[str]) -> None:
         """Set what is chosen and what can be done with it, in front of what goes on; empty for nothing."""
-        self._offered = [safe_text(part) for part in chosen]
-        self._show()
+        offered = [safe_text(part) for part in chosen]
+        if offered != self._offered:
+            self._offered = offered
+            self._show()
 
     def on_click(self, event: Click) -> None:
         left = 3  # the frame and a space

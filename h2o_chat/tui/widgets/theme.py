@@ -3,10 +3,8 @@
 Three themes of our own, and those of Textual; each gets the colours below that no theme of Textual names.
 """
 
-from dataclasses import replace
-
 from textual.color import Color
-from textual.theme import BUILTIN_THEMES, Theme
+from textual.theme import Theme
 
 H2O_DARK = Theme(
     name="h2o-dark",
@@ -37,11 +35,19 @@ H2O_LIGHT = Theme(
     panel="#eef2f5",
     variables={"border": "#b4bdc6", "border-blurred": "#b4bdc6"},
 )
-H2O_ANSI = replace(
-    BUILTIN_THEMES["ansi-dark"],
+H2O_ANSI = Theme(
     name="h2o-ansi",
+    ansi=True,
+    primary="ansi_blue",
+    secondary="ansi_cyan",
     accent="ansi_yellow",
-    boost=None,
+    warning="ansi_yellow",
+    error="ansi_red",
+    success="ansi_green",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
     variables={
         "ansi-background": "ansi_black",
         "ansi-foreground": "ansi_white",

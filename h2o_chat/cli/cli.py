@@ -182,7 +182,7 @@ def screen(
         from h2o_chat.tui import leaving
         from h2o_chat.tui.chat_app import ChatApp
         from h2o_chat.tui.leaving import leave_with_the_terminal
-        from h2o_chat.tui.prompt.dialogs import ask_on_screen
+        from h2o_chat.tui.prompt.tool_question import ask_on_screen
 
         first = first_budget(settings, named)
         engine = engine_apart if PASSES_SOCKETS else engine_here

@@ -20,9 +20,10 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode, H2OChatError, OutOfMemoryError, StoreError, UsageError
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.conversation.keeper import NOWHERE_ELSE, Keeper
+from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.opening import Opener
 from h2o_chat.chat.conversation.release import release, stored_as
+from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE
 from h2o_chat.chat.conversation.tool_rounds import MAY_CALL, send_and_call
 from h2o_chat.chat.templates.tool_form import Splitter, ToolForm
 from h2o_chat.chat.tools.tool_calls import ToolCalls

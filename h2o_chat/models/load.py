@@ -25,7 +25,7 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.models import choices, ollama
 from h2o_chat.models.choices import UNPACKED, Choice, choose, has_experts, packing
 from h2o_chat.models.families import refusal
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.models.fits import Sizes, sizes_of
 from h2o_chat.models.gguf import damaged, header_of
 from h2o_chat.models.gguf_config import READ

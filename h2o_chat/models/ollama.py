@@ -19,7 +19,7 @@ import platformdirs
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.base.progress import Progress
-from h2o_chat.models.checked_files import is_checked, note_checked
+from h2o_chat.models.file_identity import is_checked, note_checked
 
 PREFIX = "ollama:"
 """Prefix of the names of these models."""

@@ -19,7 +19,7 @@ from threading import Thread
 import numpy
 
 from h2o_chat.base.progress import Progress
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.models.gguf import Stored, damaged
 from h2o_chat.models.gguf_tensors import GgufTensors, unpaired
 from h2o_chat.native import layout, library

@@ -18,7 +18,7 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, stored_quantization
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.models.fits import Need, Sizes, require, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, read_by_transformers
 from h2o_chat.models.load_tokenizer import load_tokenizer

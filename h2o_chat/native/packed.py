@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.system import NO_WAITING, SAFELY
-from h2o_chat.models.checked_files import is_checked, note_checked
+from h2o_chat.models.file_identity import is_checked, note_checked
 from h2o_chat.native import layout
 from h2o_chat.native.layout import MatrixAddress
 from h2o_chat.native.packed_file import PackedError, PackedHeader, damaged, header_in, note_of

@@ -19,7 +19,7 @@ import platformdirs
 
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.system import read_at
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.native.layout import ALIGNED, VERSION, data_bytes, layout, padded
 from h2o_chat.native.model_frame import Frame, as_json, from_json
 
@@ -172,5 +172,5 @@ def remove(path: Path) -> None:
 
 
 def note_of(path: Path) -> Path:
-    """The note that its checksums were verified, see `checked_files`."""
+    """The note that its checksums were verified, see `file_identity`."""
     return path.with_name(f"{path.name}.checked")

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from h2o_chat.base.errors import ModelError
 from h2o_chat.base.progress import Progress
 from h2o_chat.base.system import MOVES_OPEN_FILES, lock
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.models.fits import FOUR_BITS_FROM
 from h2o_chat.models.model_files import header_of, read_range, weight_files
 from h2o_chat.native.layout import ALIGNED, TILE, Matrix, Source, data_bytes, layout, padded, parts

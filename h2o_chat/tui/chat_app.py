@@ -37,8 +37,8 @@ from h2o_chat.tui.prompt.prompt_box import PromptBox, PromptHistory
 from h2o_chat.tui.prompt.screen_commands import CommandPane
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import SidePanels
+from h2o_chat.tui.transcript.choice import Pointed
 from h2o_chat.tui.widgets.key_bar import KeyBar
-from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12

@@ -23,7 +23,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, Turn
 from h2o_chat.events.recording import read
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.resolve import find
 from h2o_chat.native import library

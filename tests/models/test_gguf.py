@@ -19,7 +19,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models import gguf, load
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.models.gguf_config import config_of
 from h2o_chat.models.model_files import check_weights, read_config
 from h2o_chat.native import library as native_library

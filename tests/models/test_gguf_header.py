@@ -10,7 +10,7 @@ from gguf_tiny import file, llama
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import gguf, load, load_tokenizer
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.models.model_files import check_weights, read_config
 from h2o_chat.models.resolve import find, look_up
 

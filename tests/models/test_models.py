@@ -14,7 +14,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode, ModelError, OutOfMemoryError, UsageError
 from h2o_chat.models import choices, load_tokenizer
 from h2o_chat.models import load as models
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 
 
 def silent(stage: str, share: float | None) -> None:

@@ -12,7 +12,7 @@ from test_packing import assert_holds, weights_of
 from test_step import by, cache_of, said, talk
 
 from h2o_chat.cache.forward_call import Step
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.packing import pack as pack_into

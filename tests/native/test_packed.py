@@ -18,7 +18,7 @@ from making import SIZES, Make, silent
 from tiny_models import tiny
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.checked_files import is_checked
+from h2o_chat.models.file_identity import is_checked
 from h2o_chat.native import packing
 from h2o_chat.native.layout import ALIGNED, layout
 from h2o_chat.native.packed import Packed, open_packed

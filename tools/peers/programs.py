@@ -22,7 +22,7 @@ from gguf_files import write  # type: ignore[import-not-found]
 
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.lab.bench.timed_programs import Sample, others_s
-from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.file_identity import fingerprint
 from h2o_chat.models.gguf import header_of
 
 SCRIPTS = Path(__file__).parent

@@ -25,7 +25,6 @@ from h2o_chat.base.errors import (
 from h2o_chat.base.program_name import data_flag, program_name
 from h2o_chat.chat.conversation import saved_caches
 from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE as NOWHERE_ELSE
 from h2o_chat.chat.conversation.rescue import Rescue
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import Pieces, Store, StoredMessage, Writer

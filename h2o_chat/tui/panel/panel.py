@@ -12,8 +12,8 @@ from h2o_chat.base.glyphs import MARKS, NAMES, size
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState
 from h2o_chat.tui.panel import details, loss_history, overview
+from h2o_chat.tui.transcript.choice import Pointed
 from h2o_chat.tui.widgets.box_frame import Line, chosen_at, edge, row
-from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import KIND_STYLES, MUTED
 
 TABS = ("now", "history", "details")

@@ -15,8 +15,8 @@ from h2o_chat.base.glyphs import height, percent
 from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered, speaker
 from h2o_chat.chat.memory.cache_view import CacheView, Kind
+from h2o_chat.tui.transcript.choice import Pointed
 from h2o_chat.tui.widgets.box_frame import edge, row, whole_words
-from h2o_chat.tui.widgets.pointing import Pointed
 from h2o_chat.tui.widgets.theme import KIND_STYLES, MUTED
 
 TALLEST = ", height of the most held"

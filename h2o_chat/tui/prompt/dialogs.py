@@ -22,7 +22,6 @@ from h2o_chat.chat.files.export import one_line, when
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.here import models_here
 from h2o_chat.store import Store, Summary
-from h2o_chat.tui.prompt.tool_question import ask_on_screen as ask_on_screen
 from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.theme import MUTED
 

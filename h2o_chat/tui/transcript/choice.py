@@ -1,6 +1,9 @@
 """The choice in the transcript, by arrows or a click: a message, and maybe a token of it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual.message import Message
 
 from h2o_chat.base.glyphs import NAMES, heads
 from h2o_chat.base.safe import safe_text, token_label
@@ -15,6 +18,17 @@ from h2o_chat.tui.transcript.window import Window
 
 FARTHEST = 4096
 """Tokens that are passed over to find the next visible one."""
+
+
+@dataclass
+class Pointed(Message):
+    """The cursor moves to a token, or away: the app sets `CacheView.cursor` and has all drawn again.
+
+    With `follow` the transcript goes to the token's message.
+    """
+
+    position: int | None
+    follow: bool = False
 
 
 class Inspector:

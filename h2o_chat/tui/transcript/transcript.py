@@ -8,13 +8,12 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from h2o_chat.tui.transcript.choice import Inspector, MessageChoice, offers
+from h2o_chat.tui.transcript.choice import Inspector, MessageChoice, Pointed, offers
 from h2o_chat.tui.transcript.drawing import Canvas, draw_row, selected_text, spot
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.window import Page, Window
-from h2o_chat.tui.widgets.pointing import Pointed
 
 MOST_LINES = 1 << 32
 """Most lines of one message, so that each line of all messages has a number; in order."""

@@ -227,7 +227,7 @@ async def test_notes_errors_and_damage_are_shown(tmp_path: Path) -> None:
         assert error == "It is full.\n→ Begin anew."
         assert "'later'" in skipped
         assert (two, cut) == ("two", f"[/b]␛[31m\n■ {FINISHES['interrupted']}")
-        assert "line 10 is wrong: token: missing" in damage
+        assert "line 10 is wrong: token has no id" in damage
 
 
 async def test_a_recording_in_which_nothing_is_said(tmp_path: Path) -> None:

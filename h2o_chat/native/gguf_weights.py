@@ -105,6 +105,7 @@ class GgufWeights:
         self._read_vectors()
         self._threads = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1))  # `finish` is one more
         self._laid_out: list[tuple[_Run, Future[None]]] = []
+        self._rows = 0  # laid out so far, for the progress alone: threads add to it without a lock
 
     def begin(self) -> None:
         runs = sorted(self._runs(), key=lambda run: (run.stored.start, run.first))
@@ -122,15 +123,14 @@ class GgufWeights:
         if not same_file or replace(frame, ropes=(), rope_of=()) != replace(self.frame, ropes=(), rope_of=()):
             raise damaged(self._file, "it was changed while it was opened")
         self.frame = frame
-        total, done = sum(run.end - run.first for run, _ in self._laid_out), 0
-        progress(STAGE, 0.0)
-        for run, result in self._laid_out:
-            if result.cancel():  # no thread has come to it
+        total = sum(run.end - run.first for run, _ in self._laid_out)
+        for run, result in reversed(self._laid_out):  # the threads come from the other end
+            progress(STAGE, self._rows / total)
+            if result.cancel():
                 self._lay_out(run)
             else:
                 result.result()
-            done += run.end - run.first
-            progress(STAGE, done / total)
+        progress(STAGE, 1.0)
         self._laid_out.clear()
         self._threads.shutdown()
         _use_large_pages(self._memory)
@@ -228,3 +228,4 @@ class GgufWeights:
         )
         if said:
             raise damaged(run.stored.file, f"{run.name} holds NaN or infinity")
+        self._rows += count

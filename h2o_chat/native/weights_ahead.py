@@ -1,6 +1,7 @@
 """When a GGUF file's weights are laid out while torch is imported, and when not. No torch."""
 
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.model_frame import frame_sizes
 from h2o_chat.native.threads import asks_for_transformers
 
+SWITCH_S = 0.0003
+"""Python's switch interval meanwhile: with its 5 ms the threads wait for the import half of the time."""
+
 
 @contextmanager
 def weights_ahead(file: Path, settings: Settings) -> Iterator[GgufWeights | None]:
@@ -32,10 +36,13 @@ def weights_ahead(file: Path, settings: Settings) -> Iterator[GgufWeights | None
     if weights is None:
         yield None
         return
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
     try:
         weights.begin()
         yield weights
     finally:
+        sys.setswitchinterval(before)
         weights.give_up()
 
 

@@ -54,7 +54,7 @@ class Answer:
             GenerationError: the logits cannot be sampled from.
             ModelError: the tokenizer fails on it.
         """
-        clock = time.perf_counter()
+        began = time.perf_counter()
         changes = self.wished.changes(self._avoided.refused())
         self.look_due = self._look_due()
         ahead = (
@@ -73,7 +73,7 @@ class Answer:
         if self.finish in ("eos", "length"):
             text += self._rest()
         self._text.append(text)
-        self._choose_ms = ms_since(clock)
+        self._choose_ms = ms_since(began)
         self.ttft_ms += self._choose_ms if self.new_tokens == 1 else 0
         return Token(token, text, self.row.seen, self._step_ms + self._choose_ms)
 
@@ -166,6 +166,6 @@ class Wished:
         self.chances = (Chance(token, float(logs[token])), *(Chance(*one) for one in likeliest))
 
 
-def ms_since(clock: float) -> float:
+def ms_since(began: float) -> float:
     """Milliseconds since a value of `time.perf_counter()`."""
-    return 1000 * (time.perf_counter() - clock)
+    return 1000 * (time.perf_counter() - began)

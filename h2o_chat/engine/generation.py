@@ -89,7 +89,7 @@ class _Turn:
         Returns:
             The event and the logits after it, or None if cancelled.
         """
-        row, clock, seldom = self.row, time.perf_counter(), Seldom()
+        row, began, seldom = self.row, time.perf_counter(), Seldom()
         told, look_at, last = False, 0.0, None
         ids = [*row.pending, *self.ids]
         for fed, logits in row.feeding(self.ids, self.cancel):
@@ -97,7 +97,7 @@ class _Turn:
             if not (told if fed == len(ids) else seldom.due()):
                 continue
             told = True
-            yield ReadSoFar(fed, len(ids), ms_since(clock))
+            yield ReadSoFar(fed, len(ids), ms_since(began))
             now = time.perf_counter()
             if row.settings.events_every and now >= look_at:
                 yield row.look()
@@ -105,7 +105,7 @@ class _Turn:
                 look_at = now + (time.perf_counter() - now) / LOOK_SHARE
         if last is None:
             return None
-        self.answer.ttft_ms, self.answer.prompt_tokens = ms_since(clock), len(ids)
+        self.answer.ttft_ms, self.answer.prompt_tokens = ms_since(began), len(ids)
         return prompt_read(row, self.first, ids, self.answer.ttft_ms), last
 
     def tokens(self, logits: Tensor) -> Generator[Event, None, Finish]:
@@ -122,13 +122,13 @@ class _Turn:
                 yield row.look()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"
-            clock = time.perf_counter()
+            began = time.perf_counter()
             try:
                 logits = row.forward([token.id])
             except WindowFullError as error:
                 yield Error(error.code, error.message, error.hint)
                 return "length"
-            answer.note_fed(ms_since(clock))
+            answer.note_fed(ms_since(began))
 
 
 def prompt_read(row: Row, first: int, ids: list[int], ms: float) -> Prompt:

@@ -185,7 +185,7 @@ class ReplayPane(Pane):
     """Plays a recording."""
 
     UNENDED = "interrupted"
-    STOPS = False
+    CAN_STOP = False
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "pause", "pause")]
 
     def __init__(self, jobs: Jobs, player: Player, name: str) -> None:

@@ -30,6 +30,8 @@ after_piece: ContextVar[Callable[[int], None]] = ContextVar("after_piece", defau
 
 @dataclass(frozen=True)
 class Fed:
+    """The tokens of a turn as they are fed."""
+
     ids: list[int]
     tokens_before_text: int
     """Number of tokens before the user's own text: the system prompt, or the end of the last answer."""

@@ -1,6 +1,6 @@
 """Jobs in a thread, one at a time, and the queue of their reports.
 
-Everything is put in the queue, exceptions too; the screen empties it about twenty times a second. One message
+Everything is put in the queue, exceptions too; the screen empties it about twelve times a second beside an answer. One message
 per token would drown its loop (2,000 of 2,000 are delivered one by one).
 """
 

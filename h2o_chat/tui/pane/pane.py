@@ -89,11 +89,11 @@ class Pane(Vertical):
         stages: the stages of opening, while one goes on.
     """
 
-    STOP: ClassVar[str] = ""
+    STOP_HINT: ClassVar[str] = ""
     """How a job is stopped, appended to its description."""
     UNENDED: ClassVar[str] = "error"
     """Finish of an answer that ended without a `turn` event."""
-    STOPS: ClassVar[bool] = True
+    CAN_STOP: ClassVar[bool] = True
     """Whether a job can be stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -149,7 +149,7 @@ class Pane(Vertical):
     def stoppable(self) -> bool:
         """Whether `stop` would end something."""
         fetching = self.stages is not None and self.stages.stops
-        return (self.busy or fetching) and self.STOPS
+        return (self.busy or fetching) and self.CAN_STOP
 
     def stop(self) -> None:
         self.jobs.cancel()
@@ -253,7 +253,7 @@ class Pane(Vertical):
         if said.role in ASKS:
             messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
-            self.divider.doing(f"reading{self.STOP}")
+            self.divider.doing(f"reading{self.STOP_HINT}")
 
     def on_note(self, note: Note) -> None:
         self.transcript.messages.note(note.message, note.hint)

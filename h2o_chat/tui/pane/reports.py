@@ -27,7 +27,7 @@ def show(report: jobs.Report, pane: Pane) -> None:
             if stages.stops != stopped:
                 pane.app.refresh_bindings()
         case jobs.Stage(name, share) if share is not None:
-            pane.divider.doing(f"{name}{pane.STOP}")
+            pane.divider.doing(f"{name}{pane.STOP_HINT}")
         case Opened():
             memory.begin(report.chat.session, report.chat.state, report.chat.messages)
             pane.on_opened(report.chat)
@@ -47,12 +47,12 @@ def show(report: jobs.Report, pane: Pane) -> None:
                 view.remark = f"recalled {all_numbered(index for index, _ in report.recalled)}"
                 messages.redraw(view)
         case ReadSoFar():
-            pane.divider.doing(f"reading {progress_words(report)}{pane.STOP}")
+            pane.divider.doing(f"reading {progress_words(report)}{pane.STOP_HINT}")
         case Prompt():
             pane.about_prompt = None
             memory.add(report)
             messages.read(report)
-            pane.divider.doing(f"answering{pane.STOP}")
+            pane.divider.doing(f"answering{pane.STOP_HINT}")
         case Turn(finish="stopped", prompt_tokens=0):
             memory.add(report)
             if pane.about_prompt in messages.views:

@@ -70,7 +70,7 @@ class TalkPane(Pane):
         opener_of: opens a model by its name, for a stored conversation by its id; None: there is only one.
     """
 
-    STOP = " · esc stops"
+    STOP_HINT = " · esc stops"
     BINDINGS = KEYS
 
     def __init__(
@@ -276,7 +276,8 @@ class TalkPane(Pane):
             message.drawn_index = index
         self.write_hint()
         self.begin(
-            lambda cancel, _: send_and_call(talk, text, self.sampling, cancel, pin=pin), f"reading{self.STOP}"
+            lambda cancel, _: send_and_call(talk, text, self.sampling, cancel, pin=pin),
+            f"reading{self.STOP_HINT}",
         )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

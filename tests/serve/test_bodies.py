@@ -13,7 +13,7 @@ from serving import Server
 from h2o_chat.base.config import Sampling
 from h2o_chat.serve import request_bodies
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.chat_request import KNOWN, Served, asked_for, object_of
+from h2o_chat.serve.chat_request import KNOWN, MESSAGES, Served, asked_for, object_of
 from h2o_chat.serve.request_bodies import Bodies
 
 pytestmark = pytest.mark.loopback
@@ -104,6 +104,13 @@ def test_any_body_is_understood_or_refused(body: Any) -> None:
         return
     json.dumps(error.body()).encode()
     assert 400 <= error.status < 500
+
+
+def test_more_messages_than_the_limit_are_refused() -> None:
+    said = [{"role": role, "content": "a"} for role in ("user", "assistant")] * (MESSAGES // 2)
+    assert len(asked_for({"messages": said[:-1]}, SERVED).messages) == MESSAGES - 1
+    with pytest.raises(ApiError, match=f"{MESSAGES + 1:,} messages"):
+        asked_for({"messages": [*said, said[0]]}, SERVED)
 
 
 def test_what_stands_in_a_text_is_no_value() -> None:

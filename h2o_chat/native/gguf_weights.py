@@ -87,8 +87,8 @@ def _use_large_pages(memory: mmap.mmap) -> None:
 class GgufWeights:
     """The weights of an open file. Addresses are valid while this object exists.
 
-    `begin` lets threads lay them out, `finish` waits for them. Both, and making it, raise ModelError if the
-    file is damaged or changes while it is read, or a scale is no finite number.
+    `begin` lets threads lay them out, `finish` does the rest. The constructor and both raise ModelError if
+    the file is damaged or changes while it is read, or a scale is no finite number.
     """
 
     def __init__(self, file: Path, frame: Frame) -> None:
@@ -98,7 +98,7 @@ class GgufWeights:
         self._matrices: dict[str, tuple[MatrixAddress, ...]] = {}
         self._vectors: dict[str, int] = {}
         self.bytes = self._place(0)
-        # Private: what processes may share, which is mmap's default, has no large pages.
+        # Shared memory, which is mmap's default, has no large pages.
         private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
         self._memory = mmap.mmap(-1, self.bytes, **private)
         self._place(_address(self._memory))

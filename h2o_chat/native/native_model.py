@@ -81,7 +81,7 @@ def open_model(settings: Settings, progress: Progress, ahead: GgufWeights | None
             require_not_asked(found, settings, frame)
             return replace(load(settings, progress, config), why_not_native=frame)
         torch.set_num_threads(settings.threads or default_threads())
-        if ahead is None:  # whose memory is taken already
+        if ahead is None:  # else it was checked before that took its memory
             checked_need(found.name, settings, frame_sizes(frame), weights)
         quantization = quantization_of(settings, weights)
         ends = _ends(found.folder)

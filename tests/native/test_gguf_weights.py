@@ -447,7 +447,7 @@ def test_a_file_that_is_replaced_while_torch_is_imported(folders: Any, tmp_path:
 
 @pytest.mark.usefixtures("compiled")
 def test_weights_are_laid_out_before_torch_is_there(folders: Any, tmp_path: Path) -> None:
-    """The same bytes as by whoever opens the model later."""
+    """Whoever opens the model later gets the same bytes."""
     file = write(folders("llama"), tmp_path / "model.gguf", "Q4_K")
     script = """
 import sys

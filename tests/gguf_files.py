@@ -1,6 +1,7 @@
 """Model folders written as GGUF files with the package gguf, as llama.cpp's converter writes them."""
 
 import json
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -262,12 +263,12 @@ def _tokenizer(writer: Any, config: dict[str, Any], folder: Path | None, templat
 
 
 def words(writer: Any, config: dict[str, Any]) -> None:
-    """As many tokens as the model has: an end, letters, and words of two letters that no merge makes."""
+    """As many tokens as the model has: an end, and words of one to three letters that no merge makes."""
     letters = [chr(code) for code in range(ord("!"), ord("~") + 1)]
-    made = [f"{one}{two}" for one in letters for two in letters]
+    made = ("".join(word) for length in (1, 2, 3) for word in product(letters, repeat=length))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(["<|end|>", *letters, *made][: config["vocab_size"]])
+    writer.add_token_list(["<|end|>", *islice(made, config["vocab_size"] - 1)])
     writer.add_token_types([_CONTROL, *[_NORMAL] * (config["vocab_size"] - 1)])
     writer.add_token_merges(["! !"])
     writer.add_eos_token_id(0)

@@ -1,8 +1,9 @@
 """Saved caches: everything that decides how a conversation goes on, in one safetensors file.
 
 The file has a fixed size however long the conversation: slots, scores, positions, pending tokens, the random
-state. It is read only by the model, precision, policy and budget that wrote it, and is checked like anything
-from outside: `read` says what is wrong with it, and the caller rebuilds the cache.
+state. Until something is evicted, the empty slots behind the last token are left out. It is read only by the
+model, precision, policy and budget that wrote it, and is checked like anything from outside: `read` says what
+is wrong with it, and the caller rebuilds the cache.
 """
 
 import json
@@ -81,11 +82,13 @@ def write(path: Path, snapshot: RowSnapshot, session: Session) -> None:
     """
     cache = snapshot.cache
     clock = cache.clocks[0] if cache.clocks else cache.fresh
+    short = session.budget is not None and clock.in_use == clock.seen  # tokens stand in its first slots
     tensors = {
-        f"{number}.{name}": tensor.contiguous().cpu()
+        f"{number}.{name}": state[:, :, :, : clock.seen + 1 if short else None].contiguous().cpu()
         for number, part in enumerate(cache.parts)
-        for name, tensor in (part.states | {"lost": part.lost}).items()
+        for name, state in part.states.items()
     }
+    tensors |= {f"{number}.lost": part.lost.cpu() for number, part in enumerate(cache.parts)}
     for number, held in enumerate(cache.states):
         tensors |= {f"state.{number}.{name}": state.contiguous().cpu() for name, state in held.items()}
     tensors["random"] = snapshot.random
@@ -279,20 +282,24 @@ def _part(
     heads, groups, key, value = by.shape(layers)
     of = Shape(1, heads, groups, key, value, dtype, by.device)
     width = named(session.policy).scores.width(groups)
-    slots = tensors[f"{number}.positions"].shape[-1] if session.budget is None else session.budget + 1
+    written = tensors[f"{number}.positions"].shape[-1]
+    slots = written if session.budget is None else session.budget + 1
+    if not (written == slots or (written == fed + 1 < slots and clock.in_use == fed)):
+        raise Wrong(f"it has {written} slots, not {slots}")
     states = {}
     for state in STATES:
         more, kind = of.kind(state, width, bits)
-        shape = (len(layers), 1, heads, slots, *more)
+        shape = (len(layers), 1, heads, written, *more)
         tensor = tensors.get(f"{number}.{state.name}")
         if tensor is None:  # a state that came later than the file
             if state.name in _FIRST_STATES:
                 raise Wrong(f"it has no {state.name}")
             tensor = torch.full(shape, state.empty, dtype=kind)
-        states[state.name] = tensor
         _check_tensor(state.name, tensor, shape, kind)
         if kind == torch.uint8 and bits and not bool(dequantise(tensor, bits, dtype).isfinite().all()):
             raise Wrong(f"{state.name} holds what is no number")
+        empty = torch.full((*shape[:3], slots - written, *more), state.empty, dtype=kind)
+        states[state.name] = torch.cat((tensor, empty), 3) if written < slots else tensor
     lost = tensors[f"{number}.lost"]
     _check_tensor("lost", lost, (1,), torch.float64)
     positions = states["positions"]

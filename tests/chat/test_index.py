@@ -136,6 +136,41 @@ def test_the_question_of_a_page_is_its_last_sentence() -> None:
     assert asked_from("x" * PAGE_CHARACTERS) == 0
 
 
+STORY = (
+    "It rained all day, and nobody came by. The road was empty. "
+    * 9
+    + "The Baron of Tull rode out at night, and the moon was on the road that he had taken as a boy with his "
+    "father and two of the dogs, long before all this began and the house was sold to strangers. "
+    "“Why did he leave?” “He had lost a wager of nine geese, and that to somebody who had never in all "
+    "these years been seen to win at anything, least of all at cards, which he could hardly hold.” "
+    + "It rained all day, and nobody came by. The road was empty. "
+    * 9
+)
+
+
+def test_in_a_story_what_stands_beside_the_named_one_is_found_with_it() -> None:
+    hits = index_of([STORY]).find("What happened to the Baron of Tull?")
+    assert "Baron of Tull" in hits[0].piece.text
+    assert "nine geese" in hits[1].piece.text
+
+
+def test_a_story_is_found_with_what_its_people_ask() -> None:
+    assert any("Why did he leave?" in piece.text for piece in index_of([STORY]).pieces)
+
+
+def test_a_question_behind_a_page_is_no_part_of_it() -> None:
+    """Asked again, it would find itself."""
+    index = index_of([f"{STORY}\n\nWhat had the Baron lost?"])
+    assert all("What had" not in piece.text for piece in index.pieces)
+
+
+def test_a_page_that_shares_little_is_found_only_by_a_question_that_is_about_it() -> None:
+    index = index_of([STORY])
+    question = "Does drinking coffee in a cup keep most people awake for long?"
+    assert index.find(question) == []
+    assert index.find(question, page_score=0.0)
+
+
 @given(st.text(max_size=1000))
 def test_nothing_that_is_told_is_lost_and_no_piece_is_long(text: str) -> None:
     told = text.replace("?", "")

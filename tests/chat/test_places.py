@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from h2o_chat.chat.recall.recall import BLOCK_CHARACTERS, Places
+from h2o_chat.chat.conversation.spans import BLOCK_CHARACTERS, Places
 
 
 def count(text: str) -> int:

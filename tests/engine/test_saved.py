@@ -16,6 +16,7 @@ from h2o_chat.cache import absorb, arena, state
 from h2o_chat.engine import saved_cache
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.saved_cache import _check
+from h2o_chat.events.events import Token
 from h2o_chat.models.load import load
 
 Harm = Callable[[dict[str, Any], dict[str, Any]], object]
@@ -72,6 +73,42 @@ def test_what_is_crafted_is_refused_and_changes_nothing(engine: Engine, tmp_path
     assert 10 < len(str(caught.value)) < 400
     assert engine.seen == 36, "as it was"
     assert list(engine.generate([7], short))
+
+
+def test_the_memory_of_a_short_conversation_takes_little_room_and_goes_on(
+    shared_models: Path, tmp_path: Path
+) -> None:
+    settings = Settings(model=str(shared_models / "stories260k"), budget=200, threads=1, seed=1)
+    loaded = load(settings, lambda *_: None)
+    file, long = tmp_path / "1.safetensors", Sampling(max_tokens=300, ignore_eos=True)
+    one, other = Engine(loaded, settings), Engine(loaded, settings)
+    list(one.generate([5, 6, 7], Sampling(max_tokens=8, ignore_eos=True)))
+    one.save(file)
+    assert load_file(file)["0.positions"].shape[-1] == one.seen + 1
+    other.load(file)
+    then = [[token for token in each.generate([7], long) if isinstance(token, Token)] for each in (one, other)]
+    assert [token.id for token in then[0]] == [token.id for token in then[1]]
+    one.save(file)
+    assert load_file(file)["0.positions"].shape[-1] == 201, "tokens have been evicted"
+
+
+def test_slots_that_are_missing_although_something_was_evicted_are_refused(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "1.safetensors"
+    engine.reset()
+    list(engine.generate(list(range(5, 40)), Sampling(max_tokens=2, ignore_eos=True)))
+    engine.save(file)
+    with safe_open(file, framework="pt") as opened:
+        about = json.loads(opened.metadata()["h2o-chat"])
+    tensors = {
+        name: tensor[:, :, :, :10].contiguous() if tensor.ndim > 3 else tensor
+        for name, tensor in load_file(file).items()
+    }
+    about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
+    save_file(tensors, file, metadata={"h2o-chat": json.dumps(about)})
+    with pytest.raises(SavedCacheError, match="10 slots"):
+        engine.load(file)
 
 
 def test_a_state_that_came_later_than_the_file_begins_empty(

@@ -4,12 +4,10 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-from opened_models import little
 from transformers import AutoConfig, AutoModelForCausalLM
 from typer.testing import CliRunner
 
@@ -19,27 +17,6 @@ from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.bench.gpu import rows_speed
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(POCKET.parents[1] / "tools" / "stress"))
-    import growth
-
-    return growth
-
-
-def test_a_long_conversation_stays_bounded(
-    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("WARM_UP", "TIMED"):
-        monkeypatch.setattr(tool, name, 50)
-    model = str(little(POCKET, tmp_path, window=128))
-    found = tool.measure(Settings(model=model, budget=32, threads=1, events_every=0), 250)
-    assert found["tokens"] >= 250
-    assert found["most_kept_slots"] == 32
-    assert (found["largest_index"], found["window_tokens"]) == (127, 128)
-    assert found["old_ms"] > 0
 
 
 def test_impossible_lengths_are_usage_errors() -> None:

@@ -10,6 +10,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.eval.qa import Item, f1, normalised
+from h2o_chat.lab.shared.intervals import share_interval
 from h2o_chat.lab.shared.lab_texts import read_items
 from h2o_chat.lab.shared.policy_variant import runs_of
 
@@ -21,6 +22,14 @@ def test_answers_are_compared_as_squad_does() -> None:
     assert f1("a red big dog", "the big dog") == pytest.approx(0.8)  # 2 of 3 said, 2 of 2 wanted
     assert f1("cat", "dog") == 0
     assert f1("", "the") == 1
+
+
+def test_a_share_is_taken_item_by_item() -> None:
+    """An item that both find hard is hard in both means of a sample."""
+    whole = [0.0, 0.1, 0.9, 1.0, 0.5, 0.7]
+    assert share_interval([one / 2 for one in whole], whole, 0) == pytest.approx((0.5, 0.5))
+    low, high = share_interval([1.0, 0.0, 0.9, 1.0, 0.5, 0.7], whole, 0)
+    assert low < sum([1.0, 0.0, 0.9, 1.0, 0.5, 0.7]) / sum(whole) < high
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Facts in everyday words after a long conversation: are they recalled, and what is recalled for small talk?
 
     tools/stress/measure_recall.py --talk FILE [--world FILE ...] [--budget 512] [--tokens 20000] [--seed 0]
-                                   [--facts 0:84] [--results FILE]
+                                   [--facts 0:84] [--pages FILE] [--languages] [--results FILE]
 
 `recall_facts.txt`: a fact, three questions for it (in its own words, with one rare word of it, with none),
 the value; for a corrected fact also the correction and its value. TALK: a JSON list of conversations; the
@@ -9,7 +9,8 @@ first five of every seven are said in between, with their answers. All questions
 conversation.
 
 The user's messages of the other two of seven, and the questions of WORLD (JSON lines with `turns` or `goal`),
-are looked up in the same conversation: how many recall something? No model computes; nothing of the
+are looked up in the same conversation: how many recall something? With --pages each fact is told inside a page
+of FILE, with --languages those of `recall_languages.txt` are told. No model computes; nothing of the
 conversation counts as held, and a token has four characters. `h2o-chat lab eval recall` asks a model.
 """
 
@@ -24,7 +25,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.recall.recall import Recall
 
-FACTS = Path(__file__).with_name("recall_facts.txt")
+FACTS, LANGUAGES = (Path(__file__).with_name(f"recall_{name}.txt") for name in ("facts", "languages"))
 KINDS = ("plain", "one", "none")
 LAST = 0.9
 """Share of the conversation in which facts are told."""
@@ -36,12 +37,19 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--of", type=int, default=200, help="messages of small talk, and of WORLD")
+    parser.add_argument("--pages", type=Path)
+    parser.add_argument("--languages", action="store_true")
     parser.add_argument("--results", type=Path)
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
     facts, between, small = material(asked)
-    recalled = recall_of(facts, between, asked.budget, asked.tokens, rng)
     rows = questions(facts)
+    if asked.languages:
+        facts, rows = foreign()
+    if asked.pages:
+        text = " ".join(asked.pages.read_text("utf-8").split())
+        facts = [[inside(text, fact, rng), *more] for fact, *more in facts]
+    recalled = recall_of(facts, between, asked.budget, asked.tokens, rng)
     for row in rows:
         row["recalled"] = recalled(row["question"])
         row["found"] = any(row["told"][-1] in words for words in row["recalled"])
@@ -53,6 +61,22 @@ def main() -> None:
     for name, texts in (("small talk", small), ("the world", list(knowledge(asked.world)))):
         some = rng.sample(texts, min(asked.of, len(texts)))
         print(f"{name}: recalled for {sum(bool(recalled(text)) for text in some)} of {len(some)}")
+
+
+def foreign() -> tuple[list[list[str]], list[dict[str, Any]]]:
+    """Facts and small talk of other languages, in turns, and the questions for the facts."""
+    lines = [line.split(" | ") for line in LANGUAGES.read_text("utf-8").splitlines()]
+    rows = [{"kind": one[0], "question": one[2], "told": one[1:2]} for one in lines if len(one) == 4]
+    small = [one[2:] for one in lines if len(one) == 3]
+    told = [row["told"] for row in rows]
+    return [one for both in zip(told, small, strict=False) for one in both] + small[len(told) :], rows
+
+
+def inside(text: str, fact: str, rng: random.Random) -> str:
+    """A page of 1,500 to 4,000 characters of a text, with a fact between two of its sentences."""
+    before, after = (rng.randint(800, 2000) for _ in range(2))
+    at = text.find(". ", rng.randrange(before, len(text) - 2 * after)) + 2
+    return f"{text[at - before : at]}{fact} {text[at : at + after]}"
 
 
 def parser_of(about: str, facts: str) -> argparse.ArgumentParser:

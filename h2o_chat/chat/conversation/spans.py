@@ -5,12 +5,15 @@ answer's); the system prompt, with the first message; the user's text, with the 
 has the tokens that follow, one by one.
 """
 
+import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from h2o_chat.events.events import ASKS, Event, Prompt, Said, Token, Turn
+
+BLOCK_CHARACTERS = 1000
 
 
 class Placed(Protocol):
@@ -125,3 +128,35 @@ class Spans:
         """Forget message `index` and all behind it: they are on another branch."""
         while self.all and self.all[-1].index >= index:
             self.all.pop()
+
+
+class Places:
+    """How many tokens stand before each place of a text.
+
+    The text is tokenised once, in blocks that end where a word does, if one does; then one block a question.
+    """
+
+    def __init__(self, text: str, count: Callable[[str], int]) -> None:
+        self._text, self._count = text, count
+        self._begins, self._before = [0], [0]
+        while (begins := self._begins[-1]) < len(text):
+            end = text.find(" ", begins + BLOCK_CHARACTERS, begins + 2 * BLOCK_CHARACTERS)
+            if end < 0:
+                end = min(len(text), begins + 2 * BLOCK_CHARACTERS)
+            self._begins.append(end)
+            self._before.append(self._before[-1] + count(text[begins:end]))
+
+    def of(self, words: str, tokens: range) -> range:
+        """The tokens that the words are, of those that the text is; all where they are not found.
+
+        Args:
+            tokens: positions of the text's tokens; those of the template among them are shared out.
+        """
+        # Between sentences of a script without spaces there is none, and pieces have one.
+        found = re.search(r" ?".join(map(re.escape, words.split())), self._text)
+        if found is None or not self._before[-1]:
+            return tokens
+        block, whole = bisect_right(self._begins, found.start()) - 1, self._before[-1]
+        before = self._before[block] + self._count(self._text[self._begins[block] : found.start()])
+        stop = -(-(before + self._count(words)) * len(tokens) // whole)
+        return tokens[before * len(tokens) // whole : stop]

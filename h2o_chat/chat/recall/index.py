@@ -23,9 +23,12 @@ NEAR_WORDS = 2
 """Words at most this far apart are a pair."""
 RARE_PIECES, RARE_SHARE = 5, 0.002
 """A word is rare if it stands in at most so many pieces, or in at most this share of them."""
-PAGE_SHARE, PAGE_SCORE = 0.01, 0.45
-"""In a book few words are rare: pieces of pages are also found by a word in at most this share of all pieces,
-if the best of them scores as much."""
+PAGE_SHARE, PAGE_SCORE = 0.01, 0.35
+"""In a book few words are rare: every piece of a page is found, if one that has a word in at most this share
+of all pieces scores as much."""
+NEIGHBOUR = 0.2
+"""Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then
+says what he did."""
 ANSWERS = 0.5
 """A piece of an answer counts this much of a piece that the user said."""
 LEAST_WORDS = 3
@@ -79,46 +82,60 @@ class Index:
         self.pieces: list[Piece] = []
         self._where: dict[Feature, list[int]] = {}
         """Numbers of the pieces in which a feature stands."""
+        self._pages: list[int] = []
+        """Numbers of the pieces of pages."""
         self._answered: set[str] = set()
         """Pieces of the model: one that it repeats is taken in once, and makes no word common."""
 
     def add(self, message: int, text: str, user: bool) -> None:
         """Takes in what a message tells; `message` is larger than all before."""
         page = len(text) > PAGE_CHARACTERS
-        for piece in pieces_of(text):
+        asked = asked_from(text)
+        for piece in (*pieces_of(text[:asked], questions=True), *pieces_of(text[asked:])):
             if not user and piece in self._answered:
                 continue
             for feature in features(piece):
                 self._where.setdefault(feature, []).append(len(self.pieces))
+            if page:
+                self._pages.append(len(self.pieces))
             self.pieces.append(Piece(message, piece, user, page))
             if not user:
                 self._answered.add(piece)
 
-    def find(self, question: str) -> list[Hit]:
-        """The pieces that share a rare word with a question, best first; newer ones win ties."""
-        asked = features(question)
-        most = max(RARE_PIECES, int(RARE_SHARE * len(self.pieces)))
-        words = [where for one in asked if isinstance(one, str) and (where := self._of(one))]
-        sure = {number for where in words if len(where) <= most for number in where}
-        few = (where for where in words if len(where) <= PAGE_SHARE * len(self.pieces))
-        score = dict.fromkeys(sorted(sure.union(*few)), 0.0)
+    def find(self, question: str, page_score: float = PAGE_SCORE) -> list[Hit]:
+        """The pieces that share a rare word with a question, best first; newer ones win ties.
+
+        Args:
+            page_score: what a page must score; 0 where the question is surely about it.
+        """
+        asked, total = features(question), len(self.pieces)
+        words = [where for one in asked if isinstance(one, str) and (where := self._where.get(one))]
+        rare, few = (
+            {number for where in words if len(where) <= max(RARE_PIECES, share * total) for number in where}
+            for share in (RARE_SHARE, PAGE_SHARE)
+        )
+        rare.difference_update(self._pages)
+        score = dict.fromkeys(sorted(rare.union(self._pages)), 0.0)
         for kind in (str, tuple):
-            weights = {one: self._weight(len(self._of(one))) for one in asked if isinstance(one, kind)}
-            total = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
-            for feature, weight in weights.items():
-                where = self._of(feature)
+            kinds = {one: self._where.get(one, []) for one in asked if isinstance(one, kind)}
+            weights = {one: self._weight(len(where)) for one, where in kinds.items()}
+            whole = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
+            for feature, where in kinds.items():
                 for number in score:
                     at = bisect_left(where, number)
                     if at < len(where) and where[at] == number:
-                        score[number] += weight / total
-        hits = [Hit(number, self.pieces[number], share) for number, share in score.items()]
+                        score[number] += weights[feature] / whole
+        if max((score[number] for number in few.intersection(self._pages)), default=0.0) < page_score:
+            score = {number: score[number] for number in sorted(rare)}
+        hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
-        pages = max((one.score for one in hits if one.piece.page), default=0.0) >= PAGE_SCORE
-        hits = [one for one in hits if one.number in sure or (one.piece.page and pages)]
         return sorted(hits, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
 
-    def _of(self, feature: Feature) -> list[int]:
-        return self._where.get(feature, [])
+    def _with_neighbour(self, score: dict[int, float], number: int) -> float:
+        piece = self.pieces[number]
+        beside = (one for one in (number - 1, number + 1) if piece.page and one in score)
+        near = [score[one] for one in beside if self.pieces[one].message == piece.message]
+        return score[number] + NEIGHBOUR * max(near, default=0.0)
 
     def _weight(self, pieces: int) -> float:
         """The idf, squared, of what stands in so many pieces; 0 counts as 1."""
@@ -161,15 +178,20 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
             yield found.start() + len(found[0]) - len(found[0].lstrip()), found[0].strip()
 
 
-def pieces_of(text: str) -> Iterator[str]:
-    """Neighbouring sentences that tell something, up to PIECE_CHARACTERS together."""
+def pieces_of(text: str, questions: bool = False) -> Iterator[str]:
+    """Neighbouring sentences, up to PIECE_CHARACTERS together.
+
+    Args:
+        questions: sentences that ask are taken, too: in a story an answer may follow.
+    """
     joined = ""
     for _, sentence in sentences(text):
+        left_out = asks(sentence) and not questions
         for part in _parts(" ".join(sentence.split())):
-            if joined and (asks(sentence) or len(joined) + 1 + len(part) > PIECE_CHARACTERS):
+            if joined and (left_out or len(joined) + 1 + len(part) > PIECE_CHARACTERS):
                 yield joined
                 joined = ""
-            if not asks(sentence):
+            if not left_out:
                 joined = f"{joined} {part}".strip()
     if joined:
         yield joined

@@ -6,53 +6,16 @@ fit into SHARE of the budget. The same rule brings pieces of a page that is past
 remembered facts and of other conversations (`elsewhere.py`).
 """
 
-import re
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
-from h2o_chat.chat.conversation.spans import tokens_of, was_read
+from h2o_chat.chat.conversation.spans import Places, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.chat.recall.index import Hit, Index, asked_from, features, question_of
 from h2o_chat.events.events import Note
-
-BLOCK_CHARACTERS = 1000
-
-
-class Places:
-    """How many tokens stand before each place of a text.
-
-    The text is tokenised once, in blocks that end where a word does, if one does; then one block a question.
-    """
-
-    def __init__(self, text: str, count: Callable[[str], int]) -> None:
-        self._text, self._count = text, count
-        self._begins, self._before = [0], [0]
-        while (begins := self._begins[-1]) < len(text):
-            end = text.find(" ", begins + BLOCK_CHARACTERS, begins + 2 * BLOCK_CHARACTERS)
-            if end < 0:
-                end = min(len(text), begins + 2 * BLOCK_CHARACTERS)
-            self._begins.append(end)
-            self._before.append(self._before[-1] + count(text[begins:end]))
-
-    def of(self, words: str, tokens: range) -> range:
-        """The tokens that the words are, of those that the text is; all where they are not found.
-
-        Args:
-            tokens: positions of the text's tokens; those of the template among them are shared out.
-        """
-        # Between sentences of a script without spaces there is none, and pieces have one.
-        found = re.search(r" ?".join(map(re.escape, words.split())), self._text)
-        if found is None or not self._before[-1]:
-            return tokens
-        block, whole = bisect_right(self._begins, found.start()) - 1, self._before[-1]
-        before = self._before[block] + self._count(self._text[self._begins[block] : found.start()])
-        stop = -(-(before + self._count(words)) * len(tokens) // whole)
-        return tokens[before * len(tokens) // whole : stop]
-
 
 SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5
 """Share of the budget for what is recalled; at least room for one piece, but never over half the budget."""
@@ -219,7 +182,7 @@ class Recall:
         index, places = Index(), Places(" ".join(page.split()), self._count)
         index.add(len(messages), page, user=True)
         held_from = tokens - int(NEWEST * budget)
-        hits = index.find(question)
+        hits = index.find(question, page_score=0.0)
         gone = [hit for hit in hits if places.of(hit.piece.text, range(tokens)).start < held_from]
         return _in_order(self._fitting(gone, room))
 

@@ -18,7 +18,7 @@ from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
-from h2o_chat.lab.shared.intervals import mean_interval
+from h2o_chat.lab.shared.intervals import mean_interval, share_interval
 from h2o_chat.lab.shared.policy_variant import Run
 from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
@@ -44,6 +44,10 @@ class Scored:
     """Mean over the items, 0 to 1."""
     interval: tuple[float, float]
     """The 95% interval of the mean, by bootstrap over items."""
+    share: float | None
+    """F1 as a share of the full cache's, where that was measured and is not 0."""
+    share_interval: tuple[float, float] | None
+    """Its 95% interval, by bootstrap over items, paired; infinite where the full cache may be all wrong."""
     recalled: int
     """Items for which something was recalled."""
     seconds: float
@@ -95,7 +99,7 @@ def measure(
     tick: Tick = unheard,
 ) -> QaReport:
     """Measures every run without recall and with it; the full cache has nothing to recall."""
-    scores = list[Scored]()
+    scores, whole = list[Scored](), list[float]()
     ways = [(run, recall) for run in runs for recall in ((False, True) if run.budget else (False,))]
     step = ""
     for done, (run, recall) in enumerate(ways):
@@ -114,8 +118,11 @@ def measure(
             tick((done + (number + 1) / len(items)) / len(ways))
         chat.close()
         each = [f1(answer, item.answer) for answer, item in zip(answers, items, strict=True)]
-        mean, interval = sum(each) / len(each), mean_interval(each, seed)
-        scores.append(Scored(run.name, run.budget, recall, mean, interval, recalled, seconds, answers))
+        whole = each if run.budget is None else whole
+        share = sum(each) / sum(whole) if any(whole) else None
+        shares = share_interval(each, whole, seed) if any(whole) else None
+        score = sum(each) / len(each), mean_interval(each, seed), share, shares
+        scores.append(Scored(run.name, run.budget, recall, *score, recalled, seconds, answers))
     return QaReport(loaded.name, len(items), step, scores)
 
 
@@ -125,12 +132,13 @@ def show_table(report: QaReport) -> None:
         (
             *(one.policy, slots(one.budget), "yes" if one.recall else "no"),
             "{:.3f} [{:.2f}, {:.2f}]".format(one.f1, *one.interval),
+            "{:.2f} [{:.2f}, {:.2f}]".format(one.share, *one.share_interval) if one.share_interval else "-",
             *(str(one.recalled), f"{one.seconds / 60:.1f}"),
         )
         for one in report.scores
     ]
     print_table(
-        ("policy", "slots", "recall", "F1", "told again", "minutes"),
+        ("policy", "slots", "recall", "F1", "share of full", "told again", "minutes"),
         rows,
         f"{report.model}, {report.step}: {report.items} questions on long texts",
         "Token F1 [95% bootstrap interval over questions].",

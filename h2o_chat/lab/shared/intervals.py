@@ -14,6 +14,12 @@ def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]
     return interval(samples(torch.tensor(values, dtype=torch.float64), seed).mean(1))
 
 
+def share_interval(values: Sequence[float], whole: Sequence[float], seed: int) -> tuple[float, float]:
+    """95% interval of the mean as a share of another mean of the same items, by resampling the items."""
+    draws = (samples(torch.tensor(one, dtype=torch.float64), seed).mean(1) for one in (values, whole))
+    return interval(torch.divide(*draws).nan_to_num(math.inf))
+
+
 def bootstrap(per_document: Tensor, seed: int) -> tuple[float, float]:
     """95% interval of exp(mean) over documents [N], by resampling them.
 

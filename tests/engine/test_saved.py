@@ -86,7 +86,8 @@ def test_the_memory_of_a_short_conversation_takes_little_room_and_goes_on(
     one.save(file)
     assert load_file(file)["0.positions"].shape[-1] == one.seen + 1
     other.load(file)
-    then = [[token for token in each.generate([7], long) if isinstance(token, Token)] for each in (one, other)]
+    said = [list(each.generate([7], long)) for each in (one, other)]
+    then = [[token for token in events if isinstance(token, Token)] for events in said]
     assert [token.id for token in then[0]] == [token.id for token in then[1]]
     one.save(file)
     assert load_file(file)["0.positions"].shape[-1] == 201, "tokens have been evicted"

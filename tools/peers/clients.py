@@ -72,9 +72,7 @@ def output(command: list[str | Path]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("-b", "--budget", default="4096")
     parser.add_argument("--folder", type=Path)

@@ -51,9 +51,7 @@ def make(folder: Path, name: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Makes the environments that are asked for; returns 1 if one of them could not be made."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("programs", nargs="*", metavar="NAME", help=f"all, or of: {', '.join(PACKAGES)}")
     asked = parser.parse_args(arguments)

@@ -86,9 +86,7 @@ class Conversation:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures what is asked for; the exit codes are those of `h2o-chat`."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     model = parser.add_mutually_exclusive_group()
     model.add_argument("-m", "--model", help="folder, GGUF file or name; without it pocket")
     model.add_argument("--shape", help="random weights of this shape, made for the run")

@@ -88,9 +88,7 @@ def loop(server: Server, calls: int, rng: random.Random) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-m", "--model", default="smollm2")
     parser.add_argument("--calls", type=int, default=500)
     parser.add_argument("--budget", type=int, default=2048)

@@ -30,9 +30,7 @@ LONG = ("compiled", "paper", "command", "slots_in_bytes")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     usual = ",".join(name for name in STAGES if name not in LONG)
     parser.add_argument("--stages", default=usual, help=f"some of {', '.join(STAGES)}; else {usual}")
     parser.add_argument("--shape", default="7b")

@@ -12,7 +12,6 @@ again in a conversation of its own that has the passage alone.
 
 import argparse
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 from measure_recall import Nothing
@@ -39,36 +38,21 @@ def main() -> None:
     parser.add_argument("--questions", default="40:80")
     parser.add_argument("--budget", type=int, default=2048)
     asked = parser.parse_args()
-    whole = {name: (asked.folder / name).read_text("utf-8") for name in BOOKS}
+    books = {name: (asked.folder / name).read_text("utf-8") for name in BOOKS}
     lines = QUESTIONS.read_text("utf-8").splitlines()[slice(*map(int, asked.questions.split(":")))]
-    rows = list(cut(lines, {name: " ".join(text.split()) for name, text in whole.items()}))
-    book = "\n\n".join(whole.values())
-    print(f"{recalled(rows, book, asked.budget)} of {len(rows)} passages are recalled")
-    if asked.model:
-        print(json.dumps(answered(rows, book, asked)))
-
-
-def cut(lines: list[str], books: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(question, answer, passage) of each line."""
-    for line in lines:
-        question, answer, book, place = line.split(" | ")
-        yield question, answer, books[book][slice(*map(int, place.split(":")))]
-
-
-def recalled(rows: list[tuple[str, str, str]], book: str, budget: int) -> int:
-    """How many passages are among what is recalled."""
-    recall = Recall([], lambda text: len(text) // 4)
-    said = [Message("user", book, 0, len(book) // 4)]
+    flat = {name: " ".join(text.split()) for name, text in books.items()}
+    split = [line.split(" | ") for line in lines]
+    rows = [(one, two, flat[book][slice(*map(int, at.split(":")))]) for one, two, book, at in split]
+    both = "\n\n".join(books.values())
+    said, recall = [Message("user", both, 0, len(both) // 4)], Recall([], lambda text: len(text) // 4)
     found = 0
     for question, _, passage in rows:
-        again, _ = recall.for_message(question, said, Nothing(), Settings(), budget)
-        found += among(passage, again)
-    return found
-
-
-def among(passage: str, again: tuple[Recalled, ...]) -> bool:
-    wanted = runs(passage)
-    return 2 * len(wanted & runs(" ".join(one.words for one in again))) >= len(wanted)
+        again, _ = recall.for_message(question, said, Nothing(), Settings(), asked.budget)
+        wanted = runs(passage)
+        found += 2 * len(wanted & runs(" ".join(one.words for one in again))) >= len(wanted)
+    print(f"{found} of {len(rows)} passages are recalled")
+    if asked.model:
+        print(json.dumps(answered(rows, both, Settings(model=asked.model, budget=asked.budget))))
 
 
 def runs(text: str) -> set[tuple[str, ...]]:
@@ -76,29 +60,24 @@ def runs(text: str) -> set[tuple[str, ...]]:
     return set(zip(words, words[1:], words[2:], strict=False))
 
 
-def answered(rows: list[tuple[str, str, str]], book: str, asked: argparse.Namespace) -> dict[str, object]:
-    """Right answers behind the book, and behind the passage alone."""
-    settings = Settings(model=asked.model, budget=asked.budget)
+def answered(rows: list[tuple[str, str, str]], both: str, settings: Settings) -> dict[str, object]:
+    """Right answers behind the books, and behind the passage alone."""
     with progress_bar() as progress:
         chat = Chat(Engine(load(settings, progress), settings), settings)
-    say(chat, book)
-    replies = [say(chat, question) for question, _, _ in rows]
-    right = [is_right(reply, answer) for reply, (_, answer, _) in zip(replies, rows, strict=True)]
+
+    def reply(text: str) -> str:
+        sent = chat.send(text, Sampling(max_tokens=40))
+        return normalised(next(event.text for event in sent if isinstance(event, Turn)))
+
+    reply(both)
+    replies = [reply(question) for question, _, _ in rows]
+    right = sum(holds(one, normalised(row[1])) for one, row in zip(replies, rows, strict=True))
     alone = 0
     for question, answer, passage in rows:
         chat.clear()
-        alone += is_right(say(chat, fed_text(question, (Recalled(0, passage, True),))), answer)
+        alone += holds(reply(fed_text(question, (Recalled(0, passage, True),))), normalised(answer))
     chat.close()
-    return {"right": sum(right), "passage_alone": alone, "answers": replies}
-
-
-def is_right(reply: str, answer: str) -> bool:
-    return holds(normalised(reply), normalised(answer))
-
-
-def say(chat: Chat, text: str) -> str:
-    sent = chat.send(text, Sampling(max_tokens=40))
-    return next(event.text for event in sent if isinstance(event, Turn))
+    return {"right": right, "passage_alone": alone, "answers": replies}
 
 
 if __name__ == "__main__":

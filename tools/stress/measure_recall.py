@@ -1,7 +1,7 @@
 """Facts in everyday words after a long conversation: are they recalled, and what is recalled for small talk?
 
     tools/stress/measure_recall.py --talk FILE [--world FILE ...] [--budget 512] [--tokens 20000] [--seed 0]
-                                   [--facts 0:84] [--pages FILE] [--languages] [--results FILE]
+                                   [--facts 0:84] [--pages FILE] [--languages]
 
 `recall_facts.txt`: a fact, three questions for it (in its own words, with one rare word of it, with none),
 the value; for a corrected fact also the correction and its value. TALK: a JSON list of conversations; the
@@ -9,8 +9,8 @@ first five of every seven are said in between, with their answers. All questions
 conversation.
 
 The user's messages of the other two of seven, and the questions of WORLD (JSON lines with `turns` or `goal`),
-are looked up in the same conversation: how many recall something? With --pages each fact is told inside a page
-of FILE, with --languages those of `recall_languages.txt` are told. No model computes; nothing of the
+are looked up in the same conversation: how many recall something? With --pages each fact is told inside a
+page of FILE; with --languages those of `recall_languages.txt` are told. No model computes; nothing of the
 conversation counts as held, and a token has four characters. `h2o-chat lab eval recall` asks a model.
 """
 
@@ -39,7 +39,6 @@ def main() -> None:
     parser.add_argument("--of", type=int, default=200, help="messages of small talk, and of WORLD")
     parser.add_argument("--pages", type=Path)
     parser.add_argument("--languages", action="store_true")
-    parser.add_argument("--results", type=Path)
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
     facts, between, small = material(asked)
@@ -53,8 +52,6 @@ def main() -> None:
     for row in rows:
         row["recalled"] = recalled(row["question"])
         row["found"] = any(row["told"][-1] in words for words in row["recalled"])
-    if asked.results:
-        asked.results.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
     for kind in sorted({row["kind"] for row in rows}, reverse=True):
         found = [row["found"] for row in rows if row["kind"] == kind]
         print(f"{kind}: recalled {sum(found)} of {len(found)}")
@@ -66,10 +63,10 @@ def main() -> None:
 def foreign() -> tuple[list[list[str]], list[dict[str, Any]]]:
     """Facts and small talk of other languages, in turns, and the questions for the facts."""
     lines = [line.split(" | ") for line in LANGUAGES.read_text("utf-8").splitlines()]
-    rows = [{"kind": one[0], "question": one[2], "told": one[1:2]} for one in lines if len(one) == 4]
-    small = [one[2:] for one in lines if len(one) == 3]
-    told = [row["told"] for row in rows]
-    return [one for both in zip(told, small, strict=False) for one in both] + small[len(told) :], rows
+    facts, small = ([one for one in lines if len(one) == parts] for parts in (4, 3))
+    said = [text for fact, talk in zip(facts, small, strict=False) for text in (fact[1], talk[2])]
+    rows: list[dict[str, Any]] = [{"kind": one[0], "question": one[2], "told": one[1:2]} for one in facts]
+    return [[text] for text in said], rows
 
 
 def inside(text: str, fact: str, rng: random.Random) -> str:

@@ -243,9 +243,7 @@ def _met(one: Times) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", "-m", default="pocket")
     parser.add_argument("--budget", type=int, default=512)
     parser.add_argument("--turns", type=int, default=500, help="of the conversation on the screen")

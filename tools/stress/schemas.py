@@ -221,9 +221,7 @@ def hostile(asker: Asker) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--schemas", type=int, default=1000)
     parser.add_argument("--tools", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -44,10 +44,9 @@ class Scored:
     """Mean over the items, 0 to 1."""
     interval: tuple[float, float]
     """The 95% interval of the mean, by bootstrap over items."""
-    share: float | None
-    """F1 as a share of the full cache's, where that was measured and is not 0."""
-    share_interval: tuple[float, float] | None
-    """Its 95% interval, by bootstrap over items, paired; infinite where the full cache may be all wrong."""
+    share: tuple[float, float, float] | None
+    """F1 as a share of the full cache's, and its 95% interval, by paired bootstrap over items. None: the full
+    cache was not measured, or is all wrong."""
     recalled: int
     """Items for which something was recalled."""
     seconds: float
@@ -119,9 +118,8 @@ def measure(
         chat.close()
         each = [f1(answer, item.answer) for answer, item in zip(answers, items, strict=True)]
         whole = each if run.budget is None else whole
-        share = sum(each) / sum(whole) if any(whole) else None
-        shares = share_interval(each, whole, seed) if any(whole) else None
-        score = sum(each) / len(each), mean_interval(each, seed), share, shares
+        share = (sum(each) / sum(whole), *share_interval(each, whole, seed)) if any(whole) else None
+        score = sum(each) / len(each), mean_interval(each, seed), share
         scores.append(Scored(run.name, run.budget, recall, *score, recalled, seconds, answers))
     return QaReport(loaded.name, len(items), step, scores)
 
@@ -132,7 +130,7 @@ def show_table(report: QaReport) -> None:
         (
             *(one.policy, slots(one.budget), "yes" if one.recall else "no"),
             "{:.3f} [{:.2f}, {:.2f}]".format(one.f1, *one.interval),
-            "{:.2f} [{:.2f}, {:.2f}]".format(one.share, *one.share_interval) if one.share_interval else "-",
+            "{:.2f} [{:.2f}, {:.2f}]".format(*one.share) if one.share else "-",
             *(str(one.recalled), f"{one.seconds / 60:.1f}"),
         )
         for one in report.scores

@@ -101,7 +101,7 @@ def perplexity(
     paired: Paired = False,
     as_json: Json = False,
 ) -> ExitCode:
-    """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
+    """What a policy costs: perplexity of real text. A ratio to a full cache, with intervals."""
     settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
     from h2o_chat.lab.eval import perplexity as task
     from h2o_chat.lab.shared import lab_texts
@@ -132,7 +132,7 @@ def recall(
     threads: Threads = None,
     as_json: Json = False,
 ) -> ExitCode:
-    """Ask for things told long ago in made-up conversations, which the model answers."""
+    """Ask for things that were told long ago. The conversations are made up; the model answers."""
     settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
     from h2o_chat.lab.eval import answered_recall as task
     from h2o_chat.lab.shared.policy_variant import runs_of
@@ -163,7 +163,7 @@ def qa(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> ExitCode:
-    """Questions on long texts as arXiv 2605.18053 asks them, by token F1, with recall and without."""
+    """Questions on long texts, with and without recall. As arXiv 2605.18053 asks them, by token F1."""
     settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, system=system, quantize=quantize)
     from h2o_chat.lab.eval import qa as task
     from h2o_chat.lab.shared.lab_texts import half_of, read_items
@@ -200,7 +200,7 @@ def stuck(
     threads: Threads = None,
     as_json: Json = False,
 ) -> ExitCode:
-    """Whether a conversation still answers at its end, or says one sentence to whatever is said."""
+    """Whether a long conversation gets stuck. At its end it is asked about the world."""
     settings = checked(model=model, dtype=dtype, threads=threads, quantize=quantize)
     messages = read_script(turns)
     from h2o_chat.lab.eval import stuck_eval as task
@@ -241,7 +241,7 @@ def speed(
     seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
     as_json: Json = False,
 ) -> ExitCode:
-    """A token of this program beside one of stock transformers, in turns."""
+    """A token, in turns with stock transformers."""
     from h2o_chat.native.threads import let_torch_sleep
 
     if quantize and set(quantize) <= {"int4", "int8"}:  # stock, which does not sleep, takes no part
@@ -273,7 +273,7 @@ def gpu(
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 8192,
     as_json: Json = False,
 ) -> ExitCode:
-    """On a GPU: a token at several lengths, beside a copy's bandwidth and stock transformers; many rows.
+    """On a GPU: a token at several lengths; many rows. Beside a copy's bandwidth and stock transformers.
 
     Stock's full cache is timed where the model's window holds what was seen.
     """

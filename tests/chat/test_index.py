@@ -158,6 +158,24 @@ def test_a_story_is_found_with_what_its_people_ask() -> None:
     assert any("Why did he leave?" in piece.text for piece in index_of([STORY]).pieces)
 
 
+def test_a_long_question_finds_a_page_by_what_they_share() -> None:
+    """Its other words, which stand nowhere, do not count against it."""
+    question = (
+        "Which wager had the Baron lost, and what else did people of other counties say about it afterwards?"
+    )
+    assert any("nine geese" in hit.piece.text for hit in index_of([STORY]).find(question)[:3])
+
+
+def test_nothing_is_found_that_shares_no_word() -> None:
+    page = f"{STORY}\n\n```\n—————\n```"
+    hits = index_of([page]).find("Which wager had the Baron lost?", page_words=0.0)
+    assert all(hit.score > 0 for hit in hits)
+
+
+def test_a_file_asks_nothing() -> None:
+    assert question_of(f"/notes.txt:\n```\n{STORY}\n\nWhy did he leave?\n```\n\n") == ""
+
+
 def test_a_question_behind_a_page_is_no_part_of_it() -> None:
     """Asked again, it would find itself."""
     index = index_of([f"{STORY}\n\nWhat had the Baron lost?"])
@@ -166,9 +184,9 @@ def test_a_question_behind_a_page_is_no_part_of_it() -> None:
 
 def test_a_page_that_shares_little_is_found_only_by_a_question_that_is_about_it() -> None:
     index = index_of([STORY])
-    question = "Does drinking coffee in a cup keep most people awake for long?"
+    question = "Which dogs bark least?"
     assert index.find(question) == []
-    assert index.find(question, page_score=0.0)
+    assert index.find(question, page_words=0.0)
 
 
 @given(st.text(max_size=1000))

@@ -23,9 +23,9 @@ NEAR_WORDS = 2
 """Words at most this far apart are a pair."""
 RARE_PIECES, RARE_SHARE = 5, 0.002
 """A word is rare if it stands in at most so many pieces, or in at most this share of them."""
-PAGE_SHARE, PAGE_SCORE = 0.01, 0.35
-"""In a book few words are rare: every piece of a page is found, if one that has a word in at most this share
-of all pieces scores as much."""
+PAGE_SHARE, PAGE_WORDS, PAIR = 0.01, 1.2, 0.5
+"""In a book few words are rare: every piece of a page is found, if one with a word in at most this share of
+all pieces has as much of the question as so many words that stand nowhere else. A pair counts half."""
 NEIGHBOUR = 0.2
 """Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then
 says what he did."""
@@ -102,11 +102,11 @@ class Index:
             if not user:
                 self._answered.add(piece)
 
-    def find(self, question: str, page_score: float = PAGE_SCORE) -> list[Hit]:
+    def find(self, question: str, page_words: float = PAGE_WORDS) -> list[Hit]:
         """The pieces that share a rare word with a question, best first; newer ones win ties.
 
         Args:
-            page_score: what a page must score; 0 where the question is surely about it.
+            page_words: what a page must have of it; 0 where the question is surely about it.
         """
         asked, total = features(question), len(self.pieces)
         words = [where for one in asked if isinstance(one, str) and (where := self._where.get(one))]
@@ -116,7 +116,8 @@ class Index:
         )
         rare.difference_update(self._pages)
         score = dict.fromkeys(sorted(rare.union(self._pages)), 0.0)
-        for kind in (str, tuple):
+        shared = dict.fromkeys(few.intersection(self._pages), 0.0)
+        for kind, part in ((str, 1.0), (tuple, PAIR)):
             kinds = {one: self._where.get(one, []) for one in asked if isinstance(one, kind)}
             weights = {one: self._weight(len(where)) for one, where in kinds.items()}
             whole = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
@@ -125,11 +126,14 @@ class Index:
                     at = bisect_left(where, number)
                     if at < len(where) and where[at] == number:
                         score[number] += weights[feature] / whole
-        if max((score[number] for number in few.intersection(self._pages)), default=0.0) < page_score:
+                        if number in shared:
+                            shared[number] += part * weights[feature]
+        if max(shared.values(), default=0.0) < page_words * self._weight(0):
             score = {number: score[number] for number in sorted(rare)}
         hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
-        return sorted(hits, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
+        found = [hit for hit in hits if hit.score > 0]
+        return sorted(found, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
 
     def _with_neighbour(self, score: dict[int, float], number: int) -> float:
         piece = self.pieces[number]
@@ -148,10 +152,13 @@ def asks(text: str) -> bool:
 
 
 def question_of(text: str) -> str:
-    """The sentences of a message that ask; else its last one, if that ends in a letter or digit.
+    """The sentences of a message that ask; else its last one, if that ends in a letter or digit. A file asks
+    nothing: what ends in a fence is one.
 
     Of more than PAGE_CHARACTERS the end: a text without a full stop is one sentence, and may have millions.
     """
+    if text.rstrip().endswith("```"):
+        return ""
     said = [one for _, one in sentences(text[asked_from(text) :][-SENTENCE_CHARACTERS:])]
     asking = [one for one in said if asks(one)]
     return " ".join(asking or [one for one in said[-1:] if one[-1].isalnum()])[-PAGE_CHARACTERS:]

@@ -7,6 +7,7 @@ remembered facts and of other conversations (`elsewhere.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import shorten
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
@@ -14,7 +15,7 @@ from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
 from h2o_chat.chat.conversation.spans import Places, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
-from h2o_chat.chat.recall.index import Hit, Index, asked_from, features, question_of
+from h2o_chat.chat.recall.index import PIECE_CHARACTERS, Hit, Index, asked_from, features, question_of
 from h2o_chat.events.events import Note
 
 SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5
@@ -30,6 +31,8 @@ LOOKED_AT = 16
 """At most this many pieces are checked for being held."""
 PAGE_LOOKED_AT = 1_000_000
 """Characters of a page, its last ones, among which its question is looked up: twice a book, in a second."""
+NOTE_CHARACTERS = 800
+"""Characters of what is recalled that a note shows; of many pieces it has the beginnings."""
 NEWEST = 0.4
 """Share of the budget that surely holds the newest tokens."""
 POLICIES_WITHOUT_RECALL = ("h2o-paper", "full")
@@ -182,7 +185,7 @@ class Recall:
         index, places = Index(), Places(" ".join(page.split()), self._count)
         index.add(len(messages), page, user=True)
         held_from = tokens - int(NEWEST * budget)
-        hits = index.find(question, page_score=0.0)
+        hits = index.find(question, page_words=0.0)
         gone = [hit for hit in hits if places.of(hit.piece.text, range(tokens)).start < held_from]
         return _in_order(self._fitting(gone, room))
 
@@ -227,6 +230,7 @@ def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
 
 
 def _note(recalled: Sequence[Recalled], what: str) -> Note:
-    words = " ".join(f"“{one.words}”" for one in recalled)
+    most = max(PIECE_CHARACTERS // 4, NOTE_CHARACTERS // max(1, len(recalled)))
+    words = " ".join(f"“{shorten(one.words, most, placeholder='…')}”" for one in recalled)
     about = next((one.index for one in recalled if one.index >= 0), None)
     return Note("recalled", f"{all_numbered(one.index for one in recalled)} {words} {what}.", about=about)

@@ -4,9 +4,13 @@ It paints first and loads in a thread. Threads report through one queue, which a
 that is not the answer to a key starts in `reports.show`.
 """
 
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shutil import which
+from subprocess import TimeoutExpired, run
 from time import monotonic
 from typing import Any, ClassVar, cast
 
@@ -231,6 +235,14 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def action_stop(self) -> None:
         self.pane.stop()
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy to the terminal's clipboard, and to tmux's buffer: it lets no program reach the other one."""
+        super().copy_to_clipboard(text)
+        if "TMUX" in os.environ and (tmux := which("tmux")):
+            command = [tmux, "load-buffer", "-w", "-"]
+            with suppress(TimeoutExpired):  # the terminal has got it
+                run(command, input=text.encode("utf-8", "replace"), capture_output=True, timeout=1)
 
     def action_interrupt(self) -> None:
         """Copy a selection, else stop, else empty the prompt, else leave when pressed twice."""

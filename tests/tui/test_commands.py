@@ -272,6 +272,20 @@ async def test_exports_copies_and_finds(
         assert screen.app.theme == "nord"
 
 
+async def test_inside_tmux_a_copy_goes_to_its_buffer(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default it keeps programs from the terminal's clipboard. A stand-in notes what it is told."""
+    tmux, told = tmp_path / "tmux", tmp_path / "told"
+    tmux.write_text(f'#!/bin/sh\necho "$@" > {told}\ncat >> {told}\n')
+    tmux.chmod(0o755)
+    monkeypatch.setenv("TMUX", "/nowhere,1,0")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    async with drive("stories3m", WIDE) as screen:
+        screen.app.copy_to_clipboard("naïve")
+        assert told.read_text() == "load-buffer -w -\nnaïve"
+
+
 async def test_what_is_typed_while_loading_is_sent_when_it_is_open(drive: Drive, shared_models: Path) -> None:
     settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1)
     go_on = threading.Event()

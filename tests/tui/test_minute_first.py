@@ -17,6 +17,7 @@ from h2o_chat.models.smollm2 import PULL
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import MARKS, OFFERS, SMALL_TALK, real_model
+from h2o_chat.tui.prompt.prompt_box import EMPTY
 
 TOY = FIRST_MODELS["pocket"]
 ONE_SIZE = [(80, 24), *sweep((WIDE,), ((60, 20),))]
@@ -107,7 +108,7 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
     async with first(size) as screen:
         await screen.pilot.pause()
         assert not said(screen, TOY)
-        assert screen.app.prompt.placeholder == "ask something, or / for commands"
+        assert screen.app.prompt.placeholder == EMPTY
         await screen.pilot.press("enter")
         assert own(screen) == []
         for _ in range(2):
@@ -126,7 +127,7 @@ async def test_whoever_types_is_left_alone(first: First) -> None:
         await screen.ask("I like cats.")
         await screen.answered()
         assert own(screen) == ["hi", OFFERS[1][1], "I like cats."]
-        assert screen.app.prompt.placeholder == "ask something, or / for commands"
+        assert screen.app.prompt.placeholder == EMPTY
         await screen.pilot.press("enter")
         assert len(own(screen)) == 3
 
@@ -144,14 +145,14 @@ async def test_another_conversation_has_no_offers(first: First) -> None:
         await take(screen, 0)
         await screen.pilot.press("ctrl+n", "ctrl+n")
         await screen.until(lambda: not screen.chat.messages, "another has begun")
-        assert screen.app.prompt.placeholder == "ask something, or / for commands"
+        assert screen.app.prompt.placeholder == EMPTY
         assert not said(screen, TOY)
 
 
 async def test_with_nothing_stored_nothing_is_offered(first: First) -> None:
     async with first(folder=None) as screen:
         assert not said(screen, TOY)
-        assert screen.app.prompt.placeholder == "ask something, or / for commands"
+        assert screen.app.prompt.placeholder == EMPTY
 
 
 @pytest.mark.parametrize("model", [None, "pocket", str(BUNDLED[1])])

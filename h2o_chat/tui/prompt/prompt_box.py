@@ -98,7 +98,7 @@ class PromptHistory:
 
 NEW_LINE = ("shift+enter", "ctrl+j")
 """Two keys, because shift+enter does not reach every terminal."""
-EMPTY = "ask something, or / for commands"
+EMPTY = "ask something; @ for a file, / for commands"
 KEYS = ("enter", *NEW_LINE, "up", "down", "tab", "escape")
 
 

@@ -122,12 +122,10 @@ class Index:
             weights = {one: self._weight(len(where)) for one, where in kinds.items()}
             whole = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
             for feature, where in kinds.items():
-                for number in score:
-                    at = bisect_left(where, number)
-                    if at < len(where) and where[at] == number:
-                        score[number] += weights[feature] / whole
-                        if number in shared:
-                            shared[number] += part * weights[feature]
+                for number in _in_both(where, score):
+                    score[number] += weights[feature] / whole
+                    if number in shared:
+                        shared[number] += part * weights[feature]
         if max(shared.values(), default=0.0) < page_words * self._weight(0):
             score = {number: score[number] for number in sorted(rare)}
         hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
@@ -144,6 +142,14 @@ class Index:
     def _weight(self, pieces: int) -> float:
         """The idf, squared, of what stands in so many pieces; 0 counts as 1."""
         return max(0.0, log((len(self.pieces) + 1) / (max(1, pieces) + 0.5))) ** 2
+
+
+def _in_both(where: list[int], score: dict[int, float]) -> list[int]:
+    """The numbers that both have; the shorter of them is gone through, since a conversation may be long."""
+    if len(where) <= len(score):
+        return [number for number in where if number in score]
+    places = ((number, bisect_left(where, number)) for number in score)
+    return [number for number, at in places if at < len(where) and where[at] == number]
 
 
 def asks(text: str) -> bool:

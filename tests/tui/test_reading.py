@@ -13,7 +13,8 @@ from h2o_chat.chat.conversation.spans import Span
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.events.events import CacheState, Session
-from h2o_chat.tui.transcript.message_body import fold_at
+from h2o_chat.tui.transcript.heat import fold_line
+from h2o_chat.tui.transcript.message_body import fold_at, unfold_at
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import THINKING
 
@@ -53,6 +54,7 @@ def test_a_fold_is_within_the_text_and_shows_some_of_it(text: str) -> None:
     if at < len(text):
         assert at > 0
         assert text[:at].count("\n") + at // 80 <= 9
+        assert at < unfold_at(text) <= len(text)
 
 
 def test_thoughts_are_divided_from_answers() -> None:
@@ -104,6 +106,28 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
         transcript.messages.open_answer("model", 2)  # the answer that was read is out of the way
         assert answer.folded
         assert not user.folded  # somebody wanted to see it
+
+
+async def test_a_question_behind_a_file_is_seen_below_the_fold() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(80, 30)) as pilot:
+        messages = app.query_one(Transcript).messages
+        file = f"notes.md:\n```\n{LONG}```"
+        asked = f"{file}\n\nWhich line is the last one?\nAnd the first?"
+        messages.message("user", "you", asked, 0)
+        messages.message("user", "you", LONG, 1)
+        await pilot.pause()
+        first, second = messages.views
+        for raw in (False, True):
+            first.tokens, first.raw = Tokens(10, asked.splitlines(keepends=True)), raw
+            first.changed()
+            head, _, question = first.plain.partition("…")
+            assert file.startswith(head.strip())
+            assert question.strip() == "Which line is the last one?\nAnd the first?"
+        assert "56 tokens folded" in fold_line(first, app.query_one(Transcript).heat)
+        assert second.plain.endswith("…")
+        messages.message("assistant", "model", asked, 2)
+        assert messages.views[2].plain.endswith("…")
 
 
 async def test_thoughts_are_folded_while_they_stream_and_after() -> None:

@@ -95,12 +95,12 @@ def styled_piece(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, w
 
 def fold_line(view: TurnView, heat: Heat) -> str:
     """The line of a fold: how much is folded, and how much of that is held."""
-    lines = view.source[view.folds :].count("\n") + 1
+    lines = view.source[view.folds : view.unfolds].strip("\n").count("\n") + 1
     what, held = f"{lines:,} line{'s' if lines > 1 else ''}", ""
     if view.tokens is not None:
         own = view.tokens.own(view.source)
         first = view.tokens.at(min(own.start + view.folds + 1, own.stop - 1))  # behind the last line's end
-        last = view.tokens.at(own.stop - 1)
+        last = view.tokens.at(min(own.start + view.unfolds, own.stop) - 1)
         if first is not None and last is not None:
             what = f"{last + 1 - first:,} tokens"
             memory = heat.memory

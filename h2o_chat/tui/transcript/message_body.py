@@ -95,6 +95,13 @@ def fold_at(text: str) -> int:
     return at - 1
 
 
+def unfold_at(text: str) -> int:
+    """The character with which the last paragraph begins; the end of the text if that has many lines."""
+    at = text.rstrip().rfind("\n\n") + 2
+    few = text.count("\n", at) + (len(text) - at) // FOLD_COLUMNS < FOLD_SHOWS
+    return at if at > 1 and few else len(text)
+
+
 class Growing:
     """Growing Markdown: finished pieces stay as they are drawn, only the end is drawn again."""
 

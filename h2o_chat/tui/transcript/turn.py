@@ -9,7 +9,7 @@ from textual.strip import Strip
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.chat.templates.thinking import Thinking
-from h2o_chat.tui.transcript.message_body import CARET, BodyPiece, Growing, fold_at, placed, plain
+from h2o_chat.tui.transcript.message_body import CARET, BodyPiece, Growing, fold_at, placed, plain, unfold_at
 from h2o_chat.tui.widgets.theme import MUTED
 
 THINKING = Thinking(("<think>", "</think>"))
@@ -106,25 +106,33 @@ class TurnView:
         """Index of the first folded character of its source."""
         return fold_at(self.source) if self.folded and self.growing is None else len(self.source)
 
+    @property
+    def unfolds(self) -> int:
+        """Index of the last paragraph, which the user's own text shows below its fold: mostly a question."""
+        return unfold_at(self.source) if self.kind == "user" else len(self.source)
+
     def _build(self) -> list[BodyPiece]:
         if self.drawn is not None:
             return [BodyPiece(self.drawn)]
         end = self.folds
-        if self.raw and self.tokens is not None:
-            pieces = self._raw_pieces(self.tokens, end)
-        elif self.kind != "assistant":
-            pieces = plain(self.source[:end])
-        else:
+        if self.kind == "assistant" and not (self.raw and self.tokens is not None):
             pieces = self._answer(self.source[:end])
+        else:
+            pieces = self._plain_pieces(0, end)
         if end < len(self.source):
             pieces[-1].joint = "\n"
-            pieces.append(BodyPiece(Content("…"), fold=True))
+            below = self.unfolds < len(self.source)
+            pieces.append(BodyPiece(Content("…"), "\n" if below else "", fold=True))
+            pieces += self._plain_pieces(self.unfolds, len(self.source)) if below else []
         return pieces
 
-    def _raw_pieces(self, tokens: Tokens, end: int) -> list[BodyPiece]:
-        own = tokens.own(self.source)
+    def _plain_pieces(self, begin: int, end: int) -> list[BodyPiece]:
+        if not self.raw or self.tokens is None:
+            return plain(self.source[begin:end])
+        own = self.tokens.own(self.source)
         last = Content(CARET) if self.growing else finish_line(self.finish)
-        pieces = plain(tokens.text[own.start : min(own.start + end, own.stop)], own.start)
+        first = min(own.start + begin, own.stop)
+        pieces = plain(self.tokens.text[first : min(own.start + end, own.stop)], first)
         if self.growing:  # behind the last word: a piece of its own would have a row of its own
             pieces[-1].content += last
         elif last and end == len(self.source):

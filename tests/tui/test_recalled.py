@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from screens import POCKET
+from typed import Held
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.tui.transcript import drawing
@@ -40,3 +42,22 @@ async def test_a_question_for_what_is_gone_says_what_was_recalled(drive: Callabl
         await screen.ask("What is my dog called?")
         await screen.answered()
         assert "recalled" not in head(screen, 12)
+
+
+async def test_what_was_recalled_for_a_question_that_is_stopped_goes_with_it(
+    drive: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with drive(str(POCKET), (100, 30), budget=48, sampling=Sampling(max_tokens=8)) as screen:
+        await screen.opened()
+        for text in (FACT, *TALK):
+            await screen.ask(text)
+            await screen.answered()
+        before = screen.bodies()
+        Held(screen, monkeypatch, tokens=0)
+        await screen.ask("What is my dog called?")
+        await screen.until(lambda: "recalled" in " ".join(screen.bodies()), "it is recalled")
+        await screen.ask("/stats")
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert screen.bodies()[:-1] == before
+        assert "KV heads" in screen.bodies()[-1], "what was asked for meanwhile stays"

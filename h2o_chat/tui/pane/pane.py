@@ -84,7 +84,7 @@ class Pane(Vertical):
         chat: the conversation, None until one is open.
         memory: what the model remembers, by the reports.
         is_reading: a prompt is being read: states of the cache are shown as they come.
-        about_prompt: the note about a long prompt, before that is read.
+        about_prompt: the notes that came with the newest message: about its length, what was recalled.
         failed: no conversation is open: the first could not be opened.
         stages: the stages of opening, while one goes on.
     """
@@ -111,7 +111,7 @@ class Pane(Vertical):
         self.jobs = jobs
         self.failed = False
         self.is_reading = False
-        self.about_prompt: TurnView | None = None
+        self.about_prompt: list[TurnView] = []
         self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
         self.memory = self.transcript.heat.memory
@@ -251,6 +251,7 @@ class Pane(Vertical):
         messages.message(said.role, name, said.text, said.index, said.finish, said.hold)
         messages.show_pin(said.index, said.pinned)
         if said.role in ASKS:
+            self.about_prompt.clear()
             messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
             self.divider.doing(f"reading{self.STOP_HINT}")

@@ -49,20 +49,18 @@ def show(report: jobs.Report, pane: Pane) -> None:
         case ReadSoFar():
             pane.divider.doing(f"reading {progress_words(report)}{pane.STOP_HINT}")
         case Prompt():
-            pane.about_prompt = None
             memory.add(report)
             messages.read(report)
             pane.divider.doing(f"answering{pane.STOP_HINT}")
         case Turn(finish="stopped", prompt_tokens=0):
             memory.add(report)
-            if pane.about_prompt in messages.views:
-                messages.views.remove(pane.about_prompt)
+            messages.views[:] = [view for view in messages.views if view not in pane.about_prompt]
             pane.on_withdrawn()
         case Turn():
             memory.add(report)
             pane.on_turn(report)
-        case Note(code="long-prompt"):
-            pane.about_prompt = messages.note(report.message, report.hint)
+        case Note(code="long-prompt" | "recalled"):
+            pane.about_prompt.append(messages.note(report.message, report.hint))
         case Note():
             pane.on_note(report)
         case Error():

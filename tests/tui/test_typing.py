@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from screens import Screen
+from screens import SMALL, Screen
 from textual import events
 
 from h2o_chat.base.config import Sampling
@@ -96,6 +96,26 @@ async def test_escapes_and_markup_are_text(drive: Drive) -> None:
         assert "␛[31mred␛]8;;http://x␇link" in page
         assert "[bold red]x[/] [/nope]" in page
         assert not set(page) & {"\x1b", "\x9b", "\x07", "\u202e"}
+
+
+async def test_pages_scroll_the_conversation_unless_the_text_needs_them(drive: Drive) -> None:
+    async with drive("stories3m", SMALL) as screen:
+        await screen.opened()
+        for text in ("one\n" * 20, "two\n" * 20):
+            await screen.ask(text)
+            await screen.answered()
+        prompt, transcript = screen.app.prompt, screen.app.transcript
+        at = transcript.scroll_y
+        await screen.pilot.press("a", "pageup")
+        await screen.until(lambda: transcript.scroll_y < at, "it is scrolled")
+        await screen.pilot.press("pagedown", "pagedown")
+        await screen.until(lambda: transcript.scroll_y == at, "and back")
+        prompt.put("b\n" * 40)
+        await screen.pilot.pause()
+        row = prompt.cursor_location[0]
+        await screen.pilot.press("pageup")
+        assert prompt.cursor_location[0] < row
+        assert transcript.scroll_y >= at
 
 
 def where(screen: Screen, text: str) -> tuple[int, int]:

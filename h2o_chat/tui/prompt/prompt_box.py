@@ -99,7 +99,8 @@ class PromptHistory:
 NEW_LINE = ("shift+enter", "ctrl+j")
 """Two keys, because shift+enter does not reach every terminal."""
 EMPTY = "ask something; @ for a file, / for commands"
-KEYS = ("enter", *NEW_LINE, "up", "down", "tab", "escape")
+PAGES = ("pageup", "pagedown")
+KEYS = ("enter", *NEW_LINE, *PAGES, "up", "down", "tab", "escape")
 
 
 class PromptBox(TextArea):
@@ -190,6 +191,10 @@ class PromptBox(TextArea):
         if key in NEW_LINE:
             self.insert("\n")
             return True
+        if key in PAGES:
+            if not self.max_scroll_y:  # the box needs none of it
+                getattr(self.screen.query_one("#transcript"), f"scroll_{key[:4]}_{key[4:]}")()
+            return not self.max_scroll_y
         if found := self._choices():
             return self._chose(key, found)
         match key:

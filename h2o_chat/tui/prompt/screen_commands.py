@@ -14,6 +14,7 @@ from h2o_chat.chat.commands.table import commands
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.events.events import Note
+from h2o_chat.models.resolve import LocalModel, look_up
 from h2o_chat.store import models_used
 from h2o_chat.tui.prompt.dialogs import Conversations, Models, rows
 from h2o_chat.tui.prompt.outbox import Outgoing, State
@@ -93,7 +94,15 @@ class CommandPane(TalkPane):
 
         keeper = self.ready.keeper if self.ready else None
         used = models_used(keeper.store.folder) if keeper and keeper.store.folder else []
-        self._ask(Models(list(rows(virtual_memory().total, used))), self.open_model)
+
+        def chosen(name: str) -> None:
+            found = look_up(name.removesuffix(YES))
+            if self.chat and isinstance(found, LocalModel) and found.name == self.chat.session.model:
+                self.divider.say(f"{found.name} is open already")
+            else:
+                self.open_model(name)
+
+        self._ask(Models(list(rows(virtual_memory().total, used))), chosen)
 
     def choose_conversation(self) -> None:
         chat = self.idle()

@@ -454,11 +454,16 @@ async def test_another_model_and_one_that_is_not_there(
         await screen.ask("Once")
         await screen.answered()
         assert "no-such-model" in await command(screen, "/model no-such-model")
+        await screen.ask("/model")
+        await screen.pilot.press(*"stories3m", "enter")
+        await screen.until(lambda: len(app.screen_stack) == 1, "it is chosen")
+        assert "open already" in app.divider.remark
         assert len(screen.chat.messages) == 2, "the app stays as it was"
         await screen.ask(f"/model {shared_models / 'stories260k'}")
         await screen.until(lambda: "stories260k" in screen.chat.session.model, "the other is open")
         await screen.answered()
         assert screen.chat.messages == []
+        assert "ctrl+o opens it" in screen.bodies()[-1], "the conversation before"
         await screen.ask("Once")
         await screen.answered()
         _, before = screen.chat.keeper.store.list()

@@ -75,6 +75,18 @@ async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Any, size: tuple[
         assert app.prompt._history.older("") == "typed at the last moment"
 
 
+async def test_what_happens_next_replaces_a_notice(talk: Any) -> None:
+    async with talk((80, 24)) as screen:
+        app, press = screen.app, screen.pilot.press
+        for happens in ("/nonsense", "/edit", "/stats"):
+            await press("escape", *"text", "ctrl+c")
+            assert "cleared" in app.divider.remark
+            await screen.ask(happens)
+            assert "cleared" not in app.divider.remark
+        await press(*"text", "ctrl+c", "ctrl+e")
+        assert "editing" in app.divider.remark
+
+
 async def test_a_selection_is_copied_while_an_answer_is_made(
     talk: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

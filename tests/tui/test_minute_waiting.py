@@ -58,6 +58,25 @@ async def test_what_is_sent_meanwhile_waits_its_turn(
         assert "waits" not in page(screen)
 
 
+@pytest.mark.parametrize(("tokens", "doing"), [(0, "reading"), (1, "answering")])
+async def test_a_key_that_has_to_wait_says_so_and_why(
+    talk: Any, tokens: int, doing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk((80, 24)) as screen:
+        app, held = screen.app, Held(screen, monkeypatch, tokens=tokens)
+        await screen.ask("one")
+        await screen.until(lambda: doing in app.divider.remark, "it goes on")
+        for key in ("ctrl+o", "ctrl+n", "ctrl+r", "f2", "f3"):
+            app.divider.say("")
+            await screen.pilot.press(key)
+            assert f"not now: it is {doing}" in app.divider.remark
+            assert len(app.screen_stack) == 1
+        await screen.ask("/budget more")
+        assert f"Not now: it is {doing}" in screen.bodies()[-1]
+        held.go_on.set()
+        await screen.answered()
+
+
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
     talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch

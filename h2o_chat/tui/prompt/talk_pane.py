@@ -57,6 +57,7 @@ KEYS: list[BindingType] = [
         show=False,
         tooltip="slots for the whole conversation",
     ),
+    Binding("ctrl+r,ctrl+n,ctrl+o,f2,f3", "act('wait')", show=False, priority=True),
 ]
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
 """Names of `act` that concern the chosen message."""
@@ -105,8 +106,12 @@ class TalkPane(Pane):
 
     def idle(self) -> Chat:
         if (talk := self.ready) is None:
-            raise UsageError("Not now: " + ("no model is open." if self.chat is None else "it is answering."))
+            raise UsageError(f"Not now: {self._goes_on}.")
         return talk
+
+    @property
+    def _goes_on(self) -> str:
+        return f"it is {self.divider.goes_on.split(' · ')[0]}" if self.busy else "no model is open"
 
     def write_hint(self) -> None:
         pinned = "the next message is pinned · " if self.pins_next else ""
@@ -120,7 +125,10 @@ class TalkPane(Pane):
     # Reports of a job
 
     def on_opened(self, chat: ChatLike) -> None:
+        before = self.chat
         super().on_opened(chat)
+        if isinstance(before, Chat) and before is not chat and before.keeper and before.messages:
+            self.transcript.messages.note("The conversation before is kept.", "ctrl+o opens it.")
         if isinstance(chat, Chat):
             self.sampling = chat.makers.complete(self.sampling)
         self.current.state = "answering"
@@ -182,6 +190,7 @@ class TalkPane(Pane):
 
     def submit(self, text: str) -> bool:
         """Send the text or run its command, once a model is open; False leaves it in the box."""
+        self.divider.say("")
         try:
             parsed = table.parse(text)
         except UsageError as error:
@@ -284,17 +293,18 @@ class TalkPane(Pane):
         if action == "give_up":
             return self.editing.index is not None and not self.stoppable
         if action == "act":
-            return self.transcript.letters if parameters in LETTERS else self.ready is not None
+            wanted = self.busy if parameters == ("wait",) else self.ready is not None
+            return self.transcript.letters if parameters in LETTERS else wanted
         return super().check_action(action, parameters)
 
     def action_give_up(self) -> None:
         self.editing.give_up()
 
     def action_act(self, name: str) -> None:
-        if self.ready is None:  # letters are no text while a message is chosen, whatever goes on
-            self.divider.say("not now · esc leaves the message, esc again stops what goes on")
-            return
-        self._run(name, "")
+        # Letters are no text while a message is chosen, whatever goes on.
+        self.divider.say("" if self.ready else f"not now: {self._goes_on} · try again when it has finished")
+        if self.ready:
+            self._run(name, "")
 
     def _look_at_the_store(self) -> None:
         """While nothing runs: try again to write what waits for another process."""

@@ -18,7 +18,7 @@ class Divider(Widget):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._doing = ""
+        self.goes_on = ""
         self._pointed = ""
         self._offered: list[str] = []
         """The chosen message, and the keys that act on it, each with its action."""
@@ -28,11 +28,11 @@ class Divider(Widget):
 
     @property
     def remark(self) -> str:
-        return self._said or self._pointed or " · ".join(self._offered) or self._doing
+        return self._said or self._pointed or " · ".join(self._offered) or self.goes_on
 
     def doing(self, text: str) -> None:
         """Set what goes on, until the next call; empty for nothing."""
-        self._doing = safe_text(text)
+        self.goes_on = safe_text(text)
         self._show()
 
     def point(self, text: str) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode, ModelError, UsageError, name_of
 from h2o_chat.chat.conversation.opening import choose_unnamed
 from h2o_chat.cli.run import ending, say
+from h2o_chat.models.here import spelled_out
 from h2o_chat.models.hub import Agree
 from h2o_chat.models.obtain import ASK_FROM_BYTES, size, to_be_fetched
 
@@ -89,12 +91,13 @@ def with_model(settings: Settings, asked: Collection[str], folder: Path) -> Sett
         asked: settings on the command line, or of the stored conversation.
         folder: the data folder; its newest conversation has the model used last.
     """
-    if "model" in asked:
-        return settings
     what = f"{settings.model}, as configured"
     if settings.model is None:
         settings, what = choose_unnamed(settings, folder)
-    say(f"h2o-chat: no model was named: {name_of(what)}")
+    else:
+        settings = replace(settings, model=spelled_out(settings.model, folder))
+    if "model" not in asked:
+        say(f"h2o-chat: no model was named: {name_of(what)}")
     return settings
 
 

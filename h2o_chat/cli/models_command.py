@@ -20,7 +20,7 @@ from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.families import OPENS, families, refusal
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import FAMILIES, config_of, held_as
-from h2o_chat.models.here import models_here
+from h2o_chat.models.here import models_here, spelled_out
 from h2o_chat.models.hub_cache import cache_folder, cached
 from h2o_chat.models.model_files import check_weights, read_config
 from h2o_chat.models.obtain import fetch, fetch_smollm2, size
@@ -111,7 +111,7 @@ def info(
     ] = False,
 ) -> None:
     """Tell what is known of a model, without the network."""
-    model = look_up(name)
+    model = look_up(spelled_out(name, data_folder(None)))
     if check and isinstance(model, LocalModel):
         _check(model)
     if isinstance(model, HubModel):

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from h2o_chat.base.errors import H2OChatError, name_of
+from h2o_chat.base.errors import H2OChatError, ModelError, name_of
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.hub_cache import cache_folder, repositories
-from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, gguf_files, look_up
+from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, files_used, gguf_files, look_up, named_among
+from h2o_chat.store import models_used
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class ModelHere:
 
 
 def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
-    """Each model once; those in `used`, names of earlier conversations, first, but for those that are gone.
+    """Each model once; those in `used`, names of earlier conversations, first, but for those that are gone;
+    then the GGUF files beside those.
 
     Raises UsageError if the user's configuration cannot be read.
     """
@@ -29,8 +31,9 @@ def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
         except H2OChatError:  # it was moved or removed since
             continue
         if isinstance(model, LocalModel):
-            own = ModelHere(_short(name), bytes_of(model.folder), _short(str(model.folder.parent)))
-            found.setdefault(model.folder, known.get(model.folder, own))
+            found.setdefault(model.folder, known.get(model.folder) or _at(model.folder, _short(name)))
+    for file in files_used(found):
+        found.setdefault(file, known.get(file) or _at(file, _short(str(file))))
     partial = [
         ModelHere(one.repository, one.bytes, "fetched in part: h2o-chat models pull goes on")
         for one in repositories()
@@ -39,13 +42,30 @@ def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
     return [*(found | {place: one for place, one in known.items() if place not in found}).values(), *partial]
 
 
+def spelled_out(name: str, folder: Path) -> str:
+    """The name that opens a model: a path where the name, or a part of it, is of a GGUF file used before, or
+    beside one, and of nothing that `look_up` finds; else the name itself.
+
+    Args:
+        folder: the data folder.
+    """
+    try:
+        look_up(name)
+    except ModelError:
+        return str(named_among(name, files_used(models_used(folder))) or name)
+    return name
+
+
+def _at(place: Path, name: str) -> ModelHere:
+    return ModelHere(name, bytes_of(place), _short(str(place.parent)))
+
+
 def _in_known_places() -> Iterator[tuple[Path, ModelHere]]:
     """(folder or file, how it is listed) of the models whose places are known without anybody's help."""
     for file in gguf_files():
-        yield file, ModelHere(file.name, bytes_of(file), _short(str(file.parent)))
+        yield file, _at(file, file.name)
     if smollm2.is_here():
-        file = smollm2.place()
-        yield file, ModelHere(smollm2.NAME, bytes_of(file), _short(str(file.parent)))
+        yield smollm2.place(), _at(smollm2.place(), smollm2.NAME)
     for one in repositories():
         if one.folder is not None:
             yield one.folder, ModelHere(one.repository, one.bytes, _short(str(cache_folder())))

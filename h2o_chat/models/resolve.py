@@ -4,6 +4,7 @@ Never uses the network: a model that is not here is fetched by `hub.pull`.
 """
 
 import difflib
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def look_up(name: str | None) -> LocalModel | HubModel:
         return LocalModel(smollm2.NAME, smollm2.find())
     if name.lower() == POCKET:
         return _bundled()
-    if (file := _in_folders(name)) is not None:
+    if (file := named_among(name, gguf_files() if "/" not in name else [])) is not None:
         return LocalModel(name_of(file.name), file)
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
@@ -97,9 +98,15 @@ def gguf_files() -> list[Path]:
     return [file.resolve() for file in files if not _LATER_PART.search(file.name)]
 
 
-def _in_folders(name: str) -> Path | None:
+def files_used(names: Iterable[str | Path]) -> list[Path]:
+    """The GGUF files that these paths name, then those that lie beside them."""
+    used = [Path(one) for one in names if str(one).endswith(gguf.SUFFIX) and os.path.isfile(one)]
+    beside = [file for one in used for file in sorted(one.parent.glob(f"*{gguf.SUFFIX}"))]
+    return list(dict.fromkeys([*used, *(file for file in beside if not _LATER_PART.search(file.name))]))
+
+
+def named_among(name: str, files: list[Path]) -> Path | None:
     """The file that a name means: the whole, or a part of it that only one file's name has."""
-    files = gguf_files() if "/" not in name else []
     wanted = name.lower().removesuffix(gguf.SUFFIX)
     same = [file for file in files if file.name.lower().removesuffix(gguf.SUFFIX) == wanted]
     found = same or [file for file in files if wanted and wanted in file.name.lower()]

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from storing import created
 
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import resolve
 from h2o_chat.models.aliases import ALIASES
-from h2o_chat.models.here import models_here
+from h2o_chat.models.here import models_here, spelled_out
 from h2o_chat.models.resolve import HubModel, LocalModel
+from h2o_chat.store import Store
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -138,6 +140,21 @@ def test_files_in_the_users_folders_are_found_by_their_names(
     found = models_here(used)
     assert [one.name for one in found][:3] == [names[1], names[2], names[0]], "the one used comes first"
     assert [(one.bytes, one.where) for one in found[1:3]] == [(8, "~/gguf/somebody"), (4, "~/gguf/somebody")]
+
+
+def test_a_file_used_before_and_those_beside_it_are_listed_and_found_by_name(tmp_path: Path) -> None:
+    names = ("Used-1B-Q4.gguf", "Other-Q8.gguf", "Big-00001-of-00002.gguf", "Big-00002-of-00002.gguf")
+    used, other, big, later = (tmp_path / name for name in names)
+    for file in (used, other, big, later):
+        file.write_bytes(b"GGUF")
+    store = Store(tmp_path / "data")
+    created(store, "m", {"model": str(used)})
+    store.close()
+    assert [one.name for one in models_here([str(used)])][:3] == [str(used), str(big), str(other)]
+    for name, meant in (("used-1b-q4.gguf", used), ("Used", used), ("other-q8", other), ("big", big)):
+        assert spelled_out(name, tmp_path / "data") == str(meant)
+    for name in ("q", "nothing", "org/Used", "pocket", str(later)):
+        assert spelled_out(name, tmp_path / "data") == name
 
 
 def test_half_a_download_is_not_a_model(cache: Path) -> None:

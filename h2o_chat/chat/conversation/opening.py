@@ -19,6 +19,7 @@ from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models import smollm2
 from h2o_chat.models.gguf import is_gguf
+from h2o_chat.models.here import spelled_out
 from h2o_chat.models.hub import Agree, agreed, stay_offline
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
@@ -187,7 +188,8 @@ def opener_of(
     def of(words: str, conversation: str | None = None) -> Opener:
         name = words.removesuffix(YES)
         place = None if kept is None else ConversationPlace(kept.folder)
-        asked, by_name = replace(settings, model=name), named
+        model = spelled_out(name, kept.folder) if kept and kept.folder else name
+        asked, by_name = replace(settings, model=model), named
         if conversation is not None and kept is not None and kept.folder is not None:
             place, held_with = stored(kept.folder, conversation)
             asked = Settings(**asdict(settings) | held_with)

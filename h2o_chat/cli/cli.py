@@ -4,6 +4,7 @@ import atexit
 import difflib
 import gc
 import os
+import shlex
 import sys
 from collections import ChainMap
 from functools import partial
@@ -16,7 +17,7 @@ import typer
 import h2o_chat
 from h2o_chat.base import precedence
 from h2o_chat.base.config import SCREEN_TOKENS, data_folder, tool_servers
-from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.errors import ExitCode, UsageError, name_of
 from h2o_chat.base.system import PASSES_SOCKETS, RANKS
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.opening import ConversationPlace, opener, opener_of, stored, with_tools
@@ -57,10 +58,12 @@ class _Commands(PlainGroup):
             said = " ".join(takewhile(lambda word: not word.startswith("-"), args))
             if not said or any(character in '"$`\\!' or not character.isprintable() for character in said):
                 said = "your question"  # without characters that a shell would read
-            ctx.fail(
-                f'No such command {name!r}. To ask that: h2o-chat run "{said}". The chat screen is'
-                " h2o-chat alone."
-            )
+            instead = f'To ask that: h2o-chat run "{said}". The chat screen is h2o-chat alone.'
+            if name in ("ls", "list"):
+                instead = "The models that are here: h2o-chat models list"
+            elif os.path.exists(name):
+                instead = f"To open that model: h2o-chat -m {shlex.quote(name_of(name))}"
+            ctx.fail(f"No such command {name!r}. {instead}")
         return super().resolve_command(ctx, args)
 
 
@@ -223,7 +226,10 @@ def _no_flags_before(context: typer.Context) -> ExitCode:
     return ExitCode.OK
 
 
-@app.command(short_help="Ask once, or answer a script or a file, without a screen.")
+@app.command(
+    short_help="Ask once, or answer a script or a file, without a screen.",
+    context_settings={"allow_extra_args": True},
+)
 @takes_flags()
 def run(
     context: typer.Context,
@@ -296,6 +302,9 @@ def run(
         # In plain text nobody would read cache events.
         kept, held_with = _kept(resume, data_folder(data)) if save or resume else (None, {})
         settings, sampling = settings_of(given, held_with, events_every=events if json or record else 0)
+        if context.args:
+            hint = 'Quote it; a model is named by -m: h2o-chat run -m MODEL "question"'
+            raise UsageError("The question is one argument, and more were given.", hint)
         turns, named = _turns(prompt, script), named_in(given, held_with)
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
         makers = Makers(recommended(obtain(settings.model, asking(yes))), named)

@@ -53,6 +53,9 @@ def test_usage(arguments: list[str], said: list[str]) -> None:
     ("arguments", "says"),
     [
         (["hello"], 'h2o-chat run "hello"'),
+        (["ls"], "h2o-chat models list"),
+        (["/"], "h2o-chat -m /"),
+        (["run", "pocket", "Why?"], "-m MODEL"),
         (["what's", "up?", "-m", "pocket"], 'h2o-chat run "what\'s up?"'),
         (["say $HOME"], 'h2o-chat run "your question"'),
         (["sesions", "list"], "Did you mean 'sessions'?"),

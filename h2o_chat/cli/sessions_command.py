@@ -66,7 +66,7 @@ def list_(
             tokens = "-" if one.tokens is None else f"{one.tokens:,}"
             about = one_line(one.model), one_line(one.title)
             rows.append((one.id, when(one.updated), f"{one.messages:,}", tokens, *about))
-        print_rows(rows, right=(2, 3))
+        print_rows(rows, right=(2, 3), gives=4)
 
 
 @app.command()
@@ -142,7 +142,7 @@ def search(
         typer.echo("Nothing was found.", err=True)
     else:
         rows = [(one.conversation, one_line(one.title), one.role, one_line(one.snippet)) for one in found]
-        print_rows([("id", "title", "who", "what"), *rows])
+        print_rows([("id", "title", "who", "what"), *rows], gives=1)
 
 
 @app.command()

@@ -120,6 +120,16 @@ def test_a_terminal_is_not_obeyed(data: Path, ids: list[str]) -> None:
             assert control not in seen, arguments
 
 
+def test_a_long_model_name_leaves_room_for_titles_and_what_is_found(data: Path) -> None:
+    store = Store(data)
+    with store.claim(created(store, "A-very-long-name-of-a-model-" * 3 + "Q4_K_M.gguf", {})) as writer:
+        writer.said("user", f"How deep is the lake near Tarsenburg, {'long ' * 9}?")
+        writer.said("assistant", "The lake is 80 metres deep.")
+    store.close()
+    assert "A-very-long…  How deep is the lake" in on_a_terminal("list")[1]
+    assert "80 «metres» deep" in on_a_terminal("search", "metres")[1]
+
+
 def test_unknown_ids_are_usage_errors(sessions: Sessions, ids: list[str]) -> None:
     wrong = ids[0][:7] + "8"
     done = sessions("show", wrong)

@@ -22,7 +22,7 @@ from h2o_chat.models.hub import Agree
 from h2o_chat.models.obtain import ASK_FROM_BYTES, size, to_be_fetched
 
 NARROW = 12
-"""Cells that stay of a column that gives room."""
+"""So many cells stay of a column that gives room."""
 Given = ParamSpec("Given")
 FetchYes = Annotated[
     bool, typer.Option("--yes", help=f"Do not ask before {size(ASK_FROM_BYTES)} or more are fetched.")

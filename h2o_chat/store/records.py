@@ -1,6 +1,7 @@
 """The tables of the store, its records, and the SQL that reads and writes them."""
 
 import json
+import re
 import sqlite3
 import struct
 from collections.abc import Sequence
@@ -119,6 +120,8 @@ A database is at version n (`PRAGMA user_version`) when the first n scripts have
 
 
 TITLE_CHARACTERS = 60
+_FILE = re.compile(r"[^\n]+:\n(`{3,})\n.*?\n\1\n\n", re.DOTALL)
+"""A file that was sent along, as `chat/files/attached.py` writes it."""
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,9 @@ def query_of(words: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """The beginning of a message, on one line."""
+    """The beginning of a message, on one line; what was typed stands behind the files sent along with it."""
+    while (file := _FILE.match(text)) and text[file.end() :].strip():
+        text = text[file.end() :]
     words = " ".join(clean(text.lstrip()[: 4 * TITLE_CHARACTERS]).split())
     return words if len(words) <= TITLE_CHARACTERS else words[: TITLE_CHARACTERS - 1].rstrip() + "…"
 

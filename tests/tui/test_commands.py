@@ -18,6 +18,7 @@ from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat.commands import bodies, table
 from h2o_chat.chat.files import attached
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
+from h2o_chat.store import title_of
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
 from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
@@ -226,7 +227,8 @@ async def test_something_is_remembered_for_all_conversations(
             ("I live in Tarsenburg.", screen.chat.keeper.conversation),
         ]
         await screen.pilot.press("escape")
-        assert "is no number" in await command(screen, "/forget Miso")
+        for wrong in ("Miso", "7"):
+            assert "/remember shows" in await command(screen, f"/forget {wrong}")
         await command(screen, "/forget 1")
         assert "2: I live in Tarsenburg." in await command(screen, "/remember")
 
@@ -242,7 +244,7 @@ async def test_exports_copies_and_finds(
             await screen.ask(text)
             await screen.answered()
         assert "is no format" in await command(screen, "/export html")
-        assert "Wrote" in await command(screen, "/export md talk.md")
+        assert f"Wrote talk.md in {tmp_path}" in await command(screen, "/export md talk.md")
         assert "I live in <Tarsenburg>." in Path("talk.md").read_text()
         assert "is there already" in await command(screen, "/export md talk.md")
         assert "Wrote" in await command(screen, "/export md talk.md --force")
@@ -349,6 +351,7 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
         "notes.md:\n`````\na\n````\nb\n`````\n\nsum up notes.md please"
     )
     assert with_files('@"with space.txt" @notes.md').count("\n\n") == 2
+    assert title_of(with_files('@"with space.txt" @notes.md\nsum up')) == "with space.txt notes.md sum up"
     assert with_files("mail a@b.org, @anna, @@notes.md @") == "mail a@b.org, @anna, @notes.md @"
     for text, words in (
         ("@picture.png", "no UTF-8 text"),

@@ -171,7 +171,7 @@ def remember(surface: Surface, words: str) -> None:
 
 def forget(surface: Surface, words: str) -> None:
     keeper = surface.idle().keeper
-    if keeper is None or not re.fullmatch(r"\d{1,9}", words):
+    if keeper is None or words not in [str(one.number) for one in keeper.store.facts.all()]:
         what = f"{words!r} is no number of something remembered." if words else "Forget which one?"
         raise UsageError(what, "/forget NUMBER; /remember shows them.")
     keeper.store.facts.remove(int(words))
@@ -247,7 +247,8 @@ def export(surface: Surface, words: str) -> None:
     if path.is_dir():
         path = path / file_name(conversation, kind)
     write_file(path, FORMATS[kind](conversation), force)
-    surface.say(f"Wrote {path.resolve()}")
+    whole = path.resolve()
+    surface.say(f"Wrote {whole.name} in {whole.parent}")
 
 
 def regenerate(surface: Surface, words: str) -> None:

@@ -58,12 +58,11 @@ class _Commands(PlainGroup):
             said = " ".join(takewhile(lambda word: not word.startswith("-"), args))
             if not said or any(character in '"$`\\!' or not character.isprintable() for character in said):
                 said = "your question"  # without characters that a shell would read
-            instead = f'To ask that: h2o-chat run "{said}". The chat screen is h2o-chat alone.'
-            if name in ("ls", "list"):
-                instead = "The models that are here: h2o-chat models list"
-            elif os.path.exists(name):
-                instead = f"To open that model: h2o-chat -m {shlex.quote(name_of(name))}"
-            ctx.fail(f"No such command {name!r}. {instead}")
+            meant = f'To ask that: h2o-chat run "{said}". The chat screen is h2o-chat alone.'
+            if os.path.exists(name):
+                meant = f"To open that model: h2o-chat -m {shlex.quote(name_of(name))}"
+            meant = "To list models: h2o-chat models list" if name in ("ls", "list") else meant
+            ctx.fail(f"No such command {name!r}. {meant}")
         return super().resolve_command(ctx, args)
 
 

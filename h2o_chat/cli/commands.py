@@ -21,8 +21,6 @@ from h2o_chat.models.here import spelled_out
 from h2o_chat.models.hub import Agree
 from h2o_chat.models.obtain import ASK_FROM_BYTES, size, to_be_fetched
 
-NARROW = 12
-"""So many cells stay of a column that gives room."""
 Given = ParamSpec("Given")
 FetchYes = Annotated[
     bool, typer.Option("--yes", help=f"Do not ask before {size(ASK_FROM_BYTES)} or more are fetched.")
@@ -44,24 +42,23 @@ def print_rows(rows: Sequence[Sequence[str]], right: Collection[int] = (), gives
 
     Args:
         right: columns of numbers.
-        gives: the column that becomes narrow before others are cut.
+        gives: the column that is shortened first, to no less than 12 cells.
     """
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if columns and gives is not None:
         missing = sum(widths) + 2 * len(widths) - 2 - columns
-        widths[gives] = min(widths[gives], max(NARROW, widths[gives] - missing))
+        widths[gives] = min(widths[gives], max(12, widths[gives] - missing))
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     for row in rows:
-        padded = [_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
+        padded = [
+            set_cell_size(cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…", width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
         for number in right:
             padded[number] = row[number].rjust(widths[number])
         line = "  ".join(padded).rstrip()
         typer.echo(set_cell_size(line, columns).rstrip() if columns and cell_len(line) > columns else line)
-
-
-def _cell(text: str, width: int) -> str:
-    return set_cell_size(text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…", width)
 
 
 def confirmed(question: str) -> bool:

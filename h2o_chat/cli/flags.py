@@ -27,12 +27,7 @@ BY_MAKERS = {"show_default": MAKERS}
 
 FLAGS: dict[str, Any] = {
     "model": _flag(
-        *(
-            MODEL,
-            "GGUF file, folder, ollama:NAME, short name or org/name; see h2o-chat models.",
-            "--model",
-            "-m",
-        ),
+        *(MODEL, "GGUF file, folder, ollama:NAME, short name, org/name; see models list.", "--model", "-m"),
         metavar="NAME",
         autocompletion=names_starting_with,
     ),

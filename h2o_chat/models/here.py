@@ -20,7 +20,7 @@ class ModelHere:
 
 def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
     """Each model once; those in `used`, names of earlier conversations, first, but for those that are gone;
-    then the GGUF files beside those.
+    then GGUF files beside them.
 
     Raises UsageError if the user's configuration cannot be read.
     """
@@ -43,12 +43,7 @@ def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
 
 
 def spelled_out(name: str, folder: Path) -> str:
-    """The name that opens a model: a path where the name, or a part of it, is of a GGUF file used before, or
-    beside one, and of nothing that `look_up` finds; else the name itself.
-
-    Args:
-        folder: the data folder.
-    """
+    """The path of a GGUF file used before, or beside one, if (a part of) its name is meant; else the name."""
     try:
         look_up(name)
     except ModelError:

@@ -120,7 +120,7 @@ A database is at version n (`PRAGMA user_version`) when the first n scripts have
 
 
 TITLE_CHARACTERS = 60
-_FILE = re.compile(r"[^\n]+:\n(`{3,})\n.*?\n\1\n\n", re.DOTALL)
+_FILE = re.compile(r"(?=[^\n]*[./])[^\n]+:\n(`{3,})\n.*?\n\1\n\n", re.DOTALL)
 """A file that was sent along, as `chat/files/attached.py` writes it."""
 
 
@@ -280,9 +280,10 @@ def query_of(words: str) -> str:
 
 def title_of(text: str) -> str:
     """The beginning of a message, on one line; what was typed stands behind the files sent along with it."""
-    while (file := _FILE.match(text)) and text[file.end() :].strip():
-        text = text[file.end() :]
-    words = " ".join(clean(text.lstrip()[: 4 * TITLE_CHARACTERS]).split())
+    start = 0
+    while (file := _FILE.match(text, start)) and file.end() < len(text):
+        start = file.end()
+    words = " ".join(clean(text[start:].lstrip()[: 4 * TITLE_CHARACTERS]).split())
     return words if len(words) <= TITLE_CHARACTERS else words[: TITLE_CHARACTERS - 1].rstrip() + "…"
 
 

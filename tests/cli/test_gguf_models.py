@@ -83,6 +83,8 @@ def test_a_conversation_goes_on(chatting: Path, tmp_path: Path, monkeypatch: pyt
     assert h2o_here(*said).code == ExitCode.OK
     monkeypatch.chdir(tmp_path)
     assert answered("pilot", "--data", data)[0].model == "pilot.gguf", "it was used before"
+    done = h2o_here("--plain", "-m", "pocket", "--data", data, piped="/model pilot\n")
+    assert "pilot.gguf is ready" in done.out + done.err
     done = h2o_here("run", "Why?", "--resume", "last", "--data", data, *GREEDY)
     assert done.code == ExitCode.OK, done.err
     assert next(one for one in done.events if isinstance(one, Session)).model == "pilot.gguf"

@@ -352,6 +352,7 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
     )
     assert with_files('@"with space.txt" @notes.md').count("\n\n") == 2
     assert title_of(with_files('@"with space.txt" @notes.md\nsum up')) == "with space.txt notes.md sum up"
+    assert title_of("Mend this:\n```\ncode\n```\n\nIt fails.").startswith("Mend this:"), "that was typed"
     assert with_files("mail a@b.org, @anna, @@notes.md @") == "mail a@b.org, @anna, @notes.md @"
     for text, words in (
         ("@picture.png", "no UTF-8 text"),

@@ -247,8 +247,7 @@ def export(surface: Surface, words: str) -> None:
     if path.is_dir():
         path = path / file_name(conversation, kind)
     write_file(path, FORMATS[kind](conversation), force)
-    whole = path.resolve()
-    surface.say(f"Wrote {whole.name} in {whole.parent}")
+    surface.say(f"Wrote {path.name} in {path.parent.resolve()}")
 
 
 def regenerate(surface: Surface, words: str) -> None:

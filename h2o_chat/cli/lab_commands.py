@@ -101,7 +101,7 @@ def perplexity(
     paired: Paired = False,
     as_json: Json = False,
 ) -> ExitCode:
-    """What a policy costs: perplexity of real text. A ratio to a full cache, with intervals."""
+    """Tell what a policy costs: perplexity of real text. A ratio to a full cache, with intervals."""
     settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
     from h2o_chat.lab.eval import perplexity as task
     from h2o_chat.lab.shared import lab_texts

@@ -95,7 +95,7 @@ def test_a_disk_that_fills_up(h2o: Program, small: Path, tmp_path: Path, room_ki
 def test_no_room_for_the_saved_memory_alone(h2o: Program, small: Path, tmp_path: Path) -> None:
     flags = ("-m", small, "--data", tmp_path, "--json", "--max-tokens", 5, "--budget", 8000)
     full = limited(resource.RLIMIT_FSIZE, 2 * MIB)
-    done = h2o("run", "Once upon a time", "--save", *flags, preexec_fn=full)
+    done = h2o("run", "Once upon a time. " * 700, "--save", *flags, preexec_fn=full)
     assert done.code == ExitCode.OK, done.err
     (note,) = notes(done)
     assert "The memory could not be saved" in note.message

@@ -220,7 +220,8 @@ def test_all_saved_memories_together_have_a_limit(
     monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path))
 
     def talk(*more: object) -> None:
-        done = h2o_here("run", "Hello.", "--save", "-m", little, "--max-tokens", 4, *more)
+        few = "--budget", 8, "--max-tokens", 4  # full at once, so that all files have one size
+        done = h2o_here("run", "Hello. It is a long day.", "--save", "-m", little, *few, *more)
         assert done.code == ExitCode.OK, done.err
 
     def saved() -> dict[str, int]:

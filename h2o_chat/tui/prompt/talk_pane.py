@@ -303,7 +303,7 @@ class TalkPane(Pane):
     def action_act(self, name: str) -> None:
         # Letters are no text while a message is chosen, whatever goes on.
         self.divider.say("" if self.ready else f"not now: {self._goes_on} · try again when it has finished")
-        if self.ready:
+        if self.ready and name != "wait":
             self._run(name, "")
 
     def _look_at_the_store(self) -> None:

@@ -263,7 +263,7 @@ def _tokenizer(writer: Any, config: dict[str, Any], folder: Path | None, templat
 
 
 def words(writer: Any, config: dict[str, Any]) -> None:
-    """As many tokens as the model has: an end, and words of one to three letters that no merge makes."""
+    """Adds the model's number of tokens: an end, and words of one to three letters that no merge makes."""
     letters = [chr(code) for code in range(ord("!"), ord("~") + 1)]
     made = ("".join(word) for length in (1, 2, 3) for word in product(letters, repeat=length))
     writer.add_tokenizer_model("gpt2")

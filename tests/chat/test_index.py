@@ -176,6 +176,10 @@ def test_a_file_asks_nothing() -> None:
     assert question_of(f"/notes.txt:\n```\n{STORY}\n\nWhy did he leave?\n```\n\n") == ""
 
 
+def test_a_question_in_front_of_code_is_asked() -> None:
+    assert question_of("Why does this fail?\n```\n1 / 0\n```") == "Why does this fail?"
+
+
 def test_a_question_behind_a_page_is_no_part_of_it() -> None:
     """Asked again, it would find itself."""
     index = index_of([f"{STORY}\n\nWhat had the Baron lost?"])

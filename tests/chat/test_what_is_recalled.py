@@ -278,6 +278,16 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
     assert abs(by_letters - begins) > 20
 
 
+def test_a_note_of_many_passages_shows_their_beginnings_also_without_spaces() -> None:
+    sentence = "我的狗第{}天去了公园看见很多鸟和树叶还有小河与老桥以及远处的山。"
+    page = "".join(sentence.format(number) for number in range(300)) + "我的猫叫小虎。"
+    notes = list[Note]()
+    found, _ = Recall(notes).for_message(f"{page}\n\n我的猫叫什么？", [], Gone(), Settings(), 4000)
+    assert len(found) > 4
+    assert "我的狗" in notes[0].message
+    assert len(notes[0].message) < sum(len(one.words) for one in found)
+
+
 def test_of_a_page_without_spaces_the_line_that_is_gone_is_recalled() -> None:
     """Its pieces are joined by spaces that it does not have."""
     page = "今天去了公园。" * 60 + "我的狗叫小黑。它很大。" + "今天去了公园。" * 60

@@ -24,8 +24,9 @@ NEAR_WORDS = 2
 RARE_PIECES, RARE_SHARE = 5, 0.002
 """A word is rare if it stands in at most so many pieces, or in at most this share of them."""
 PAGE_SHARE, PAGE_WORDS, PAIR = 0.01, 1.2, 0.5
-"""In a book few words are rare: every piece of a page is found, if one with a word in at most this share of
-all pieces has as much of the question as so many words that stand nowhere else. A pair counts half."""
+"""In a book few words are rare, so every piece of a page is found if one of them has enough of the question:
+a word that stands in at most PAGE_SHARE of all pieces, and in all the weight of PAGE_WORDS words that stand
+nowhere else. There a pair counts PAIR of its weight."""
 NEIGHBOUR = 0.2
 """Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then
 says what he did."""
@@ -158,12 +159,12 @@ def asks(text: str) -> bool:
 
 
 def question_of(text: str) -> str:
-    """The sentences of a message that ask; else its last one, if that ends in a letter or digit. A file asks
-    nothing: what ends in a fence is one.
+    """The sentences of a message that ask; else its last one, if that ends in a letter or digit. A page
+    that ends in a fence is a file, and asks nothing.
 
     Of more than PAGE_CHARACTERS the end: a text without a full stop is one sentence, and may have millions.
     """
-    if text.rstrip().endswith("```"):
+    if len(text) > PAGE_CHARACTERS and text.rstrip().endswith("```"):
         return ""
     said = [one for _, one in sentences(text[asked_from(text) :][-SENTENCE_CHARACTERS:])]
     asking = [one for one in said if asks(one)]

@@ -7,7 +7,6 @@ remembered facts and of other conversations (`elsewhere.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from textwrap import shorten
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
@@ -231,6 +230,9 @@ def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
 
 def _note(recalled: Sequence[Recalled], what: str) -> Note:
     most = max(PIECE_CHARACTERS // 4, NOTE_CHARACTERS // max(1, len(recalled)))
-    words = " ".join(f"“{shorten(one.words, most, placeholder='…')}”" for one in recalled)
+    words = " ".join(
+        f"“{one.words if len(one.words) <= most else one.words[: most - 1].rstrip() + '…'}”"
+        for one in recalled
+    )
     about = next((one.index for one in recalled if one.index >= 0), None)
     return Note("recalled", f"{all_numbered(one.index for one in recalled)} {words} {what}.", about=about)

@@ -17,7 +17,7 @@ def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]
 def share_interval(values: Sequence[float], whole: Sequence[float], seed: int) -> tuple[float, float]:
     """95% interval of the mean as a share of another mean of the same items, by resampling the items."""
     draws = (samples(torch.tensor(one, dtype=torch.float64), seed).mean(1) for one in (values, whole))
-    return interval(torch.divide(*draws).nan_to_num(math.inf))
+    return interval(torch.divide(*draws).nan_to_num())
 
 
 def bootstrap(per_document: Tensor, seed: int) -> tuple[float, float]:

@@ -336,6 +336,6 @@ def main() -> None:
     if RANKS > 1:
         from h2o_chat.engine.ranks import Rank
 
-        if (rank := Rank()).number:
-            sys.exit(running.ending(rank.follow))
+        rank = Rank()
+        rank.end(lambda: running.ending(rank.follow) if rank.number else app(prog_name="h2o-chat"))
     app(prog_name="h2o-chat")

@@ -217,7 +217,7 @@ def _converse(job: RunTask, out: Output, tally: _RunCounts, text: PlainText | No
             except H2OChatError as error:
                 if not interrupted():
                     raise
-                complain(error.message, error.hint)  # why it has stopped is the signal
+                _failed(error, out)  # the exit code is that of the signal
             if interrupted():
                 return interrupted()
             if code is not ExitCode.OK:

@@ -7,11 +7,12 @@ saves or changes the memory has rank 0's cache of all heads: pulled for it, and 
 import atexit
 import os
 import signal
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import gcd
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 import torch.distributed as dist
@@ -43,8 +44,23 @@ class Rank:
         dist.init_process_group()
         self.leave, self.died = dist.destroy_process_group, EngineError("The ranks have parted.")
         self.progress: Progress = lambda *_: None
+
         if self.number == 0:
             atexit.register(lambda: dist.is_initialized() and self.call("leave"))
+
+    def end(self, work: Callable[[], int]) -> NoReturn:
+        """Ends this process with the exit code of `work`, without Python's own shutdown.
+
+        One of gloo's threads may still have a tensor to free, and would abort the process there.
+        """
+        try:
+            code: Any = work()
+        except SystemExit as ended:
+            code = ended.code
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
 
     def follow(self) -> ExitCode:
         """Does what rank 0 calls, until that leaves."""

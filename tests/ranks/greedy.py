@@ -50,10 +50,15 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
     return {"tokens": tokens, "kept": kept, "seen": engine.seen, "in use": engine.kept, "lost": lost}
 
 
+def main() -> int:
+    print(json.dumps([done(task) for task in json.loads(Path(sys.argv[1]).read_text())]))
+    return 0
+
+
 if __name__ == "__main__":
     if RANKS > 1:
         from h2o_chat.engine.ranks import Rank
 
-        if (rank := Rank()).number:
-            sys.exit(rank.follow())
-    print(json.dumps([done(task) for task in json.loads(Path(sys.argv[1]).read_text())]))
+        rank = Rank()
+        rank.end(rank.follow if rank.number else main)
+    main()

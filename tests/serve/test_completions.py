@@ -12,7 +12,6 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.native_model import open_model
 
 pytestmark = pytest.mark.loopback
 
@@ -24,18 +23,11 @@ SETTINGS = Settings(budget=BUDGET, threads=1, seed=0, events_every=0)
 def server() -> Iterator[Server]:
     with Server("-b", BUDGET, "--rows", 3, "--max-tokens", 40, "--no-store") as server:
         yield server
-        assert server.end() == 0, server.said
-        assert "Traceback" not in server.said
 
 
 @pytest.fixture
 def client(server: Server) -> Client:
     return server.client()
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return open_model(SETTINGS, lambda *_: None)
 
 
 def alone(loaded: Loaded, *texts: str, **sampling: Any) -> list[Turn]:
@@ -108,15 +100,6 @@ def test_what_is_asked_for_holds(
     (turn,) = (e for e in chat.send("Tell me a story about a dog", drawn) if isinstance(e, Turn))
     assert found.text == turn.text
     assert finish is None or found.body["choices"][0]["finish_reason"] == finish
-
-
-def test_what_was_evicted_is_counted(client: Client, loaded: Loaded) -> None:
-    asked = "My cat is Tom. " * 20
-    (turn,) = alone(loaded, asked)
-    assert turn.evicted > 0
-    found = client.complete(asked)
-    assert found.body["usage"]["evicted_tokens"] == turn.evicted
-    assert found.text == turn.text
 
 
 def test_many_at_once_are_each_as_alone(client: Client, loaded: Loaded) -> None:

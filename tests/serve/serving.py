@@ -17,7 +17,10 @@ from typing import Any
 from forking import Forked
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.serve.chat_request import ChatRequest
 from h2o_chat.serve.guard import NOBODY
@@ -76,6 +79,22 @@ async def answered(service: Service, messages: str | Sequence[tuple[str, str]], 
 def by_turns(texts: Sequence[str]) -> list[tuple[str, str]]:
     """Messages of the user and, between them, the answers."""
     return [(("user", "assistant")[at % 2], text) for at, text in enumerate(texts)]
+
+
+def talked(
+    loaded: Loaded, settings: Settings, texts: Sequence[str], **sampling: Any
+) -> tuple[Chat, list[Turn]]:
+    """The conversation in an engine of its own, and how each turn ended."""
+    chat, drawn = Chat(Engine(loaded, settings), settings), replace(SAMPLING, **sampling)
+    return chat, [event for text in texts for event in chat.send(text, drawn) if isinstance(event, Turn)]
+
+
+def history(
+    texts: Sequence[str], turns: Sequence[Turn], number: int, system: str | None = None
+) -> list[tuple[str, str]]:
+    """The messages of a client that wants text number `number` answered; the first is 1."""
+    told = [one for text, turn in zip(texts, turns, strict=True) for one in (text, turn.text)]
+    return [*([] if system is None else [("system", system)]), *by_turns(told[: 2 * number - 1])]
 
 
 def keys_file(folder: Path, *keys: str) -> Path:
@@ -237,9 +256,9 @@ def said(messages: Any) -> Any:
     """Messages as clients send them: a text is one of the user, texts are the user's and answers in turn."""
     if isinstance(messages, str):
         messages = [messages]
-    if not all(isinstance(one, str) for one in messages):
-        return messages
-    return [{"role": role, "content": text} for role, text in by_turns(messages)]
+    if all(isinstance(one, str) for one in messages):
+        messages = by_turns(messages)
+    return [{"role": one[0], "content": one[1]} if isinstance(one, tuple) else one for one in messages]
 
 
 def until(condition: Callable[[], object], why: str) -> None:

@@ -76,7 +76,7 @@ async def test_the_next_one_is_of_the_key_that_has_the_fewest_under_way(service:
 async def test_long_prompts_of_a_key_leave_a_reader_to_another(loaded: Loaded, keys: int, first: str) -> None:
     """Four of them would take all that read prompts; where all have one key they may."""
     with begun(loaded, SETTINGS, 4, 4, Limits(8, 8, 100, 0, keys)) as service:
-        long = [submit(service, "a long story " * 2500, ONE, max_tokens=1) for _ in range(4)]
+        long = [submit(service, "a long story " * 1000, ONE, max_tokens=1) for _ in range(4)]
         most = 2 if keys == 2 else 4
         await happens(lambda: sum(ticket.request is not None for ticket in long) == most)
         short = submit(service, "Hello", OTHER, max_tokens=1)

@@ -279,12 +279,12 @@ async def test_connections_without_a_request_end(monkeypatch: pytest.MonkeyPatch
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        listening = asyncio.create_task(receive())
-        while not listening.done() or listening.result()["type"] != "http.disconnect":
+        assert (await receive())["type"] == "http.request"
+        left = asyncio.create_task(receive())
+        while not left.done():
             await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
-            if listening.done() and listening.result()["type"] != "http.disconnect":
-                listening = asyncio.create_task(receive())
             await asyncio.sleep(0)
+        assert left.result()["type"] == "http.disconnect"
         gone.set()
 
     at = socket.create_server(("127.0.0.1", 0))

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Answer, Client, Server, keys_file
+from serving import Answer, Client, Server, history, keys_file, talked
 
-from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.engine.engine import Engine
+from h2o_chat.base.config import Settings
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain
@@ -56,26 +54,12 @@ def other(server: Server) -> Client:
 
 @pytest.fixture(scope="module")
 def turns(loaded: Loaded) -> list[Turn]:
-    """The conversation in one engine, from its beginning to its end."""
-    chat = Chat(Engine(loaded, SETTINGS), SETTINGS)
-    drawn = Sampling(max_tokens=30)
-    return [e for text in TEXTS for e in chat.send(text, drawn) if isinstance(e, Turn)]
-
-
-def history(turns: list[Turn], texts: int, begin: str = "") -> list[dict[str, str]]:
-    """The messages of a client that wants text number `texts` answered."""
-    system = [{"role": "system", "content": begin}] if begin else []
-    said = [
-        {"role": role, "content": text}
-        for text, turn in zip(TEXTS[:texts], turns, strict=False)
-        for role, text in (("user", text), ("assistant", turn.text))
-    ]
-    return [*system, *said[:-1]]
+    return talked(loaded, SETTINGS, TEXTS, max_tokens=30)[1]
 
 
 def test_a_conversation_goes_on_and_only_what_is_new_is_read(one: Client, turns: list[Turn]) -> None:
     for count, turn in enumerate(turns, 1):
-        found = one.complete(history(turns, count))
+        found = one.complete(history(TEXTS, turns, count))
         assert found.text == turn.text
         assert found.body["usage"]["completion_tokens"] == turn.new_tokens
         assert found.body["timings"]["prompt_n"] == turn.prompt_tokens, "the new message alone"
@@ -86,21 +70,22 @@ def test_a_conversation_goes_on_and_only_what_is_new_is_read(one: Client, turns:
 
 def test_an_answer_is_made_once_more_from_where_it_began(one: Client, turns: list[Turn]) -> None:
     for count in range(1, len(TEXTS) + 1):
-        one.complete(history(turns, count))
+        one.complete(history(TEXTS, turns, count))
     for count in (4, 2, 4):
-        found = one.complete(history(turns, count))
+        found = one.complete(history(TEXTS, turns, count))
         assert (found.text, found.cached > 0) == (turns[count - 1].text, True)
 
 
 @pytest.mark.parametrize("where", [0, 1])
 def test_a_changed_message_is_another_beginning(one: Client, turns: list[Turn], where: int) -> None:
-    one.complete(history(turns, 1))
-    changed = history(turns, 2)
-    changed[where] = changed[where] | {"content": changed[where]["content"] + " "}
+    one.complete(history(TEXTS, turns, 1))
+    changed = history(TEXTS, turns, 2)
+    role, text = changed[where]
+    changed[where] = (role, f"{text} ")
     assert one.complete(changed).cached == 0
-    assert one.complete(history(turns, 2)).cached > 0
-    assert one.complete(history(turns, 2, "You are kind.")).cached == 0
-    assert one.complete(history(turns, 2), cache_prompt=False).cached == 0
+    assert one.complete(history(TEXTS, turns, 2)).cached > 0
+    assert one.complete(history(TEXTS, turns, 2, "You are kind.")).cached == 0
+    assert one.complete(history(TEXTS, turns, 2), cache_prompt=False).cached == 0
 
 
 def test_no_key_reaches_what_another_has_said(one: Client, other: Client, turns: list[Turn]) -> None:
@@ -121,7 +106,7 @@ def test_a_slot_is_saved_and_restored_for_its_key_alone(
 ) -> None:
     before = set(folder.rglob("*"))
     name = "../../evil/..\\name\0.bin"
-    first = one.complete(history(turns, 1))
+    first = one.complete(history(TEXTS, turns, 1))
     number = first.body["id_slot"]
     written = slot(one, "save", number, name)
     assert written.status == 200, written.raw
@@ -131,9 +116,9 @@ def test_a_slot_is_saved_and_restored_for_its_key_alone(
     assert file.stat().st_mode & 0o077 == 0
 
     assert slot(one, "erase", number).body == {"id_slot": number, "n_erased": turns[0].seen}
-    assert one.complete(history(turns, 2)).cached == 0
+    assert one.complete(history(TEXTS, turns, 2)).cached == 0
     assert slot(one, "restore", 1, name).body["n_restored"] == turns[0].seen
-    found = one.complete(history(turns, 2))
+    found = one.complete(history(TEXTS, turns, 2))
     assert (found.cached, found.text) == (turns[0].seen, turns[1].text)
 
     assert slot(other, "restore", 1, name).error["code"] == "no_session"
@@ -144,14 +129,14 @@ def test_a_slot_is_saved_and_restored_for_its_key_alone(
 def test_erasing_one_slot_leaves_another_of_the_same_conversation(
     one: Client, turns: list[Turn], folder: Path
 ) -> None:
-    number = one.complete(history(turns, 1)).body["id_slot"]
+    number = one.complete(history(TEXTS, turns, 1)).body["id_slot"]
     assert slot(one, "save", number, "shared").status == 200
     assert all(slot(one, "restore", at, "shared").status == 200 for at in (0, 1))
     assert slot(one, "erase", 0).status == 200
     held = [found["tokens"] for found in one.get("/slots").body]
     assert held == [0, turns[0].seen]
     assert slot(one, "erase", 1).status == 200
-    assert one.complete(history(turns, 2)).cached == 0
+    assert one.complete(history(TEXTS, turns, 2)).cached == 0
 
 
 def test_a_slot_shows_its_key_alone_what_it_holds(one: Client, other: Client) -> None:
@@ -190,13 +175,13 @@ def test_rows_are_saved_at_the_end_and_gone_on_from_token_for_token(
     data = folder / "b"
     with Server(*FLAGS, "--data", data, keys=keys) as first:
         for count in (1, 2):
-            first.client(ONE).complete(history(turns, count))
+            first.client(ONE).complete(history(TEXTS, turns, count))
     assert len(list(data.rglob("row-*.safetensors"))) == 2
     with Server(*FLAGS, "--data", data, keys=keys) as second:
-        assert second.client(OTHER).complete(history(turns, 3)).cached == 0
+        assert second.client(OTHER).complete(history(TEXTS, turns, 3)).cached == 0
         client = second.client(ONE)
         for count in (3, 4):
-            found = client.complete(history(turns, count))
+            found = client.complete(history(TEXTS, turns, count))
             assert found.text == turns[count - 1].text
             assert found.body["timings"]["prompt_n"] == turns[count - 1].prompt_tokens
         assert client.metric("snapshots") == 5

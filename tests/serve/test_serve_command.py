@@ -54,25 +54,25 @@ def test_a_taken_port_is_said() -> None:
         assert f"{address} cannot be had: {os.strerror(errno.EADDRINUSE)}.\n" in said
 
 
+def without(module: str, argument: str = "serve", late: bool = False) -> subprocess.CompletedProcess[str]:
+    """`h2o-chat ARGUMENT` where the module cannot be imported; late: it could while the program was."""
+    steps = [f"sys.modules[{module!r}] = None", "from h2o_chat.cli.cli import main"]
+    code = "\n".join(
+        ["import sys", *(steps[::-1] if late else steps), f"sys.argv[1:] = [{argument!r}]", "main()"]
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
 def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
-    code = (
-        f"import sys; sys.modules['{missing}'] = None; sys.argv = ['h2o-chat', 'serve'];"
-        "from h2o_chat.cli.cli import main; main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ended = without(missing)
     assert ended.returncode == 2
     assert "pip install 'h2o-chat[serve]'" in ended.stderr
-    helped = code.replace("'serve'", "'--help'")
-    assert subprocess.run([sys.executable, "-c", helped], capture_output=True, timeout=60).returncode == 0
+    assert without(missing, "--help").returncode == 0
 
 
 def test_what_misses_for_another_reason_is_not_blamed_on_the_extra() -> None:
-    code = (
-        "import sys; sys.argv = ['h2o-chat', 'serve']; from h2o_chat.cli.cli import main;"
-        "sys.modules['ctypes'] = None; main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ended = without("ctypes", late=True)
     assert ended.returncode == ExitCode.BUG
     assert "h2o-chat[serve]" not in ended.stderr
 

@@ -5,12 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import SAMPLING, answered, begun
+from serving import answered, begun, history, talked
 
 from h2o_chat.base.config import Settings
-from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.engine.engine import Engine
-from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.server_recall import (
@@ -37,20 +34,6 @@ TOLD, AGAIN, NEVER = 4, 5, 6
 """Which of them asks for what is gone; for what was just recalled; for what was never told."""
 
 
-def talked(loaded: Loaded, settings: Settings = SETTINGS) -> tuple[Chat, list[Turn]]:
-    """The conversation as on the screen, and how each turn ended."""
-    chat = Chat(Engine(loaded, settings), settings)
-    return chat, [e for text in TEXTS for e in chat.send(text, SAMPLING) if isinstance(e, Turn)]
-
-
-def history(turns: list[Turn], texts: int, system: str | None = None) -> list[tuple[str, str]]:
-    """The messages of a client that wants text number `texts` answered."""
-    said = [] if system is None else [("system", system)]
-    for text, turn in zip(TEXTS[:texts], turns, strict=False):
-        said += [("user", text), ("assistant", turn.text)]
-    return said[:-1]
-
-
 def codes(ended: Ended) -> list[tuple[str, int | None]]:
     return [(note.code, note.about) for note in ended.notes]
 
@@ -59,11 +42,11 @@ def codes(ended: Ended) -> list[tuple[str, int | None]]:
 async def test_turns_are_those_of_the_screen(loaded: Loaded, system: str | None) -> None:
     """Token for token: what is recalled, and what is not, because it still holds it, or never heard it."""
     settings = replace(SETTINGS, system=system)
-    chat, turns = talked(loaded, settings)
+    chat, turns = talked(loaded, settings, TEXTS)
     notes = []
     with begun(loaded, settings) as service:
         for number, turn in enumerate(turns, 1):
-            found = await answered(service, history(turns, number, system))
+            found = await answered(service, history(TEXTS, turns, number, system))
             assert (found.turn.text, found.turn.seen) == (turn.text, turn.seen)
             assert found.turn.prompt_tokens == turn.prompt_tokens
             notes.append(codes(found))
@@ -77,27 +60,29 @@ async def test_turns_are_those_of_the_screen(loaded: Loaded, system: str | None)
 
 async def test_with_recall_off_nothing_is_recalled(loaded: Loaded) -> None:
     settings = replace(SETTINGS, recall="off")
-    _, turns = talked(loaded, settings)
+    _, turns = talked(loaded, settings, TEXTS)
     with begun(loaded, settings) as service:
         for number, turn in enumerate(turns, 1):
-            found = await answered(service, history(turns, number))
+            found = await answered(service, history(TEXTS, turns, number))
             assert (found.turn.text, found.notes) == (turn.text, [])
 
 
 async def test_a_history_that_is_read_as_one_prompt(loaded: Loaded) -> None:
     """No memory of it is there: what lies behind the newest slots is recalled."""
-    _, turns = talked(loaded)
+    _, turns = talked(loaded, SETTINGS, TEXTS)
     with begun(loaded, SETTINGS, snapshots=0) as service:
-        gone = await answered(service, history(turns, TOLD + 1))
-        held = await answered(service, [*history(turns, 1), ("assistant", "Yes."), ("user", TEXTS[TOLD])])
+        gone = await answered(service, history(TEXTS, turns, TOLD + 1))
+        held = await answered(
+            service, [*history(TEXTS, turns, 1), ("assistant", "Yes."), ("user", TEXTS[TOLD])]
+        )
     assert codes(gone) == [("recalled", 0)]
     assert codes(held) == []
 
 
 async def test_a_server_that_begins_again_knows_where_messages_lie(loaded: Loaded, tmp_path: Path) -> None:
-    _, turns = talked(loaded)
+    _, turns = talked(loaded, SETTINGS, TEXTS)
     with begun(loaded, SETTINGS) as service:
-        await answered(service, history(turns, TOLD))
+        await answered(service, history(TEXTS, turns, TOLD))
         (kept,) = service.prefixes.all()
         saved = Saved(tmp_path, service.context, service.batch)
         saved.write_rows([kept])
@@ -106,7 +91,7 @@ async def test_a_server_that_begins_again_knows_where_messages_lie(loaded: Loade
         other.load_memory = saved.read
         for one in saved.rows():
             other.prefixes.add(one)
-        found = await answered(other, history(turns, TOLD + 1))
+        found = await answered(other, history(TEXTS, turns, TOLD + 1))
     assert found.cached_tokens > 0
     assert codes(found) == [("recalled", 0)]
     assert found.turn.seen - found.cached_tokens > 0

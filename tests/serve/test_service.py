@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from serving import SAMPLING, answered, begun, by_turns, end_of, submit
+from serving import answered, begun, by_turns, end_of, history, submit, talked
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError
@@ -41,16 +41,13 @@ async def service(loaded: Loaded) -> AsyncIterator[Service]:
 async def test_with_any_template_turns_are_those_of_one_conversation(loaded: Loaded, template: Any) -> None:
     """A marker that ends an answer is not fed twice, nor is the model's own end."""
     settings = replace(SETTINGS, template=template)
-    chat = Chat(Engine(loaded, settings), settings)
-    said: list[str] = []
+    texts = ("My name is Ada.", "Tell me more.", "What is my name?")
+    _, turns = talked(loaded, settings, texts)
     with begun(loaded, settings) as service:
-        for text in ("My name is Ada.", "Tell me more.", "What is my name?"):
-            said.append(text)
-            (turn,) = (event for event in chat.send(text, SAMPLING) if isinstance(event, Turn))
-            found = await answered(service, by_turns(said))
+        for number, turn in enumerate(turns, 1):
+            found = await answered(service, history(texts, turns, number))
             assert found.turn.text == turn.text
             assert (found.turn.prompt_tokens, found.turn.seen) == (turn.prompt_tokens, turn.seen)
-            said.append(turn.text)
 
 
 async def test_a_marker_that_ended_an_answer_is_not_fed_twice(loaded: Loaded) -> None:
@@ -175,6 +172,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
     """By the tokens that wait for it, however slow the machine is: the limit of time is a test of its own."""
     monkeypatch.setattr(protocol, "READ_S", 3600)
     loop, at = asyncio.get_running_loop(), listen("127.0.0.1", 0)
+    at.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # else thousands of tokens lie on the way
     app = application(service, None, Keys([]), True, "http", 100)
     running = Server(app, 100, service, lambda: None)
     task = asyncio.create_task(running.serve([at]))

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster_up import kill_all, replicas, up
+from cluster_up import replicas, up
 from serving import Answer, Client, Server, said
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -53,7 +53,8 @@ def test_replicas_that_die_and_that_go(tmp_path: Path, alone: list[dict[str, str
     with up(tmp_path / "log", *flags) as (process, client):
         for session in ("a", "b", "c"):
             assert surely(client, session, alone[:1]).text == alone[1]["content"]
-        kill_all(replicas(process))
+        for replica in replicas(process):
+            replica.kill()
         for at in range(2, len(alone), 2):
             for session in ("a", "b", "c"):
                 assert surely(client, session, alone[: at + 1]).text == alone[at + 1]["content"]

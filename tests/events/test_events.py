@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -65,7 +64,9 @@ EVENTS: list[Event] = [
 def test_every_event_comes_back_as_it_was() -> None:
     assert {type(event) for event in EVENTS} == set(KINDS.values())
     for event in EVENTS:
-        assert from_json(to_json(event)) == event
+        line, copied = to_json(event), {"event": event.event} | asdict(event)
+        assert line == json.dumps(copied, ensure_ascii=False)
+        assert from_json(line) == event
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.event)
@@ -92,49 +93,27 @@ def test_recalled_words_of_before_are_one_piece() -> None:
         from_json(json.dumps(json.loads(line) | {"recalled": "hi", "recalled_from": "0"}))
 
 
-def test_a_line_is_what_a_copy_of_the_event_would_be() -> None:
-    for event in EVENTS:
-        copied = {"event": event.event} | asdict(event)
-        assert to_json(event) == json.dumps(copied, ensure_ascii=False)
-
-
 def test_what_is_no_part_of_an_event_is_not_written() -> None:
     with pytest.raises(TypeError, match="object has no place in an event"):
         to_json(Note("code", object(), ""))  # type: ignore[arg-type]
 
 
-def test_unknown_keys_are_ignored_and_the_name_is_on_every_line() -> None:
+def test_unknown_keys_are_ignored() -> None:
     line = to_json(Token(1, "a", 2, 3.0))
-    data = json.loads(line)
-    assert data["event"] == "token"
-    assert from_json(json.dumps(data | {"later": 1})) == Token(1, "a", 2, 3.0)
-
-
-def test_lone_surrogates_do_not_stop_a_recording() -> None:
-    to_json(Token(1, "\ud800", 0, 0.0)).encode("utf-8")
+    assert from_json(json.dumps(json.loads(line) | {"later": 1})) == Token(1, "a", 2, 3.0)
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("[]", "list"),
         ('{"event": "nonsense"}', "nonsense"),
         ('{"event": "token", "text": "a"}', "token has no id, position, ms$"),
         ('{"event": "cache", "heaviest": [{}]}', "cache"),
         ('{"event": "cache", "heaviest": 5}', "cache"),
         ('{"event": "turn", "hold": [1]}', "turn"),
-        ("{", "Expecting"),
-        ("[" * 100_000, "nested"),
-        ('{"event": "error", "code": NaN}', "NaN"),
-        ('{"event": "end", "turns": 1' + "0" * 5000 + "}", "digits"),
         ('{"event": "cache", "kinds": {"\\u001b": 1.5}}', r"kinds\['\\x1b'\] is 1.5"),
     ],
 )
 def test_bad_lines_are_refused_with_what_is_wrong(line: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         from_json(line)
-
-
-def test_every_event_has_its_own_name() -> None:
-    kinds: list[type[Event]] = list(KINDS.values())
-    assert len({kind.event for kind in kinds}) == len(kinds) == len(get_args(Event))

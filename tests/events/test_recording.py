@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_events import SESSION
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.commands.surface import Opened
@@ -33,10 +34,6 @@ from h2o_chat.events.events import (
 from h2o_chat.events.recording import Recorder, parse, read
 from h2o_chat.tui.replay import Pace, Player
 
-SESSION = Session(
-    *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),
-    *("transformers", 1, 7, 2, 4, 256, {"python": "3"}),
-)
 STATE = CacheState(
     *(9, 4, 100, 900, 0.1, {"S": 1, "H": 3}, [Heavy(3, "dog\ud800", 0.5, 1.5, 0.1, "H")]),
     *([(3, 0.5, 1.5)], [[0.5]]),

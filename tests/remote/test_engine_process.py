@@ -13,15 +13,9 @@ import pytest
 from apart import ENDLESS, IDS, POCKET, SETTINGS, WAIT_S, pid_of, tokens, unheard, until
 from psutil import Process, pid_exists
 
-from h2o_chat.base.errors import BudgetError, EngineError, ModelError
+from h2o_chat.base.errors import BudgetError, EngineError
 from h2o_chat.events.events import Event
 from h2o_chat.remote.engine_apart import engine_apart
-
-
-@pytest.mark.usefixtures("forked")
-def test_an_unknown_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="nowhere"):
-        engine_apart(replace(SETTINGS, model=str(tmp_path / "nowhere")), unheard)
 
 
 @pytest.mark.usefixtures("forked")
@@ -71,22 +65,20 @@ def test_an_engine_that_is_killed_says_so_and_what_it_said_stays() -> None:
     engine.watch(False)
 
 
-def test_what_it_wrote_last_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = "import sys; sys.stderr.write('first\\nno room for \\x1b[31mthis'); sys.exit(9)"
-    monkeypatch.setattr("h2o_chat.remote.engine_apart._PROGRAM", program)
-    with pytest.raises(EngineError, match=r"ended with 9\. It said: no room for \\x1b\[31mthis"):
-        engine_apart(SETTINGS, unheard)
-
-
 @pytest.mark.parametrize(
     ("program", "how"),
     [
         ("os.close(fd); time.sleep(60)", "by SIGKILL"),
         ("os.write(fd, (1000).to_bytes(4, 'big') + b'half of it'); sys.exit(3)", "with 3"),
         ("os.kill(os.getpid(), 37)", "by signal 37"),
+        (
+            "sys.stderr.write('first\\nno room for \\x1b[31mthis'); sys.exit(9)",
+            r"ended with 9\. It said: no room for \\x1b\[31mthis",
+        ),
     ],
 )
 def test_however_it_ends_is_told(program: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what it wrote last."""
     stub = f"import os, sys, time; fd = int(sys.argv[1]); {program}"
     monkeypatch.setattr("h2o_chat.remote.engine_apart._PROGRAM", stub)
     monkeypatch.setattr("h2o_chat.remote.engine_apart.ENDING_S", 0.5)

@@ -1,7 +1,6 @@
 """`h2o-chat cluster up` in a process of its own, with a Ray of its own on this machine."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -48,8 +47,3 @@ def up(log: Path, *flags: object) -> Iterator[tuple[subprocess.Popen[bytes], Cli
 def replicas(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     children = psutil.Process(process.pid).children(recursive=True)
     return [one for one in children if one.name().startswith("ray::ServeRepl")]
-
-
-def kill_all(processes: list[psutil.Process]) -> None:
-    for one in processes:
-        one.send_signal(signal.SIGKILL)

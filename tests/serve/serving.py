@@ -7,29 +7,101 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from forking import Forked
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
+from h2o_chat.serve.chat_request import ChatRequest
+from h2o_chat.serve.guard import NOBODY
 from h2o_chat.serve.prefixes import Prefixes
-from h2o_chat.serve.request_queue import Limits
+from h2o_chat.serve.request_queue import Limits, Ticket
 from h2o_chat.serve.service import Service
+from h2o_chat.serve.stream import Ended, Item
 
 PROGRAM = [sys.executable, "-m", "h2o_chat", "serve", "--address", "127.0.0.1:0", "--threads", "1"]
 TIMEOUT_S = 120
 SAMPLING = Sampling(max_tokens=20)
 
 
-def begin(loaded: Loaded, settings: Settings, snapshots: int = 8) -> Service:
-    """A service of two rows in this process; who calls it closes it."""
-    batch = Batch(loaded, settings, rows=2)
-    return Service(batch, settings, SAMPLING, Limits(8, 8, 100, 0), Prefixes(snapshots))
+@contextmanager
+def begun(
+    loaded: Loaded,
+    settings: Settings,
+    snapshots: int = 8,
+    rows: int = 2,
+    limits: Limits = Limits(8, 8, 100, 0),  # noqa: B008
+) -> Iterator[Service]:
+    """A service in this process."""
+    service = Service(Batch(loaded, settings, rows), settings, SAMPLING, limits, Prefixes(snapshots))
+    try:
+        yield service
+    finally:
+        assert service.close(60)
+
+
+def submit(
+    service: Service,
+    messages: str | Sequence[tuple[str, str]],
+    owner: bytes = NOBODY,
+    stream: bool = False,
+    **how: Any,
+) -> Ticket:
+    """Asks for an answer; a text is a conversation of one message."""
+    told = (("user", messages),) if isinstance(messages, str) else tuple(messages)
+    ticket = service.ticket(ChatRequest(told, replace(SAMPLING, **how), 0, stream=stream), owner)
+    service.submit(ticket)
+    return ticket
+
+
+async def end_of(ticket: Ticket) -> Item:
+    while not (items := await ticket.stream.take(60)):
+        pass
+    return items[-1]
+
+
+async def answered(service: Service, messages: str | Sequence[tuple[str, str]], **how: Any) -> Ended:
+    end = await end_of(submit(service, messages, **how))
+    assert isinstance(end, Ended)
+    return end
+
+
+def by_turns(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Messages of the user and, between them, the answers."""
+    return [(("user", "assistant")[at % 2], text) for at, text in enumerate(texts)]
+
+
+def talked(
+    loaded: Loaded, settings: Settings, texts: Sequence[str], **sampling: Any
+) -> tuple[Chat, list[Turn]]:
+    """The conversation in an engine of its own, and how each turn ended."""
+    chat, drawn = Chat(Engine(loaded, settings), settings), replace(SAMPLING, **sampling)
+    return chat, [event for text in texts for event in chat.send(text, drawn) if isinstance(event, Turn)]
+
+
+def history(
+    texts: Sequence[str], turns: Sequence[Turn], number: int, system: str | None = None
+) -> list[tuple[str, str]]:
+    """The messages of a client that wants text number `number` answered; the first is 1."""
+    told = [one for text, turn in zip(texts, turns, strict=True) for one in (text, turn.text)]
+    return [*([] if system is None else [("system", system)]), *by_turns(told[: 2 * number - 1])]
+
+
+def keys_file(folder: Path, *keys: str) -> Path:
+    file = folder / "keys"
+    file.write_text("\n".join(keys))
+    file.chmod(0o600)
+    return file
 
 
 class Server:
@@ -74,10 +146,16 @@ class Server:
     def __enter__(self) -> "Server":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
-            self.process.communicate()
+    def __exit__(self, failed: object, *_: object) -> None:
+        """Ends it in order, where neither the test has ended it nor an exception has ended the test."""
+        try:
+            if self.process.returncode is None and not failed:
+                assert self.end() == 0, self.said
+                assert "Traceback" not in self.said
+        finally:
+            if self.process.returncode is None:
+                self.process.kill()
+                self.process.communicate()
 
 
 @dataclass(frozen=True)
@@ -96,6 +174,11 @@ class Answer:
     def text(self) -> str:
         assert self.status == 200, self.raw
         return str(self.body["choices"][0]["message"]["content"])
+
+    @property
+    def cached(self) -> int:
+        """Tokens of its prompt that were not read again."""
+        return int(self.body["usage"]["prompt_tokens_details"]["cached_tokens"])
 
     @property
     def error(self) -> dict[str, Any]:
@@ -130,9 +213,10 @@ class Client:
     def get(self, path: str, **headers: str) -> Answer:
         return self.ask("GET", path, headers=headers)
 
-    def complete(self, messages: Any, **more: Any) -> Answer:
+    def complete(self, messages: Any, session: str | None = None, **more: Any) -> Answer:
         """An answer at once; a text is a conversation of one message."""
-        return self.ask("POST", "/v1/chat/completions", {"messages": said(messages), **more})
+        headers = {"x-session-id": session} if session else {}
+        return self.ask("POST", "/v1/chat/completions", {"messages": said(messages), **more}, headers)
 
     def stream(self, messages: Any, **more: Any) -> "Streamed":
         """An answer as it comes; the connection stays open until it is closed."""
@@ -169,7 +253,25 @@ class Streamed:
 
 
 def said(messages: Any) -> Any:
-    return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    """Messages as clients send them: a text is one of the user, texts are the user's and answers in turn."""
+    if isinstance(messages, str):
+        messages = [messages]
+    if all(isinstance(one, str) for one in messages):
+        messages = by_turns(messages)
+    return [{"role": one[0], "content": one[1]} if isinstance(one, tuple) else one for one in messages]
+
+
+def until(condition: Callable[[], object], why: str) -> None:
+    end = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < end, why
+        time.sleep(0.01)
+
+
+def idle(client: Client) -> None:
+    """Until nobody waits, is read or is answered."""
+    under_way = ("requests_waiting", "requests_reading", "rows_busy")
+    until(lambda: not any(map(client.metric, under_way)), "work for a client that is gone goes on")
 
 
 def text_of(events: list[Any]) -> str:

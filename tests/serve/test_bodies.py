@@ -58,8 +58,6 @@ fine = st.fixed_dictionaries(
 def server() -> Iterator[Server]:
     with Server("-b", 32, "--rows", 2, "--max-tokens", 4, "--no-store") as server:
         yield server
-        assert server.end() == 0, server.said
-        assert "Traceback" not in server.said
 
 
 def check(server: Server, raw: bytes) -> int:

@@ -8,11 +8,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cluster_up import kill_all, replicas, up
-from serving import Answer, Client, Server
+from cluster_up import replicas, up
+from serving import Answer, Client, Server, said
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 with_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed: pip install '.[cluster]'")
@@ -20,16 +19,11 @@ MODEL = ("-b", 48, "--max-tokens", 24, "--temperature", 0, "--threads", 1)
 TEXTS = ("My name is Ada.", "My cat is Tom. I like tea.", "What is my name?", "What is my cat?", "Thank you.")
 
 
-def ask(client: Client, session: str, messages: list[dict[str, str]], **more: Any) -> Answer:
-    body = {"messages": messages, **more}
-    return client.ask("POST", "/v1/chat/completions", body, {"x-session-id": session})
-
-
 def surely(client: Client, session: str, messages: list[dict[str, str]]) -> Answer:
     """Sends again, like a client, a request that a replica took with it."""
     for _ in range(30):
         try:
-            answer = ask(client, session, messages)
+            answer = client.complete(messages, session)
         except OSError:
             pass
         else:
@@ -41,13 +35,12 @@ def surely(client: Client, session: str, messages: list[dict[str, str]]) -> Answ
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    messages: list[dict[str, str]] = []
+    texts: list[str] = []
     with Server(*MODEL, "--no-store") as server:
         for text in TEXTS:
-            messages.append({"role": "user", "content": text})
-            messages.append({"role": "assistant", "content": server.client().complete(messages).text})
-        assert server.end() == 0
-    return messages
+            texts.append(text)
+            texts.append(server.client().complete(texts).text)
+    return list(said(texts))
 
 
 @with_ray
@@ -60,13 +53,14 @@ def test_replicas_that_die_and_that_go(tmp_path: Path, alone: list[dict[str, str
     with up(tmp_path / "log", *flags) as (process, client):
         for session in ("a", "b", "c"):
             assert surely(client, session, alone[:1]).text == alone[1]["content"]
-        kill_all(replicas(process))
+        for replica in replicas(process):
+            replica.kill()
         for at in range(2, len(alone), 2):
             for session in ("a", "b", "c"):
                 assert surely(client, session, alone[: at + 1]).text == alone[at + 1]["content"]
         assert surely(client, "d", alone[:-1]).text == alone[-1]["content"], "words that it never heard"
         assert client.get("/v1/conversations/a").body["messages"] == alone
-        assert ask(client, "a", alone[:1]).status == 409
+        assert client.complete(alone[:1], "a").status == 409
         cut = list[bytes]()
         stream = client.stream("Tell me a story.", max_tokens=100_000, ignore_eos=True)
         reading = threading.Thread(target=lambda: cut.extend(stream.response))
@@ -74,9 +68,9 @@ def test_replicas_that_die_and_that_go(tmp_path: Path, alone: list[dict[str, str
         time.sleep(1)
         process.terminate()
         reading.join(60)
-        said = [json.loads(line[6:]) for line in cut if line.startswith(b"data: ")]
-        assert said[-1]["error"]["code"] == "ending"
-        assert len(said) > 10, "what was said so far came before"
+        told = [json.loads(line[6:]) for line in cut if line.startswith(b"data: ")]
+        assert told[-1]["error"]["code"] == "ending"
+        assert len(told) > 10, "what was said so far came before"
         assert process.wait(60) == 0, (tmp_path / "log").read_text()
 
 

@@ -1,35 +1,23 @@
 """Memories that the server keeps on disk: place, amount and permissions."""
 
-import asyncio
 import os
 from pathlib import Path
 
 import pytest
+from serving import answered, begun
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BusyError, SavedCacheError, StoreError
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.native_model import open_model
 from h2o_chat.serve import saved_memories as saved_module
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.chat_request import ChatRequest
-from h2o_chat.serve.guard import NOBODY
-from h2o_chat.serve.prefixes import Memory, Prefixes
-from h2o_chat.serve.request_queue import Limits
+from h2o_chat.serve.prefixes import Memory, tag_of
 from h2o_chat.serve.saved_memories import Saved
-from h2o_chat.serve.service import Service
-from h2o_chat.serve.stream import Ended
 
 SETTINGS = Settings(budget=32, threads=1, seed=0, events_every=0)
-SAMPLING = Sampling(max_tokens=20)
 CONTEXT = b"c" * 32
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return open_model(SETTINGS, lambda *_: None)
 
 
 @pytest.fixture
@@ -45,16 +33,22 @@ def kept(loaded: Loaded) -> Memory:
 
 
 def test_rows_come_back_in_their_order_and_others_go(saved: Saved, kept: Memory) -> None:
-    rows = [Memory(bytes([number]) * 32, number == 2, 3, kept.state) for number in (3, 1, 2)]
+    rows = [
+        Memory(bytes([number]) * 32, number == 2, 3, kept.state, tag=tag_of(bytes([number])))
+        for number in (3, 1, 2)
+    ]
     saved.write_rows(rows)
     found = saved.rows()
     assert [one.chain[0] for one in found] == [3, 1, 2]
     assert [one.turn_marker_fed for one in found] == [False, False, True]
+    assert [one.tag for one in found] == [one.tag for one in rows], "whose it is stays known"
     assert {one.state for one in found} == {None}, "they are read when somebody goes on"
     saved.read(found[2])
     assert found[2].tokens == 3
     saved.write_rows([rows[1], found[0]])
-    assert [one.chain[0] for one in saved.rows()] == [1, 3]
+    again = saved.rows()
+    assert [one.chain[0] for one in again] == [1, 3]
+    assert again[1].file == found[0].file, "it is the same file"
 
 
 def test_files_that_are_none_of_ours_are_left(saved: Saved, kept: Memory) -> None:
@@ -97,9 +91,8 @@ async def test_a_damaged_row_is_read_again(
     saved: Saved, loaded: Loaded, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = [("user", "My name is Ada.")]
-    first = Service(Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 8, 100, 0), Prefixes(8))
-    end = await answered(first, said)
-    assert first.close(60)
+    with begun(loaded, SETTINGS, rows=1) as first:
+        end = await answered(first, said)
     saved.write_rows(first.prefixes.all())
     said += [("assistant", end.turn.text), ("user", "What is my name?")]
     for damaged in (False, True):
@@ -109,27 +102,13 @@ async def test_a_damaged_row_is_read_again(
             raw = bytearray(row.file.read_bytes())
             raw[-100] ^= 255
             row.file.write_bytes(raw)
-        second = Service(
-            Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 8, 100, 0), Prefixes(8)
-        )
-        second.load_memory = saved.read
-        second.prefixes.add(row)
-        end = await answered(second, said)
+        with begun(loaded, SETTINGS, rows=1) as second:
+            second.load_memory = saved.read
+            second.prefixes.add(row)
+            end = await answered(second, said)
         assert end.error is None
         assert (end.cached_tokens > 0) is not damaged
-        assert second.close(60)
     assert "is damaged. The conversation is read again." in capsys.readouterr().err
-
-
-async def answered(service: Service, said: list[tuple[str, str]]) -> Ended:
-    ticket = service.ticket(ChatRequest(tuple(said), SAMPLING, 0), NOBODY)
-    service.submit(ticket)
-    async with asyncio.timeout(100):
-        while not (items := await ticket.stream.take(10)):
-            pass
-    end = items[-1]
-    assert isinstance(end, Ended)
-    return end
 
 
 def test_two_servers_do_not_share_a_folder(saved: Saved, loaded: Loaded, tmp_path: Path) -> None:

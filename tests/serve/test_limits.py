@@ -6,14 +6,13 @@ import json
 import signal
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Client, Server, text_of
+from serving import Client, Server, idle, said, text_of, until
 
 from h2o_chat.serve import protocol
 from h2o_chat.serve.protocol import Connection
@@ -29,8 +28,6 @@ def server() -> Iterator[Server]:
     flags = ("-b", 48, "--rows", 1, "--queue", 2, "--max-tokens", 20, "--no-store", "--grace", 0)
     with Server(*flags) as server:
         yield server
-        assert server.end() == 0, server.said
-        assert "Traceback" not in server.said
         assert "was forgotten is recalled (--recall off: not)" in server.said
 
 
@@ -41,21 +38,8 @@ def client(server: Server) -> Iterator[Client]:
     idle(client)
 
 
-def until(what: Callable[[], bool], why: str) -> None:
-    end = time.monotonic() + 100
-    while not what():
-        assert time.monotonic() < end, why
-        time.sleep(0.01)
-
-
 def stand(client: Client, reading: int, waiting: int) -> bool:
     return (client.metric("requests_reading"), client.metric("requests_waiting")) == (reading, waiting)
-
-
-def idle(client: Client) -> None:
-    """Until nobody waits, is read or is answered."""
-    under_way = ("requests_waiting", "requests_reading", "rows_busy")
-    until(lambda: not any(map(client.metric, under_way)), "a row is held by a client that is gone")
 
 
 def test_no_more_choices_than_may_wait(client: Client) -> None:
@@ -72,11 +56,7 @@ def test_a_client_that_goes_away_frees_its_row(client: Client) -> None:
     stream.close()
     idle(client)
     whole = client.connect()  # one that waits for the whole of it
-    whole.request(
-        "POST",
-        "/v1/chat/completions",
-        json.dumps({"messages": [{"role": "user", "content": "a"}], **ENDLESS}),
-    )
+    whole.request("POST", "/v1/chat/completions", json.dumps({"messages": said("a"), **ENDLESS}))
     until(lambda: client.metric("rows_busy") == 1, "it is not answered")
     whole.close()
     idle(client)
@@ -90,7 +70,7 @@ def test_who_finds_the_queue_full_is_told_when_to_come_again(client: Client) -> 
     waiting = []
     for under_way in ((1, 0), (1, 1), (1, 2)):  # one is read, two wait
         connection = client.connect()
-        asked = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, **ENDLESS}
+        asked = {"messages": said("Hi"), "stream": True, **ENDLESS}
         connection.request("POST", "/v1/chat/completions", json.dumps(asked))
         waiting.append(connection)
         until(partial(stand, client, *under_way), f"{under_way} are not read and wait")
@@ -111,11 +91,9 @@ def test_who_finds_the_queue_full_is_told_when_to_come_again(client: Client) -> 
 
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[Server]:
-    with Server(
-        "-b", 48, "--rows", 2, "--timeout", 2, "--no-store", "--grace", 0, "--recall", "off"
-    ) as server:
+    flags = ("-b", 48, "--rows", 2, "--timeout", 2, "--no-store", "--grace", 0, "--recall", "off")
+    with Server(*flags) as server:
         yield server
-        assert server.end() == 0
         assert "is recalled" not in server.said
 
 
@@ -155,8 +133,10 @@ def test_bodies_that_are_too_large_are_refused(client: Client) -> None:
     connection.close()
     found = client.ask("POST", "/v1/chat/completions", b" " * (BODY_BYTES + (1 << 20)))
     assert (found.status, found.error["code"]) == (413, "too_large")
-    long = [{"role": "user", "content": "a" * ((4 << 20) + 1)}]
-    assert client.complete(long).status == 413
+    assert client.complete("a" * ((4 << 20) + 1)).status == 413
+
+
+USER = {"role": "user", "content": "a"}
 
 
 @pytest.mark.parametrize(
@@ -165,22 +145,16 @@ def test_bodies_that_are_too_large_are_refused(client: Client) -> None:
         ({"messages": None}, "messages"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": "a"}]}, "messages[0].role"),
-        (
-            {"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]},
-            "messages[1].role",
-        ),
+        ({"messages": [USER, {"role": "tool", "content": "b"}]}, "messages[1].role"),
         ({"messages": [{"role": "user", "content": ""}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
         ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "messages"),
-        ({"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]}, "messages[0].tool_calls"),
-        ({"messages": [{"role": "user", "content": "a"}] * 5000}, "messages"),
+        ({"messages": [USER, {"role": "assistant", "content": "b"}]}, "messages"),
+        ({"messages": [USER | {"tool_calls": [1]}]}, "messages[0].tool_calls"),
         ({"tools": [{"type": "function"}]}, "tools[0]"),
         ({"tools": [{"type": "function", "function": {"name": "a", "description": "<|end|>"}}]}, "tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"n": 17}, "n"),
-        ({"n": True}, "n"),
         ({"top_logprobs": 21}, "top_logprobs"),
         ({"logit_bias": {"a": 1}}, "logit_bias"),
         ({"logit_bias": {"99999": 1}}, "logit_bias"),
@@ -206,9 +180,7 @@ def test_bodies_that_are_too_large_are_refused(client: Client) -> None:
     ],
 )
 def test_what_is_wrong_is_named(client: Client, changes: dict[str, Any], param: str) -> None:
-    found = client.ask(
-        "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}]} | changes
-    )
+    found = client.ask("POST", "/v1/chat/completions", {"messages": said("Hello")} | changes)
     assert found.status == 400, found.raw
     assert found.error["param"] == param
     assert found.error["type"] == "invalid_request_error"
@@ -307,12 +279,12 @@ async def test_connections_without_a_request_end(monkeypatch: pytest.MonkeyPatch
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        listening = asyncio.create_task(receive())
-        while not listening.done() or listening.result()["type"] != "http.disconnect":
+        assert (await receive())["type"] == "http.request"
+        left = asyncio.create_task(receive())
+        while not left.done():
             await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
-            if listening.done() and listening.result()["type"] != "http.disconnect":
-                listening = asyncio.create_task(receive())
             await asyncio.sleep(0)
+        assert left.result()["type"] == "http.disconnect"
         gone.set()
 
     at = socket.create_server(("127.0.0.1", 0))
@@ -349,9 +321,7 @@ def test_only_who_has_a_key_is_answered_and_none_is_ever_written_down(tmp_path: 
             found = server.client().get("/v1/models", Authorization=wrong)
             assert (found.status, found.error["code"]) == (401, "invalid_api_key")
         assert server.client(KEY).complete("My name is Ada.").status == 200
-        environment = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
-        assert KEY.encode() not in environment
-        assert server.end() == 0
+        assert KEY.encode() not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
     assert KEY not in server.said
     assert "Ada" not in server.said
     for file in tmp_path.rglob("*"):
@@ -393,11 +363,5 @@ def test_what_takes_longer_is_cut_and_kept(tmp_path: Path) -> None:
         assert server.ended() == 0, server.said
     assert len(list(tmp_path.rglob("row-*.safetensors"))) == 1
     with Server("-b", 48, "--data", tmp_path) as server:
-        asked = [
-            {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": text_of([*first, *chunks])},
-            {"role": "user", "content": "Go on."},
-        ]
-        found = server.client().complete(asked)
-        assert found.body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
-        assert server.end() == 0
+        found = server.client().complete(["Hi", text_of([*first, *chunks]), "Go on."])
+        assert found.cached > 0

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from opened_models import loaded
-from serving import SAMPLING, begin
-from test_server_recall import answered
+from serving import SAMPLING, answered, begun
 
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.templates.tool_form import Call, Parts
@@ -21,9 +20,8 @@ async def service(shared_models: Path) -> AsyncIterator[Service]:
     settings = Settings(
         model=str(shared_models / "pilot-chat"), budget=200, threads=1, seed=0, events_every=0
     )
-    service = begin(loaded(settings), settings)
-    yield service
-    assert service.close(60)
+    with begun(loaded(settings), settings) as service:
+        yield service
 
 
 def history(answers: list[str]) -> list[tuple[str, str]]:

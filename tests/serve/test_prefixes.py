@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Answer, Client, Server
+from serving import Answer, Client, Server, history, keys_file, talked
 
-from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.engine.engine import Engine
+from h2o_chat.base.config import Settings
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.native_model import open_model
 from h2o_chat.serve.prefixes import Memory, Prefixes, after, beginning, chain
 
 pytestmark = pytest.mark.loopback
@@ -36,18 +33,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def keys(folder: Path) -> Path:
-    file = folder / "keys"
-    file.write_text(f"# mine\n{ONE}\n\n{OTHER}\n")
-    file.chmod(0o600)
-    return file
+    return keys_file(folder, ONE, OTHER)
 
 
 @pytest.fixture(scope="module")
 def server(folder: Path, keys: Path) -> Iterator[Server]:
     with Server(*FLAGS, "--rows", 2, "--data", folder / "a", keys=keys) as server:
         yield server
-        assert server.end() == 0, server.said
-        assert "Traceback" not in server.said
 
 
 @pytest.fixture
@@ -61,66 +53,47 @@ def other(server: Server) -> Client:
 
 
 @pytest.fixture(scope="module")
-def turns() -> list[Turn]:
-    """The conversation in one engine, from its beginning to its end."""
-    loaded: Loaded = open_model(SETTINGS, lambda *_: None)
-    chat = Chat(Engine(loaded, SETTINGS), SETTINGS)
-    drawn = Sampling(max_tokens=30)
-    return [e for text in TEXTS for e in chat.send(text, drawn) if isinstance(e, Turn)]
-
-
-def history(turns: list[Turn], texts: int, begin: str = "") -> list[dict[str, str]]:
-    """The messages of a client that wants text number `texts` answered."""
-    system = [{"role": "system", "content": begin}] if begin else []
-    said = [
-        {"role": role, "content": text}
-        for text, turn in zip(TEXTS[:texts], turns, strict=False)
-        for role, text in (("user", text), ("assistant", turn.text))
-    ]
-    return [*system, *said[:-1]]
-
-
-def cached(answer: Answer) -> int:
-    return int(answer.body["usage"]["prompt_tokens_details"]["cached_tokens"])
+def turns(loaded: Loaded) -> list[Turn]:
+    return talked(loaded, SETTINGS, TEXTS, max_tokens=30)[1]
 
 
 def test_a_conversation_goes_on_and_only_what_is_new_is_read(one: Client, turns: list[Turn]) -> None:
     for count, turn in enumerate(turns, 1):
-        found = one.complete(history(turns, count))
+        found = one.complete(history(TEXTS, turns, count))
         assert found.text == turn.text
         assert found.body["usage"]["completion_tokens"] == turn.new_tokens
         assert found.body["timings"]["prompt_n"] == turn.prompt_tokens, "the new message alone"
-        assert cached(found) == turn.seen - turn.prompt_tokens - (turn.new_tokens - 1)
+        assert found.cached == turn.seen - turn.prompt_tokens - (turn.new_tokens - 1)
         assert found.body["usage"].get("evicted_tokens", 0) == turn.evicted
     assert turns[-1].evicted > 0
 
 
 def test_an_answer_is_made_once_more_from_where_it_began(one: Client, turns: list[Turn]) -> None:
     for count in range(1, len(TEXTS) + 1):
-        one.complete(history(turns, count))
+        one.complete(history(TEXTS, turns, count))
     for count in (4, 2, 4):
-        found = one.complete(history(turns, count))
-        assert (found.text, cached(found) > 0) == (turns[count - 1].text, True)
+        found = one.complete(history(TEXTS, turns, count))
+        assert (found.text, found.cached > 0) == (turns[count - 1].text, True)
 
 
 @pytest.mark.parametrize("where", [0, 1])
 def test_a_changed_message_is_another_beginning(one: Client, turns: list[Turn], where: int) -> None:
-    one.complete(history(turns, 1))
-    changed = history(turns, 2)
-    changed[where] = changed[where] | {"content": changed[where]["content"] + " "}
-    assert cached(one.complete(changed)) == 0
-    assert cached(one.complete(history(turns, 2))) > 0
-    assert cached(one.complete(history(turns, 2, "You are kind."))) == 0
-    assert cached(one.complete(history(turns, 2), cache_prompt=False)) == 0
+    one.complete(history(TEXTS, turns, 1))
+    changed = history(TEXTS, turns, 2)
+    role, text = changed[where]
+    changed[where] = (role, f"{text} ")
+    assert one.complete(changed).cached == 0
+    assert one.complete(history(TEXTS, turns, 2)).cached > 0
+    assert one.complete(history(TEXTS, turns, 2, "You are kind.")).cached == 0
+    assert one.complete(history(TEXTS, turns, 2), cache_prompt=False).cached == 0
 
 
 def test_no_key_reaches_what_another_has_said(one: Client, other: Client, turns: list[Turn]) -> None:
-    asked = [{"role": "user", "content": "Only one of us says this."}]
-    answer = one.complete(asked).text
-    asked += [{"role": "assistant", "content": answer}, {"role": "user", "content": "And then?"}]
-    assert cached(other.complete(asked)) == 0
-    assert cached(one.complete(asked)) > 0
-    assert cached(other.complete(asked, cache_prompt=True)) == 0, "the other has not said it to its end yet"
+    first = "Only one of us says this."
+    asked = [first, one.complete(first).text, "And then?"]
+    assert other.complete(asked).cached == 0
+    assert one.complete(asked).cached > 0
+    assert other.complete(asked, cache_prompt=True).cached == 0, "the other has not said it to its end yet"
 
 
 def slot(client: Client, action: str, number: Any, name: Any = None) -> Answer:
@@ -133,7 +106,7 @@ def test_a_slot_is_saved_and_restored_for_its_key_alone(
 ) -> None:
     before = set(folder.rglob("*"))
     name = "../../evil/..\\name\0.bin"
-    first = one.complete(history(turns, 1))
+    first = one.complete(history(TEXTS, turns, 1))
     number = first.body["id_slot"]
     written = slot(one, "save", number, name)
     assert written.status == 200, written.raw
@@ -143,10 +116,10 @@ def test_a_slot_is_saved_and_restored_for_its_key_alone(
     assert file.stat().st_mode & 0o077 == 0
 
     assert slot(one, "erase", number).body == {"id_slot": number, "n_erased": turns[0].seen}
-    assert cached(one.complete(history(turns, 2))) == 0
+    assert one.complete(history(TEXTS, turns, 2)).cached == 0
     assert slot(one, "restore", 1, name).body["n_restored"] == turns[0].seen
-    found = one.complete(history(turns, 2))
-    assert (cached(found), found.text) == (turns[0].seen, turns[1].text)
+    found = one.complete(history(TEXTS, turns, 2))
+    assert (found.cached, found.text) == (turns[0].seen, turns[1].text)
 
     assert slot(other, "restore", 1, name).error["code"] == "no_session"
     assert slot(other, "restore", 1, file.name).error["code"] == "no_session"
@@ -156,14 +129,14 @@ def test_a_slot_is_saved_and_restored_for_its_key_alone(
 def test_erasing_one_slot_leaves_another_of_the_same_conversation(
     one: Client, turns: list[Turn], folder: Path
 ) -> None:
-    number = one.complete(history(turns, 1)).body["id_slot"]
+    number = one.complete(history(TEXTS, turns, 1)).body["id_slot"]
     assert slot(one, "save", number, "shared").status == 200
     assert all(slot(one, "restore", at, "shared").status == 200 for at in (0, 1))
     assert slot(one, "erase", 0).status == 200
     held = [found["tokens"] for found in one.get("/slots").body]
     assert held == [0, turns[0].seen]
     assert slot(one, "erase", 1).status == 200
-    assert cached(one.complete(history(turns, 2))) == 0
+    assert one.complete(history(TEXTS, turns, 2)).cached == 0
 
 
 def test_a_slot_shows_its_key_alone_what_it_holds(one: Client, other: Client) -> None:
@@ -201,20 +174,17 @@ def test_rows_are_saved_at_the_end_and_gone_on_from_token_for_token(
 ) -> None:
     data = folder / "b"
     with Server(*FLAGS, "--data", data, keys=keys) as first:
-        client = first.client(ONE)
         for count in (1, 2):
-            client.complete(history(turns, count))
-        assert first.end() == 0, first.said
+            first.client(ONE).complete(history(TEXTS, turns, count))
     assert len(list(data.rglob("row-*.safetensors"))) == 2
     with Server(*FLAGS, "--data", data, keys=keys) as second:
-        assert cached(second.client(OTHER).complete(history(turns, 3))) == 0
+        assert second.client(OTHER).complete(history(TEXTS, turns, 3)).cached == 0
         client = second.client(ONE)
         for count in (3, 4):
-            found = client.complete(history(turns, count))
+            found = client.complete(history(TEXTS, turns, count))
             assert found.text == turns[count - 1].text
             assert found.body["timings"]["prompt_n"] == turns[count - 1].prompt_tokens
         assert client.metric("snapshots") == 5
-        assert second.end() == 0, second.said
 
 
 def kept(name: str) -> Memory:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from serving import Server
+from serving import Server, keys_file
 from typer.testing import CliRunner
 
 from h2o_chat.base.errors import ExitCode, UsageError
@@ -54,25 +54,25 @@ def test_a_taken_port_is_said() -> None:
         assert f"{address} cannot be had: {os.strerror(errno.EADDRINUSE)}.\n" in said
 
 
+def without(module: str, argument: str = "serve", late: bool = False) -> subprocess.CompletedProcess[str]:
+    """`h2o-chat ARGUMENT` where the module cannot be imported; late: it could while the program was."""
+    steps = [f"sys.modules[{module!r}] = None", "from h2o_chat.cli.cli import main"]
+    code = "\n".join(
+        ["import sys", *(steps[::-1] if late else steps), f"sys.argv[1:] = [{argument!r}]", "main()"]
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
 def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
-    code = (
-        f"import sys; sys.modules['{missing}'] = None; sys.argv = ['h2o-chat', 'serve'];"
-        "from h2o_chat.cli.cli import main; main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ended = without(missing)
     assert ended.returncode == 2
     assert "pip install 'h2o-chat[serve]'" in ended.stderr
-    helped = code.replace("'serve'", "'--help'")
-    assert subprocess.run([sys.executable, "-c", helped], capture_output=True, timeout=60).returncode == 0
+    assert without(missing, "--help").returncode == 0
 
 
 def test_what_misses_for_another_reason_is_not_blamed_on_the_extra() -> None:
-    code = (
-        "import sys; sys.argv = ['h2o-chat', 'serve']; from h2o_chat.cli.cli import main;"
-        "sys.modules['ctypes'] = None; main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ended = without("ctypes", late=True)
     assert ended.returncode == ExitCode.BUG
     assert "h2o-chat[serve]" not in ended.stderr
 
@@ -84,25 +84,15 @@ def test_more_snapshots_than_fit_are_refused_with_the_sum() -> None:
 
 
 def test_keys_of_a_file_and_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "keys"
-    file.write_text(f"# a line that is none\n\n{KEY}\n{KEY}\n")
-    file.chmod(0o600)
+    file = keys_file(tmp_path, "# a line that is none", "", KEY, KEY)
     monkeypatch.setenv("H2O_CHAT_KEY", OTHER)
     keys = read_keys(file)
     owners = [keys.owner(f"Bearer {key}".encode()) for key in (KEY, OTHER)]
     assert None not in owners
     assert len({*owners, NOBODY}) == 3
     assert keys.owner(b"bearer  " + KEY.encode()) == owners[0]
-    for wrong in (
-        None,
-        b"",
-        b"Bearer",
-        b"Bearer ",
-        KEY.encode(),
-        b"Basic " + KEY.encode(),
-        b"Bearer " + b"0" * 16,
-    ):
-        assert keys.owner(wrong) is None
+    wrong = ("", "Bearer", "Bearer ", KEY, f"Basic {KEY}", "Bearer " + "0" * 16)
+    assert {keys.owner(one) for one in (None, *map(str.encode, wrong))} == {None}
     assert not any(KEY in repr(value) for value in vars(keys).values())
     again = read_keys(file)
     assert again.owner(f"Bearer {OTHER}".encode()) is None, "no child has the key of the environment"
@@ -131,9 +121,7 @@ def test_without_keys_everybody_is_one() -> None:
 
 @pytest.mark.parametrize("wrong", ["short", "with a space in it somewhere", "ключ-которого-не-бывает", ""])
 def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, wrong: str) -> None:
-    file = tmp_path / "keys"
-    file.write_text(f"{KEY}\n{wrong}\n" if wrong else "# nothing\n")
-    file.chmod(0o600)
+    file = keys_file(tmp_path, *((KEY, wrong) if wrong else ("# nothing",)))
     with pytest.raises(UsageError) as error:
         read_keys(file)
     assert str(file) in error.value.message
@@ -142,8 +130,7 @@ def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, wrong: str) ->
 
 
 def test_keys_that_others_may_read_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_text(KEY)
+    file = keys_file(tmp_path, KEY)
     file.chmod(0o644)
     with pytest.raises(UsageError, match="chmod 600"):
         read_keys(file)
@@ -151,9 +138,7 @@ def test_keys_that_others_may_read_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["too large", "NUL"])
 def test_what_is_no_file_of_keys_is_refused(tmp_path: Path, wrong: str) -> None:
-    file = tmp_path / "keys"
-    file.write_text(f"{KEY}\n" * (1 + FILE_BYTES // len(KEY)))
-    file.chmod(0o600)
+    file = keys_file(tmp_path, *[KEY] * (1 + FILE_BYTES // len(KEY)))
     with pytest.raises(UsageError, match="keys"):
         read_keys(file if wrong == "too large" else tmp_path / "\0")
 
@@ -161,4 +146,3 @@ def test_what_is_no_file_of_keys_is_refused(tmp_path: Path, wrong: str) -> None:
 def test_any_name_and_port_may_be_wanted() -> None:
     with Server("--port", 0, "--any-model", "-b", 48, "--no-store") as server:
         assert server.client().complete("Hello", model="gpt-4o", max_tokens=2).status == 200
-        assert server.end() == 0

@@ -1,23 +1,14 @@
 """Evicted text is recalled on the server as on the screen; positions of messages survive a restart."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import SAMPLING, begin
+from serving import answered, begun, history, talked
 
 from h2o_chat.base.config import Settings
-from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.templates.tool_form import Parts
-from h2o_chat.engine.engine import Engine
-from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.native_model import open_model
-from h2o_chat.serve.chat_request import ChatRequest
-from h2o_chat.serve.chat_response import ChatDialect
-from h2o_chat.serve.guard import NOBODY
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.server_recall import (
     LOOKED_AT_CHARACTERS,
@@ -27,7 +18,6 @@ from h2o_chat.serve.server_recall import (
     positions_of_json,
     with_recalled,
 )
-from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended
 
 SETTINGS = Settings(budget=64, threads=1, seed=0, events_every=0)
@@ -44,40 +34,6 @@ TOLD, AGAIN, NEVER = 4, 5, 6
 """Which of them asks for what is gone; for what was just recalled; for what was never told."""
 
 
-@pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return open_model(SETTINGS, lambda *_: None)
-
-
-@pytest.fixture
-async def service(loaded: Loaded) -> AsyncIterator[Service]:
-    service = begin(loaded, SETTINGS)
-    yield service
-    assert service.close(60)
-
-
-async def answered(service: Service, said: list[tuple[str, str]]) -> Ended:
-    ticket = service.ticket(ChatRequest(tuple(said), SAMPLING, 0), NOBODY)
-    service.submit(ticket)
-    while not (items := await ticket.stream.take(10)) or not isinstance(items[-1], Ended):
-        pass
-    return items[-1]
-
-
-def talked(loaded: Loaded, settings: Settings = SETTINGS) -> tuple[Chat, list[Turn]]:
-    """The conversation as on the screen, and how each turn ended."""
-    chat = Chat(Engine(loaded, settings), settings)
-    return chat, [e for text in TEXTS for e in chat.send(text, SAMPLING) if isinstance(e, Turn)]
-
-
-def history(turns: list[Turn], texts: int, system: str | None = None) -> list[tuple[str, str]]:
-    """The messages of a client that wants text number `texts` answered."""
-    said = [] if system is None else [("system", system)]
-    for text, turn in zip(TEXTS[:texts], turns, strict=False):
-        said += [("user", text), ("assistant", turn.text)]
-    return said[:-1]
-
-
 def codes(ended: Ended) -> list[tuple[str, int | None]]:
     return [(note.code, note.about) for note in ended.notes]
 
@@ -86,74 +42,59 @@ def codes(ended: Ended) -> list[tuple[str, int | None]]:
 async def test_turns_are_those_of_the_screen(loaded: Loaded, system: str | None) -> None:
     """Token for token: what is recalled, and what is not, because it still holds it, or never heard it."""
     settings = replace(SETTINGS, system=system)
-    chat, turns = talked(loaded, settings)
-    service, notes = begin(loaded, settings), []
-    for number, turn in enumerate(turns, 1):
-        found = await answered(service, history(turns, number, system))
-        assert (found.turn.text, found.turn.seen) == (turn.text, turn.seen)
-        assert found.turn.prompt_tokens == turn.prompt_tokens
-        notes.append(codes(found))
+    chat, turns = talked(loaded, settings, TEXTS)
+    notes = []
+    with begun(loaded, settings) as service:
+        for number, turn in enumerate(turns, 1):
+            found = await answered(service, history(TEXTS, turns, number, system))
+            assert (found.turn.text, found.turn.seen) == (turn.text, turn.seen)
+            assert found.turn.prompt_tokens == turn.prompt_tokens
+            notes.append(codes(found))
     first = 0 if system is None else 1
     asked = [one for one in chat.messages if one.role == "user"]
     assert [one.words for one in asked[TOLD].recalled] == [TEXTS[0]]
     assert asked[AGAIN].recalled == (), "it was recalled a turn before"
     assert notes[TOLD] == [("recalled", first)]
     assert [one for at, one in enumerate(notes) if at != TOLD] == [[]] * 6
-    assert service.close(60)
 
 
 async def test_with_recall_off_nothing_is_recalled(loaded: Loaded) -> None:
     settings = replace(SETTINGS, recall="off")
-    _, turns = talked(loaded, settings)
-    service = begin(loaded, settings)
-    for number, turn in enumerate(turns, 1):
-        found = await answered(service, history(turns, number))
-        assert (found.turn.text, found.notes) == (turn.text, [])
-    assert service.close(60)
+    _, turns = talked(loaded, settings, TEXTS)
+    with begun(loaded, settings) as service:
+        for number, turn in enumerate(turns, 1):
+            found = await answered(service, history(TEXTS, turns, number))
+            assert (found.turn.text, found.notes) == (turn.text, [])
 
 
 async def test_a_history_that_is_read_as_one_prompt(loaded: Loaded) -> None:
     """No memory of it is there: what lies behind the newest slots is recalled."""
-    _, turns = talked(loaded)
-    service = begin(loaded, SETTINGS, snapshots=0)
-    gone = await answered(service, history(turns, TOLD + 1))
-    held = await answered(service, [*history(turns, 1), ("assistant", "Yes."), ("user", TEXTS[TOLD])])
+    _, turns = talked(loaded, SETTINGS, TEXTS)
+    with begun(loaded, SETTINGS, snapshots=0) as service:
+        gone = await answered(service, history(TEXTS, turns, TOLD + 1))
+        held = await answered(
+            service, [*history(TEXTS, turns, 1), ("assistant", "Yes."), ("user", TEXTS[TOLD])]
+        )
     assert codes(gone) == [("recalled", 0)]
     assert codes(held) == []
-    assert service.close(60)
 
 
 async def test_a_server_that_begins_again_knows_where_messages_lie(loaded: Loaded, tmp_path: Path) -> None:
-    _, turns = talked(loaded)
-    service = begin(loaded, SETTINGS)
-    await answered(service, history(turns, TOLD))
-    (kept,) = service.prefixes.all()
-    saved = Saved(tmp_path, service.context, service.batch)
-    saved.write_rows([kept])
-    service.prefixes.drop(kept)
-    assert service.close(60)
-
-    other = begin(loaded, SETTINGS)
-    other.load_memory = saved.read
-    for one in saved.rows():
-        other.prefixes.add(one)
-    found = await answered(other, history(turns, TOLD + 1))
+    _, turns = talked(loaded, SETTINGS, TEXTS)
+    with begun(loaded, SETTINGS) as service:
+        await answered(service, history(TEXTS, turns, TOLD))
+        (kept,) = service.prefixes.all()
+        saved = Saved(tmp_path, service.context, service.batch)
+        saved.write_rows([kept])
+        service.prefixes.drop(kept)
+    with begun(loaded, SETTINGS) as other:
+        other.load_memory = saved.read
+        for one in saved.rows():
+            other.prefixes.add(one)
+        found = await answered(other, history(TEXTS, turns, TOLD + 1))
     assert found.cached_tokens > 0
     assert codes(found) == [("recalled", 0)]
     assert found.turn.seen - found.cached_tokens > 0
-    assert other.close(60)
-
-
-async def test_an_answer_says_what_was_recalled(loaded: Loaded, service: Service) -> None:
-    _, turns = talked(loaded)
-    for number in range(1, TOLD + 2):
-        found = await answered(service, history(turns, number))
-        body: Any = ChatDialect("model").whole(found, Parts(found.turn.text))
-        assert ("notes" in body) == (number == TOLD + 1)
-    (note,) = body["notes"]
-    assert note["code"] == "recalled"
-    assert note["about"] == 0
-    assert "Rexo" in note["message"]
 
 
 @pytest.mark.parametrize(

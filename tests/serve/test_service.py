@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from serving import SAMPLING, begin
+from serving import answered, begun, by_turns, end_of, history, submit, talked
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError
@@ -21,90 +21,55 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.row_capacity import OBJECTS_BYTES
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
-from h2o_chat.native.native_model import open_model
 from h2o_chat.serve import protocol
 from h2o_chat.serve.api_errors import ApiError
-from h2o_chat.serve.chat_request import ChatRequest
-from h2o_chat.serve.guard import NOBODY, Keys
-from h2o_chat.serve.request_queue import Ticket
+from h2o_chat.serve.guard import Keys
 from h2o_chat.serve.server import Server, application, listen
 from h2o_chat.serve.service import Service
-from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
+from h2o_chat.serve.stream import MOST_TEXTS, Ended, Stream
 
 SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0)
 
 
-@pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return open_model(SETTINGS, lambda *_: None)
-
-
 @pytest.fixture
 async def service(loaded: Loaded) -> AsyncIterator[Service]:
-    service = begin(loaded, SETTINGS)
-    yield service
-    assert service.close(60)
-
-
-def submit(service: Service, *said: str, **how: Any) -> Ticket:
-    """A conversation: the user's messages and, between them, the answers."""
-    roles = ("user", "assistant")
-    messages = tuple((roles[index % 2], text) for index, text in enumerate(said))
-    ticket = service.ticket(ChatRequest(messages, replace(SAMPLING, **how), 0), NOBODY)
-    service.submit(ticket)
-    return ticket
-
-
-async def end_of(ticket: Ticket) -> Item:
-    async with asyncio.timeout(100):
-        while not (items := await ticket.stream.take(10)):
-            pass
-    return items[-1]
-
-
-async def answered(service: Service, *said: str, **how: Any) -> Ended:
-    end = await end_of(submit(service, *said, **how))
-    assert isinstance(end, Ended)
-    return end
+    with begun(loaded, SETTINGS) as service:
+        yield service
 
 
 @pytest.mark.parametrize("template", ["auto", "plain", "alpaca", "vicuna", "chatml", "llama-2"])
 async def test_with_any_template_turns_are_those_of_one_conversation(loaded: Loaded, template: Any) -> None:
     """A marker that ends an answer is not fed twice, nor is the model's own end."""
     settings = replace(SETTINGS, template=template)
-    service = begin(loaded, settings)
-    chat = Chat(Engine(loaded, settings), settings)
-    said: list[str] = []
-    for text in ("My name is Ada.", "Tell me more.", "What is my name?"):
-        said.append(text)
-        (turn,) = (event for event in chat.send(text, SAMPLING) if isinstance(event, Turn))
-        found = await answered(service, *said)
-        assert found.turn.text == turn.text
-        assert (found.turn.prompt_tokens, found.turn.seen) == (turn.prompt_tokens, turn.seen)
-        said.append(turn.text)
-    assert service.close(60)
+    texts = ("My name is Ada.", "Tell me more.", "What is my name?")
+    _, turns = talked(loaded, settings, texts)
+    with begun(loaded, settings) as service:
+        for number, turn in enumerate(turns, 1):
+            found = await answered(service, history(texts, turns, number))
+            assert found.turn.text == turn.text
+            assert (found.turn.prompt_tokens, found.turn.seen) == (turn.prompt_tokens, turn.seen)
 
 
 async def test_a_marker_that_ended_an_answer_is_not_fed_twice(loaded: Loaded) -> None:
     """Here a full stop; but where the client had a stop of its own, nobody knows which of them it was."""
     settings = replace(SETTINGS, template="alpaca")
-    service, chat = begin(loaded, settings), Chat(Engine(loaded, settings), settings)
-    service.template.marker = chat.template.marker = "."
+    chat = Chat(Engine(loaded, settings), settings)
     said: list[str] = []
-    for text, own in (
-        ("Hello there", ()),
-        ("Thank you", ("xyz",)),
-        ("Hello there", ()),
-        ("Then what", ()),
-    ):
-        said.append(text)
-        drawn = Sampling(max_tokens=200, ignore_eos=True, stop=own)
-        (turn,) = (event for event in chat.send(text, drawn) if isinstance(event, Turn))
-        found = await answered(service, *said, max_tokens=200, ignore_eos=True, stop=own)
-        assert (found.turn.text, found.turn.finish) == (turn.text, "stop")
-        assert found.turn.seen == turn.seen
-        said.append(turn.text)
-    assert service.close(60)
+    with begun(loaded, settings) as service:
+        service.template.marker = chat.template.marker = "."
+        for text, own in (
+            ("Hello there", ()),
+            ("Thank you", ("xyz",)),
+            ("Hello there", ()),
+            ("Then what", ()),
+        ):
+            said.append(text)
+            how: dict[str, Any] = {"max_tokens": 200, "ignore_eos": True, "stop": own}
+            (turn,) = (event for event in chat.send(text, Sampling(**how)) if isinstance(event, Turn))
+            found = await answered(service, by_turns(said), **how)
+            assert (found.turn.text, found.turn.finish) == (turn.text, "stop")
+            assert found.turn.seen == turn.seen
+            said.append(turn.text)
 
 
 async def test_who_fails_fails_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,24 +108,21 @@ async def test_a_broken_engine_is_told_to_everybody(
 
 
 async def test_memory_is_bounded_by_what_is_kept(loaded: Loaded) -> None:
-    service = begin(loaded, SETTINGS, snapshots=3)
-    for number in range(7):
-        await answered(service, f"My number is {number}.")
-    assert len(service.prefixes) == 3
-    each = [one.held_bytes for one in service.prefixes.all()]
-    assert service.prefixes.held_bytes == sum(each) <= 3 * service.snapshot_bytes
-    slots = service.snapshot_bytes - OBJECTS_BYTES
-    assert max(each) <= slots, "what is not slots is counted beside them"
-    assert min(each) > 0.95 * slots, "the arithmetic is not far from what is there"
-    assert service.close(60)
-    nothing = begin(loaded, SETTINGS, snapshots=0)
-    await answered(nothing, "Hello")
-    assert len(nothing.prefixes) == 0
-    assert nothing.close(60)
+    with begun(loaded, SETTINGS, snapshots=3) as service:
+        for number in range(7):
+            await answered(service, f"My number is {number}.")
+        assert len(service.prefixes) == 3
+        each = [one.held_bytes for one in service.prefixes.all()]
+        assert service.prefixes.held_bytes == sum(each) <= 3 * service.snapshot_bytes
+        slots = service.snapshot_bytes - OBJECTS_BYTES
+        assert max(each) <= slots, "what is not slots is counted beside them"
+        assert min(each) > 0.95 * slots, "the arithmetic is not far from what is there"
+    with begun(loaded, SETTINGS, snapshots=0) as nothing:
+        await answered(nothing, "Hello")
+        assert len(nothing.prefixes) == 0
 
 
-async def test_what_a_snapshot_takes_beside_its_slots_is_counted(loaded: Loaded) -> None:
-    service = begin(loaded, SETTINGS, snapshots=1)
+async def test_what_a_snapshot_takes_beside_its_slots_is_counted(service: Service) -> None:
     await answered(service, "My name is Ada, and my cat is called Tom.")
     (kept,) = service.prefixes.all()
     assert kept.state is not None
@@ -169,7 +131,6 @@ async def test_what_a_snapshot_takes_beside_its_slots_is_counted(loaded: Loaded)
     taken = tracemalloc.get_traced_memory()[0] / len(copies) + kept.state.random.nbytes
     tracemalloc.stop()
     assert OBJECTS_BYTES / 4 < taken < OBJECTS_BYTES
-    assert service.close(60)
 
 
 async def test_who_left_is_neither_answered_nor_kept(service: Service) -> None:
@@ -211,6 +172,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
     """By the tokens that wait for it, however slow the machine is: the limit of time is a test of its own."""
     monkeypatch.setattr(protocol, "READ_S", 3600)
     loop, at = asyncio.get_running_loop(), listen("127.0.0.1", 0)
+    at.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # else thousands of tokens lie on the way
     app = application(service, None, Keys([]), True, "http", 100)
     running = Server(app, 100, service, lambda: None)
     task = asyncio.create_task(running.serve([at]))
@@ -235,7 +197,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
 
 
 async def test_first_words_are_sent_before_the_next_step(
-    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without that wait the event loop may get no processor until the system's next tick."""
     steps, step = list[Batch](), Batch.step
@@ -246,9 +208,7 @@ async def test_first_words_are_sent_before_the_next_step(
 
     monkeypatch.setattr(Batch, "step", counted)
     monkeypatch.setattr("h2o_chat.serve.service.FIRST_WORDS_S", 60)
-    service = begin(loaded, SETTINGS)
-    ticket = service.ticket(ChatRequest((("user", "Hello, who are you?"),), SAMPLING, 0, stream=True), NOBODY)
-    service.submit(ticket)
+    ticket = submit(service, "Hello, who are you?", stream=True)
     assert await ticket.stream.take(60)
     before = len(steps)
     await asyncio.sleep(0.1)
@@ -256,7 +216,6 @@ async def test_first_words_are_sent_before_the_next_step(
     while not isinstance(await end_of(ticket), Ended):
         pass
     assert len(steps) > before + 1
-    assert service.close(60)
 
 
 async def test_a_stream_holds_so_much_and_ends_then() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from serving import Client, Server
+from serving import Client, Server, keys_file, said
 
 from h2o_chat.serve.chat_request import CHOICES
 from h2o_chat.serve.reply import QUIET_S
@@ -24,12 +24,9 @@ CALL = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    keys = tmp_path_factory.mktemp("keys") / "keys"
-    keys.write_text("\n".join(KEYS))
-    keys.chmod(0o600)
+    keys = keys_file(tmp_path_factory.mktemp("keys"), *KEYS)
     with Server("-b", 64, "--rows", 2, "--no-store", keys=keys) as server:
         yield server
-        assert server.end() == 0
 
 
 @pytest.fixture
@@ -53,15 +50,15 @@ def test_each_choice_is_the_answer_with_the_next_seed(client: Client) -> None:
 
 def test_a_stream_brings_them_by_index_and_ends_once(client: Client) -> None:
     whole = client.complete("Hello!", n=3, **WARM).body["choices"]
-    said, finished, usage = ["", "", ""], [], []
+    told, finished, usage = ["", "", ""], [], []
     *events, last = client.stream("Hello!", n=3, stream_options={"include_usage": True}, **WARM).events()
     assert last == "[DONE]"
     for event in events:
         usage += [event["usage"]] if event["usage"] else []
         for choice in event["choices"]:
-            said[choice["index"]] += choice["delta"].get("content") or ""
+            told[choice["index"]] += choice["delta"].get("content") or ""
             finished += [choice["index"]] if choice["finish_reason"] else []
-    assert said == texts(whole)
+    assert told == texts(whole)
     assert sorted(finished) == [0, 1, 2]
     assert [one["completion_tokens"] for one in usage] == [36]
 
@@ -83,21 +80,17 @@ def test_a_stream_of_several_begins_before_there_is_a_row(client: Client) -> Non
 
 def test_each_choice_goes_on_and_a_kept_prefix_is_not_read_again(client: Client) -> None:
     first = client.complete(LONG, **WARM)
-    said = [
-        {"role": "user", "content": LONG},
-        {"role": "assistant", "content": first.text},
-        {"role": "user", "content": "And?"},
-    ]
-    found = client.complete(said, n=2, **WARM).body
-    assert found["usage"]["prompt_tokens_details"]["cached_tokens"] > 100
-    for choice in found["choices"]:
-        longer = [*said, choice["message"] | {"refusal": None}, {"role": "user", "content": "Then?"}]
-        after = client.complete(longer, **WARM).body
-        assert after["usage"]["prompt_tokens"] - after["usage"]["prompt_tokens_details"]["cached_tokens"] < 30
+    asked = said([LONG, first.text, "And?"])
+    found = client.complete(asked, n=2, **WARM)
+    assert found.cached > 100
+    for choice in found.body["choices"]:
+        longer = [*asked, choice["message"] | {"refusal": None}, {"role": "user", "content": "Then?"}]
+        after = client.complete(longer, **WARM)
+        assert after.body["usage"]["prompt_tokens"] - after.cached < 30
 
 
 def test_more_choices_than_may_be_are_refused_and_a_bad_one_fails_once(client: Client) -> None:
-    for wrong in (0, -1, CHOICES + 1, 1.0, "2"):
+    for wrong in (0, -1, CHOICES + 1, 1.0, True, "2"):
         assert client.complete("Hello!", n=wrong).error["param"] == "n"
     assert client.ask("POST", "/v1/completions", {"prompt": "Hi", "n": 2}).error["param"] == "n"
     bad = {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "#/none"}}}}
@@ -109,9 +102,7 @@ def test_more_choices_than_may_be_are_refused_and_a_bad_one_fails_once(client: C
 
 
 def test_the_memory_of_a_conversation_adds_up(client: Client) -> None:
-    first = client.complete(
-        [{"role": "system", "content": "Be kind."}, {"role": "user", "content": LONG}], **WARM
-    )
+    first = client.complete([{"role": "system", "content": "Be kind."}, *said(LONG)], **WARM)
     told = client.get(f"/v1/conversations/{first.body['id']}/memory").body
     assert told["policy"] == "h2o"
     assert told["budget"] == 64
@@ -127,14 +118,15 @@ def test_the_memory_of_a_conversation_adds_up(client: Client) -> None:
 
 
 def test_recalled_words_are_told(client: Client) -> None:
-    said: list[Any] = [{"role": "user", "content": "My locker code is K7Q2 and my dog is called Rexo."}]
+    words = ["My locker code is K7Q2 and my dog is called Rexo."]
     for text in (LONG, "What is my locker code?"):
-        said += [
-            client.complete(said, **WARM).body["choices"][0]["message"],
-            {"role": "user", "content": text},
-        ]
-    last = client.complete(said, **WARM).body
-    assert last["notes"][0]["code"] == "recalled"
+        found = client.complete(words, **WARM)
+        assert "notes" not in found.body
+        words += [found.text, text]
+    last = client.complete(words, **WARM).body
+    (note,) = last["notes"]
+    assert (note["code"], note["about"]) == ("recalled", 0)
+    assert "K7Q2" in note["message"]
     told = client.get(f"/v1/conversations/{last['id']}/memory").body["messages"]
     (recalled,) = told[4]["recalled"]
     assert recalled["index"] == 0

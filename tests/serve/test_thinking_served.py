@@ -1,13 +1,14 @@
 """Thoughts at the server: what a client asks of them, and what becomes of their tokens."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from found_templates import CHANNELS, THINKS, byte_tokenizer
-from serving import SAMPLING, begin
+from serving import SAMPLING, begun, end_of, said
 from tiny_models import tiny
 
 from h2o_chat.base.config import Settings
@@ -26,18 +27,19 @@ HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}
 THOUGHT = "<think>\\nhm hm hm\\n</think>\\n\\n"
 
 
-def served_with(jinja: str) -> Service:
+@contextmanager
+def served_with(jinja: str) -> Iterator[Service]:
     marks = ("<|im_end|>", "<|im_start|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>")
     tokenizer = byte_tokenizer(jinja, None, marks[0], marks[1:])
     model = tiny("qwen3", "h2o", torch.float32, vocab_size=len(tokenizer))
-    return begin(Loaded(model, tokenizer, "tiny", None, "none", "float32", "cpu"), SETTINGS)
+    with begun(Loaded(model, tokenizer, "tiny", None, "none", "float32", "cpu"), SETTINGS) as service:
+        yield service
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    service = served_with(THINKS)
-    yield service
-    assert service.close(60)
+    with served_with(THINKS) as service:
+        yield service
 
 
 @pytest.mark.parametrize(
@@ -56,10 +58,9 @@ async def test_what_clients_ask_of_thoughts(
     asked: dict[str, Any], switches: str, levels: str, service: Service
 ) -> None:
     assert asked_for(HELLO | asked, service.served).think == switches
-    channels = served_with(CHANNELS)
-    assert asked_for(HELLO | asked, channels.served).think == levels
+    with served_with(CHANNELS) as channels:
+        assert asked_for(HELLO | asked, channels.served).think == levels
     assert asked_for(HELLO | asked, Served(frozenset(), SAMPLING, None)).think == "auto"
-    channels.close(60)
 
 
 @pytest.mark.parametrize("wrong", [{"reasoning_effort": 3}, {"chat_template_kwargs": "off"}])
@@ -68,28 +69,25 @@ async def test_what_is_no_such_wish_is_refused(wrong: dict[str, Any], service: S
         asked_for(HELLO | wrong, service.served)
 
 
-async def answered(service: Service, *said: str, answer: str, **more: Any) -> Ticket:
+async def forced(service: Service, *texts: str, answer: str, **more: Any) -> Ticket:
     """A conversation whose answer is forced."""
-    roles = ("user", "assistant")
-    messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
-    body = {"messages": messages, "grammar": f'start: "{answer}"', "max_tokens": 200} | more
+    body = {"messages": said(texts), "grammar": f'start: "{answer}"', "max_tokens": 200} | more
     ticket = service.ticket(asked_for(body, service.served), NOBODY)
     service.submit(ticket)
-    while not (items := await ticket.stream.take(60)):
-        pass
-    assert isinstance(items[-1], Ended)
-    assert items[-1].error is None
+    end = await end_of(ticket)
+    assert isinstance(end, Ended)
+    assert end.error is None
     return ticket
 
 
 async def test_thoughts_leave_the_slots_with_the_next_message(service: Service) -> None:
-    first = await answered(service, "Hello", answer=THOUGHT + "Yes.")
+    first = await forced(service, "Hello", answer=THOUGHT + "Yes.")
     (kept,) = service.prefixes.all()
     assert first.places is not None
     ((at, tokens),) = first.places.thoughts
     assert tokens > len("hm hm hm")
     assert held(kept.state, range(at, at + tokens)) == 1
-    second = await answered(service, "Hello", "Yes.", "Go on", answer="No.")
+    second = await forced(service, "Hello", "Yes.", "Go on", answer="No.")
     assert second.cached_tokens > 0, "the client has sent no thought, and its conversation is found"
     newest = service.prefixes.all()[-1]
     assert held(newest.state, range(at, at + tokens)) == 0
@@ -97,8 +95,8 @@ async def test_thoughts_leave_the_slots_with_the_next_message(service: Service) 
 
 
 async def test_a_switch_changes_the_prompt(service: Service) -> None:
-    plain = await answered(service, "Hello", answer="Yes.")
-    off = await answered(service, "Hello", answer="Yes.", reasoning_effort="none")
+    plain = await forced(service, "Hello", answer="Yes.")
+    off = await forced(service, "Hello", answer="Yes.", reasoning_effort="none")
     texts = [
         service.tokenizer.decode(ticket.request.pieces[-1].ids) for ticket in (plain, off) if ticket.request
     ]

@@ -33,8 +33,7 @@ def test_facts_come_back_until_they_or_their_conversation_are_removed(folder: Pa
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "x" * 1001])
-def test_no_fact(folder: Path, text: str) -> None:
-    store = Store(folder)
+def test_no_fact(store: Store, text: str) -> None:
     with pytest.raises(UsageError):
         store.facts.add(text)
     with pytest.raises(UsageError, match="no fact 7"):
@@ -43,8 +42,7 @@ def test_no_fact(folder: Path, text: str) -> None:
         store.facts.change(7, "x")
 
 
-def test_what_was_said_elsewhere(folder: Path) -> None:
-    store = Store(folder)
+def test_what_was_said_elsewhere(store: Store) -> None:
     here, other = (created(store, "pocket", {}, title=title) for title in ("here", "other"))
     for id_ in (here, other):
         with store.claim(id_) as writer:

@@ -90,22 +90,26 @@ def test_an_older_file_is_brought_up_to_date(folder: Path, monkeypatch: pytest.M
         store.close()
 
 
-def test_a_transaction_that_ended_too_early_is_no_success(folder: Path) -> None:
+def test_a_transaction_that_ended_too_early_is_no_success(store: Store) -> None:
     """A full disk makes SQLite roll back, whoever catches that error."""
-    store = Store(folder)
     with pytest.raises(StoreError, match="no transaction is active"), store._database.writing() as connection:
         connection.execute("ROLLBACK")
     assert created(store, "m", {}, "the next one")
-    store.close()
+
+
+def older(folder: Path, version: int) -> sqlite3.Connection:
+    """A database as this version made it."""
+    folder.mkdir(0o700)
+    connection = sqlite3.connect(folder / DATABASE)
+    for script in schema.MIGRATIONS[:version]:
+        connection.executescript(script)
+    connection.execute(f"PRAGMA user_version = {version}")
+    return connection
 
 
 def test_messages_of_version_2_keep_their_numbers(folder: Path) -> None:
     """Saved memories are named after them; what is said from then on follows."""
-    folder.mkdir(0o700)
-    connection = sqlite3.connect(folder / DATABASE)
-    for script in schema.MIGRATIONS[:2]:
-        connection.executescript(script)
-    connection.execute("PRAGMA user_version = 2")
+    connection = older(folder, 2)
     for conversation in ("aaaaaaaa", "bbbbbbbb"):
         connection.execute(
             "INSERT INTO conversations VALUES (?, 't', 'm', '{}', 1, 1, NULL)", (conversation,)
@@ -131,11 +135,7 @@ def test_messages_of_version_2_keep_their_numbers(folder: Path) -> None:
 
 
 def test_what_was_recalled_in_version_5_is_one_piece(folder: Path) -> None:
-    folder.mkdir(0o700)
-    connection = sqlite3.connect(folder / DATABASE)
-    for script in schema.MIGRATIONS[:5]:
-        connection.executescript(script)
-    connection.execute("PRAGMA user_version = 5")
+    connection = older(folder, 5)
     connection.execute("INSERT INTO conversations VALUES ('aaaaaaaa', 't', 'm', '{}', 1, 1, 3, 0)")
     insert = (
         "INSERT INTO messages (id, conversation, parent, role, created, text, number, recalled,"
@@ -166,25 +166,10 @@ def test_garbage_is_not_touched(folder: Path) -> None:
     assert (folder / DATABASE).read_bytes() == garbage
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
-def test_a_truncated_database(folder: Path, share: float) -> None:
-    store = Store(folder)
-    conversation = created(store, "m", {})
-    with store.claim(conversation) as writer:
-        for number in range(500):
-            writer.said("user", f"some words {number} " * 20)
-    store.close()
-    size = (folder / DATABASE).stat().st_size
-    os.truncate(folder / DATABASE, int(size * share) // 4096 * 4096 + 100)
-    with pytest.raises(StoreError, match="damaged") as error:
-        Store(folder).path(conversation)
-    assert "recover" in error.value.hint
-
-
-@given(st.data())
-def test_damage_anywhere_is_said(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Bytes overwritten at random: what is read is read, and what fails fails as ours."""
-    folder = tmp_path_factory.mktemp("damaged")
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
+    """A database of one conversation, and its id."""
+    folder = tmp_path_factory.mktemp("whole")
     store = Store(folder)
     conversation = created(store, "m", {"a": 1})
     with store.claim(conversation) as writer:
@@ -193,7 +178,24 @@ def test_damage_anywhere_is_said(tmp_path_factory: pytest.TempPathFactory, data:
         writer.answering()
         writer.token(1, "x")
     store.close()
-    raw = bytearray((folder / DATABASE).read_bytes())
+    return (folder / DATABASE).read_bytes(), conversation
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
+def test_a_truncated_database(tmp_path: Path, written: tuple[bytes, str], share: float) -> None:
+    raw, conversation = written
+    (tmp_path / DATABASE).write_bytes(raw[: int(len(raw) * share) // 4096 * 4096 + 100])
+    with pytest.raises(StoreError, match="damaged") as error:
+        Store(tmp_path).path(conversation)
+    assert "recover" in error.value.hint
+
+
+@given(st.data())
+def test_damage_anywhere_is_said(
+    tmp_path_factory: pytest.TempPathFactory, written: tuple[bytes, str], data: st.DataObject
+) -> None:
+    """Bytes overwritten at random: what is read is read, and what fails fails as ours."""
+    folder, raw, conversation = tmp_path_factory.mktemp("damaged"), bytearray(written[0]), written[1]
     for _ in range(data.draw(st.integers(1, 20))):
         at = data.draw(st.integers(0, len(raw) - 1))
         junk = data.draw(st.binary(min_size=1, max_size=64))

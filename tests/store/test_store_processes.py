@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from storing import created, ended, intact, start
+from sweep import sweep
 
 from h2o_chat.base.errors import BusyError, ExitCode
 from h2o_chat.store import Store
@@ -42,13 +43,13 @@ with store.begin("m", {}) as writer:
 """
 
 
-def test_killed_at_any_moment(folder: Path) -> None:
+@pytest.mark.parametrize("kills", [6, *sweep(20)])
+def test_killed_at_any_moment(store: Store, folder: Path, kills: int) -> None:
     """Delivered tokens are stored, the file is sound, and the next start continues."""
-    store = Store(folder)
     conversation = created(store, "m", {})
     chance = random.Random(4)
     finishes: list[str | None] = []
-    for _ in range(20):
+    for _ in range(kills):
         process = start(WRITE_FOREVER, folder, conversation)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", process.stderr and process.stderr.read()
@@ -71,7 +72,6 @@ def test_killed_at_any_moment(folder: Path) -> None:
         assert store.path(conversation)[-1] == newest
     assert "interrupted" in finishes
     assert os.listdir(folder / "locks") == []
-    store.close()
 
 
 def test_two_processes_write_two_conversations(folder: Path) -> None:

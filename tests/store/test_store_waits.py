@@ -2,24 +2,21 @@
 
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from storing import created, intact, start
+from storing import created, ended, intact, start
 
-from h2o_chat.base.errors import StoreBusyError, UsageError
+from h2o_chat.base.errors import StoreBusyError
 from h2o_chat.store import DATABASE, Store
 from h2o_chat.store.records import Conversation
 
-MESSAGES = 20_000
 WORD = "kweluzebra"
-PROGRAM = [sys.executable, "-m", "h2o_chat"]
 PATIENCE_S = 100.0
 """Seconds that a test waits, on a busy machine."""
 
@@ -30,27 +27,6 @@ def foreign(store: Store, folder: Path) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(folder / DATABASE, timeout=PATIENCE_S, isolation_level=None)
     yield connection
     connection.close()
-
-
-def large(path: Path) -> Path:
-    said = [{"role": "user", "content": f"{WORD} {number}"} for number in range(MESSAGES)]
-    path.write_text(json.dumps(said))
-    return path
-
-
-def sessions(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    command = [*PROGRAM, "sessions", *map(str, arguments), "--data", str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def until_hidden(store: Store, process: subprocess.Popen[str], messages: int) -> None:
-    """Until so many messages are there of what nobody sees yet, or any more."""
-    give_up = time.monotonic() + PATIENCE_S
-    query = "SELECT count(*) FROM messages WHERE conversation IN (SELECT id FROM conversations WHERE hidden)"
-    while not messages <= store._database.rows(query)[0][0] < MESSAGES:
-        assert process.poll() is None, "too late"
-        assert time.monotonic() < give_up
-        time.sleep(0.005)
 
 
 def test_what_is_said_waits_in_order(store: Store, foreign: sqlite3.Connection) -> None:
@@ -96,89 +72,91 @@ def test_a_conversation_begins_while_another_process_writes(
     assert store.settings(writer.conversation) == {"budget": 64}
 
 
-@pytest.mark.parametrize("command", ["import", "rm"])
-def test_others_write_during_a_long_command(store: Store, folder: Path, tmp_path: Path, command: str) -> None:
-    file = large(tmp_path / "large.json")
-    if command == "rm":
-        done = sessions(folder, "import", file)
-        out, _ = done.communicate(timeout=PATIENCE_S)
-        process = sessions(folder, "rm", "--yes", out.strip())
-    else:
-        process = sessions(folder, "import", file)
-    on_disk = 0
-    with store.begin("m", {}) as writer:
-        while process.poll() is None:
-            writer.said("user", "hello")
-            if store._database.rows("SELECT 1 FROM conversations WHERE hidden"):
-                on_disk += not writer.backlog
-            time.sleep(0.01)
-        assert writer.backlog.flush(PATIENCE_S)
-    _, err = process.communicate()
-    assert process.returncode == 0, err
-    assert on_disk > 2, "written in between"  # how often depends on the machine
+def test_others_write_during_a_long_command(store: Store, folder: Path, tmp_path: Path) -> None:
+    def meanwhile(*arguments: object) -> str:
+        """Runs `sessions ARGUMENTS`, and writes until it has ended; its output."""
+        command = [sys.executable, "-m", "h2o_chat", "sessions", *map(str, arguments), "--data", str(folder)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        on_disk = 0
+        with store.begin("m", {}) as writer:
+            while process.poll() is None:
+                writer.said("user", "hello")
+                if store._database.rows("SELECT 1 FROM conversations WHERE hidden"):
+                    on_disk += not writer.backlog
+                time.sleep(0.01)
+            assert writer.backlog.flush(PATIENCE_S)
+        assert on_disk > 2, "written in between"  # how often depends on the machine
+        return ended(process)
+
+    file = tmp_path / "large.json"
+    file.write_text(json.dumps([{"role": "user", "content": f"{WORD} {number}"} for number in range(6_000)]))
+    imported = meanwhile("import", file)
+    meanwhile("rm", "--yes", imported.strip())
     assert intact(folder)
 
 
-def test_an_import_that_is_killed_is_never_seen(store: Store, folder: Path, tmp_path: Path) -> None:
-    file = large(tmp_path / "large.json")
-    process = sessions(folder, "import", file)
-    until_hidden(store, process, 500)
-    assert store.list() == store.search(WORD) == []
-    process.kill()
-    process.communicate()
-    assert store.list() == store.search(WORD) == []
-    small = tmp_path / "small.json"
-    small.write_text(json.dumps([{"role": "user", "content": "hello"}]))
-    _, err = (again := sessions(folder, "import", small)).communicate(timeout=PATIENCE_S)
-    assert again.returncode == 0, err
-    assert [one.title for one in store.list()] == ["hello"]
-    assert store._database.rows("SELECT count(*) FROM messages") == [(1,)], "swept out"
-    assert all(WORD.encode() not in part.read_bytes() for part in folder.glob(f"{DATABASE}*"))
-    assert intact(folder)
-
-
-def test_a_removal_that_is_killed_is_ended_by_the_next(store: Store, folder: Path, tmp_path: Path) -> None:
-    imported = sessions(folder, "import", large(tmp_path / "large.json"))
-    out, _ = imported.communicate(timeout=PATIENCE_S)
-    kept, other = created(store, "m", {}, "kept"), created(store, "m", {})
-    process = sessions(folder, "rm", "--yes", out.strip())
-    until_hidden(store, process, 1)
-    process.kill()
-    process.communicate()
-    assert {one.id for one in store.list()} == {kept, other}, "nobody sees it from the beginning on"
-    store.remove(other)
-    assert [one.id for one in store.list()] == [kept]
-    assert store._database.rows("SELECT count(*) FROM conversations") == [(1,)]
-    assert all(WORD.encode() not in part.read_bytes() for part in folder.glob(f"{DATABASE}*"))
-    assert os.listdir(folder / "locks") == []
-
-
-REMOVE_AND_DIE = """
-import os, signal, sys
+STOPPED = f"""
+import itertools, signal, sys
 from pathlib import Path
-from h2o_chat.store import Store
-from h2o_chat.store.database import Database
-Database.forget_removed = lambda self: os.kill(os.getpid(), signal.SIGKILL)
-Store(Path(sys.argv[1])).remove(sys.argv[2])
+from h2o_chat.store import Conversation, Store, StoredMessage, database
+
+def stops_at(call, calls=itertools.count()):
+    def stop(*_):
+        if next(calls) == call:
+            print("stopped", flush=True)
+            signal.pause()
+    return stop
+
+store, settings = Store(Path(sys.argv[1])), {{"system": "system {WORD}"}}
+texts = [f"{WORD} {{number}}" for number in range(100)]
+database.SHORT_S = 0  # a transaction for each message, or each 20 that are removed
+if sys.argv[2] == "import":
+    messages = [
+        StoredMessage(at, at - 1 or None, "user", text, None, -1, -1, (), 5.0)
+        for at, text in enumerate(texts, 1)
+    ]
+    database.time.sleep = stops_at(9)
+    store.put([Conversation("", "", "m", settings, 4.0, 5.0, 100, messages)])
+with store.begin("m", settings) as writer:
+    writer.run(settings)
+    for text in texts:
+        writer.said("user", text)
+if sys.argv[2] == "removal":
+    database.time.sleep = stops_at(1)
+else:  # of the messages; the index of words and the log still have the words then
+    database.Database.forget_removed = stops_at(0)
+store.remove(writer.conversation)
 """
 
 
-def test_a_removal_that_is_killed_after_its_last_message_is_ended_by_the_next(
-    store: Store, folder: Path
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(
+    ("what", "left", "next_one"),
+    [
+        ("import", 9, lambda store: store.put([Conversation("", "hello", "m", {}, 4.0, 5.0, None, [])])),
+        ("removal", 60, lambda store: store.remove(created(store, "m", {}))),
+        ("end of a removal", 0, lambda store: store.put([])),
+    ],
+    ids=["import", "removal", "end of a removal"],
+)
+def test_what_is_killed_in_its_middle_is_never_seen_and_erased_by_the_next(
+    store: Store, folder: Path, what: str, left: int, next_one: Callable[[Store], object]
 ) -> None:
-    """The index of words and the log still have the words then."""
-    with store.begin("m", {"system": f"system {WORD}"}) as writer:
-        writer.run({"system": f"system {WORD}"})
-        for number in range(100):
-            writer.said("user", f"{WORD} {number}")
-    killed = start(REMOVE_AND_DIE, folder, writer.conversation)
-    assert killed.wait(PATIENCE_S) == -signal.SIGKILL, killed.communicate()
-    assert (store.list(), store._database.rows("SELECT count(*) FROM messages")) == ([], [(0,)])
-    with pytest.raises(UsageError):
-        store.find(writer.conversation)
-    small = Conversation("", "hello", "m", {}, 4.0, 5.0, None, [])
-    put = store.put([small])
-    assert [one.id for one in store.list()] == put
-    assert store._database.rows("SELECT count(*) FROM conversations") == [(1,)]
+    kept = created(store, "m", {}, "kept")
+    process = start(STOPPED, folder, what)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "stopped\n", process.communicate()
+    for killed in (False, True):
+        if killed:
+            process.kill()
+            process.communicate()
+        assert [one.id for one in store.list()] == [store.find("last")] == [kept]
+        assert store.search(WORD) == []
+        assert store._database.rows("SELECT count(*) FROM messages") == [(left,)]
+    next_one(store)
+    assert "kept" in [one.title for one in store.list()]
+    assert store._database.rows("SELECT count(*) FROM messages") == [(0,)]
+    assert store._database.rows("SELECT count(*) FROM conversations") == [(len(store.list()),)]
     assert all(WORD.encode() not in part.read_bytes() for part in folder.glob(f"{DATABASE}*"))
+    assert os.listdir(folder / "locks") == []
     assert intact(folder)

@@ -34,12 +34,12 @@ for line in sys.stdin:
 """What stands in for the peers' Python: writes a file, answers every order with the same time."""
 
 
-def stand_ins(folder: Path, environments: Iterable[str]) -> Path:
+def stand_ins(folder: Path, environments: Iterable[str], stand_in: str = STAND_IN) -> Path:
     """A peers' folder with these environments."""
     for name in environments:
         python = folder / "envs" / name / "bin" / "python"
         python.parent.mkdir(parents=True)
-        python.write_text(STAND_IN)
+        python.write_text(stand_in)
         python.chmod(0o755)
     return folder
 

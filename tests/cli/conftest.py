@@ -1,30 +1,12 @@
-"""The real program in a process of its own, forked from one that has imported what it needs."""
+"""Models, and a configuration of the test's own."""
 
-import subprocess
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from forking import Forked
-from program import PROGRAM, Ended, Program
+from program import POCKET
 
-
-@pytest.fixture(scope="session")
-def h2o() -> Program:
-    """Runs `h2o-chat ARGUMENTS` without a terminal, with what is piped in."""
-
-    def run(*arguments: object, piped: str | bytes = b"", **how: Any) -> Ended:
-        raw = piped.encode() if isinstance(piped, str) else piped
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with Forked([*PROGRAM, *map(str, arguments)], **streams, **how) as process:
-            try:
-                out, err = process.communicate(raw, timeout=400)
-            except BaseException:
-                process.kill()
-                raise
-        return Ended(process.returncode, out.decode(), err.decode())
-
-    return run
+from h2o_chat.base.config import config_file
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +19,18 @@ def small(shared_models: Path) -> Path:
 def chatty(shared_models: Path) -> Path:
     """A real small model with a chat template."""
     return shared_models / "pilot-chat"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """A copy of the bundled model."""
+    return shutil.copytree(POCKET, tmp_path / "copied")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the configuration of this test stands; there is none yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    path = config_file()
+    path.parent.mkdir(parents=True)
+    return path

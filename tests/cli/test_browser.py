@@ -4,8 +4,7 @@ import os
 import subprocess
 import time
 
-from program import PROGRAM
-from test_hangup import POCKET
+from program import POCKET, PROGRAM
 
 WEB = {"TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver", "COLUMNS": "100", "ROWS": "30"}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from here import h2o_here
-from program import PROGRAM
-from test_hangup import POCKET, Terminal
+from program import POCKET, PROGRAM
+from terminals import Terminal
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.cli.replay_command import DEMO
@@ -30,40 +30,31 @@ main()
 """The program; at its end it writes down where it came from, and what it has imported."""
 
 
-@pytest.mark.parametrize("installed", [False, True], ids=["checkout", "installed"])
 def test_the_demo_shows_a_conversation_without_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From a checkout, and from a folder that has what a wheel has, without model and checkout."""
-    place = ROOT
-    if installed:
-        place = tmp_path / "site"
-        left_out = shutil.ignore_patterns("_step.*", "__pycache__")
-        shutil.copytree(ROOT / "h2o_chat", place / "h2o_chat", ignore=left_out)
-        (place / "h2o_chat" / "assets").mkdir()
-        shutil.copy(DEMO[1], place / "h2o_chat" / "assets")
+    """From a folder that has what a wheel has, without model and checkout."""
+    place = tmp_path / "site"
+    left_out = shutil.ignore_patterns("_step.*", "__pycache__")
+    shutil.copytree(ROOT / "h2o_chat", place / "h2o_chat", ignore=left_out)
+    (place / "h2o_chat" / "assets").mkdir()
+    shutil.copy(DEMO[1], place / "h2o_chat" / "assets")
     monkeypatch.setenv("PYTHONPATH", f"{place}{os.pathsep}{os.environ['PYTHONPATH']}")
     monkeypatch.chdir(tmp_path)  # where `python -c` looks first
     monkeypatch.setenv("LOADED", str(tmp_path / "loaded"))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("LINES", "36")
-    monkeypatch.setattr("test_hangup.PROGRAM", [sys.executable, "-c", TELLS])
-    with Terminal("demo", "--speed", "max", fresh=True) as terminal:
-        terminal.until(lambda: b"the command: h2o-chat" in terminal.drawn, "at its end it says how to begin")
-        assert f"locker code is {CODE}.".encode() in terminal.drawn
-        os.write(terminal.ours, b"\x11")
-        assert terminal.process.wait(timeout=60) == ExitCode.OK
+    program = [sys.executable, "-c", TELLS]
+    with Terminal("demo", "--speed", "max", program=program, fresh=True) as terminal:
+        terminal.sees("the command: h2o-chat")  # at its end it says how to begin
+        assert f"locker code is {CODE}." in terminal.text
+        terminal.types("\x11")
+        assert terminal.ended() == ExitCode.OK
     loaded = (tmp_path / "loaded").read_text()
     assert loaded.startswith(f"{place}{os.sep}")
     assert "'textual'" in loaded
     assert "'torch'" not in loaded
     assert "'transformers'" not in loaded
-
-
-def test_without_a_terminal_there_is_no_demo() -> None:
-    done = h2o_here("demo")
-    assert done.code == ExitCode.USAGE
-    assert "needs a terminal" in done.err
 
 
 @pytest.mark.parametrize("arguments", [["demo"], ["--no-store"]], ids=["replay", "chat"])

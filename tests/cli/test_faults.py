@@ -3,7 +3,6 @@
 import json
 import re
 import resource
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,11 +12,11 @@ from pathlib import Path
 import pytest
 from forking import Forked
 from here import h2o_here
-from program import Ended, Program
+from program import h2o, kept
+from storing import intact
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import Error, Note, Turn
-from h2o_chat.store import DATABASE, Store
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and folders as Linux has them")
 
@@ -28,48 +27,32 @@ def limited(what: int, most: int) -> Callable[[], None]:
     return partial(resource.setrlimit, what, (most, most))
 
 
-def notes(done: Ended) -> list[Note]:
-    return [event for event in done.events if isinstance(event, Note)]
-
-
-def turns(done: Ended) -> list[Turn]:
-    return [event for event in done.events if isinstance(event, Turn)]
-
-
-def whole(folder: Path) -> None:
-    connection = sqlite3.connect(folder / DATABASE)
-    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    connection.close()
-
-
-@pytest.mark.parametrize("place", ["below a file", "where nobody may write"])
-def test_no_folder_to_write_to(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_no_folder_to_write_to(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for root, whom permissions do not stop. The home is no place either."""
-    (tmp_path / "file").write_text("")
-    nowhere = "/proc/h2o-chat" if place == "where nobody may write" else str(tmp_path / "file")
+    nowhere = "/proc/h2o-chat"
     for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, nowhere)
-    done = h2o_here("run", "Once", "-m", small, "--save", "--json", "--max-tokens", 5)
-    assert done.code == ExitCode.FAILED, done.err
-    (note,) = notes(done)
+    done = h2o_here("run", "Once", "-m", small, "--save", "--json", "--max-tokens", 5, ends=ExitCode.FAILED)
+    (note,) = done.of(Note)
     assert note.code == "store"
     assert note.message.startswith("This conversation is not stored: " + nowhere)
     assert done.err.count("This conversation is not stored") == 1
     assert done.err.count("Nothing of this conversation is stored") == 1, "again at the end"
     assert "It was shown, but it is saved nowhere." in done.err
     assert "conversation None" not in done.err
-    assert [turn.new_tokens for turn in turns(done)] == [5]
+    assert [turn.new_tokens for turn in done.of(Turn)] == [5]
 
 
 def test_a_file_where_a_folder_should_be_is_said_to_be_one(small: Path, tmp_path: Path) -> None:
     (file := tmp_path / "t.txt").write_text("")
     for data in (file, file / "inside"):
-        done = h2o_here("run", "Once", "-m", small, "--save", "--data", data, "--max-tokens", 3)
-        assert done.code == ExitCode.FAILED
+        done = h2o_here(
+            "run", "Once", "-m", small, "--save", "--data", data, "--max-tokens", 3, ends=ExitCode.FAILED
+        )
         assert f"not stored: {file} is a file, not a folder." in " ".join(done.err.split())
         assert "permissions" not in done.err
+        assert "conversation None" not in done.err
+        assert done.out.strip(), "the answer is given all the same"
     assert "saved nowhere" in done.err
     assert file.read_text() == ""
 
@@ -77,33 +60,31 @@ def test_a_file_where_a_folder_should_be_is_said_to_be_one(small: Path, tmp_path
 @pytest.mark.parametrize(
     ("room_kib", "tokens"), [(40, 20), (300, 200)], ids=["for no database", "for no answer"]
 )
-def test_a_disk_that_fills_up(h2o: Program, small: Path, tmp_path: Path, room_kib: int, tokens: int) -> None:
+def test_a_disk_that_fills_up(small: Path, tmp_path: Path, room_kib: int, tokens: int) -> None:
     """No file can grow beyond the room; the answer is given all the same, and what is stored is whole."""
     flags = ("-m", small, "--save", "--data", tmp_path, "--json", "--ignore-eos")
     full = limited(resource.RLIMIT_FSIZE, room_kib << 10)
-    done = h2o("run", "Once upon a time", *flags, "--max-tokens", tokens, preexec_fn=full)
-    assert done.code == ExitCode.FAILED, done.err
-    assert [turn.new_tokens for turn in turns(done)] == [tokens]
-    assert len(notes(done)) == 1
+    done = h2o(
+        "run", "Once upon a time", *flags, "--max-tokens", tokens, preexec_fn=full, ends=ExitCode.FAILED
+    )
+    assert [turn.new_tokens for turn in done.of(Turn)] == [tokens]
+    assert len(done.of(Note)) == 1
     assert done.err.count("h2o-chat: ") <= 3, "the warning, what is not stored, and the conversation's name"
-    whole(tmp_path)
     again = h2o_here("run", "And then", *flags, "--max-tokens", 5)
-    assert again.code == ExitCode.OK, again.err
-    assert notes(again) == []
+    assert intact(tmp_path)
+    assert again.of(Note) == []
 
 
-def test_no_room_for_the_saved_memory_alone(h2o: Program, small: Path, tmp_path: Path) -> None:
+def test_no_room_for_the_saved_memory_alone(small: Path, tmp_path: Path) -> None:
     flags = ("-m", small, "--data", tmp_path, "--json", "--max-tokens", 5, "--budget", 8000)
     full = limited(resource.RLIMIT_FSIZE, 2 * MIB)
     done = h2o("run", "Once upon a time. " * 700, "--save", *flags, preexec_fn=full)
-    assert done.code == ExitCode.OK, done.err
-    (note,) = notes(done)
+    (note,) = done.of(Note)
     assert "The memory could not be saved" in note.message
     assert not list(tmp_path.rglob("*.part"))
-    whole(tmp_path)
+    assert intact(tmp_path)
     again = h2o_here("run", "And then", "--resume", "last", *flags)
-    assert again.code == ExitCode.OK, again.err
-    assert [one.code for one in notes(again)] == ["rebuilt"]
+    assert [one.code for one in again.of(Note)] == ["rebuilt"]
 
 
 PEAK = """
@@ -132,9 +113,7 @@ def peak_bytes(*arguments: object) -> int:
     return int(said.rpartition("peak ")[2]) << 10
 
 
-def test_out_of_memory_ends_the_turn_and_not_the_conversation(
-    h2o: Program, small: Path, tmp_path: Path
-) -> None:
+def test_out_of_memory_ends_the_turn_and_not_the_conversation(small: Path, tmp_path: Path) -> None:
     """The first turn fits; the second needs the slots once more, to be taken back if it fails.
 
     What all of it takes is measured first, and the limit is five eighths of the slots below (146 MB): so much
@@ -150,21 +129,17 @@ def test_out_of_memory_ends_the_turn_and_not_the_conversation(
     most = max(peak_bytes(*flags, "--script", two_turns) for _ in range(2))
     most -= slots_bytes * 5 // 8
     between = partial(exec, f"{ONE_ARENA} resource.setrlimit(resource.RLIMIT_AS, ({most}, {most}))")
-    done = h2o(*flags, "--script", script, preexec_fn=between)
-    assert done.code == ExitCode.MEMORY, done.err
-    assert [turn.finish for turn in turns(done)] == ["length", "error"], done.err
-    (error,) = [event for event in done.events if isinstance(event, Error)]
+    done = h2o(*flags, "--script", script, preexec_fn=between, ends=ExitCode.MEMORY)
+    assert [turn.finish for turn in done.of(Turn)] == ["length", "error"], done.err
+    (error,) = done.of(Error)
     assert error.code == "memory"
     assert "The 150,000 slots take" in error.hint
     assert "--budget 75000 needs half of that" in error.hint
     assert "--dtype bfloat16" in error.hint
-    whole(tmp_path / "data")
+    assert intact(tmp_path / "data")
     more = ("--data", tmp_path / "data", "--max-tokens", 2, "--json")
-    again = h2o_here("run", "and then", "--resume", "last", "-m", small, *more)
-    assert again.code == ExitCode.OK, again.err
-    store = Store(tmp_path / "data")
-    finishes = [one.finish for one in store.path(store.find("last")) if one.role == "assistant"]
-    store.close()
+    h2o_here("run", "and then", "--resume", "last", "-m", small, *more)
+    finishes = [one.finish for one in kept(tmp_path / "data") if one.role == "assistant"]
     assert finishes[:2] == ["length", "error"]
     assert len(finishes) == 3
 

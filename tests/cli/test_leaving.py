@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,17 +9,17 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from forking import Forked
 from here import h2o_here
-from program import PROGRAM
+from program import POCKET, Streamed, kept, of_kind
 from sweep import sweep
-from test_hangup import POCKET, Terminal, alive
+from terminals import Terminal
 
 from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.events.events import Token, from_json
+from h2o_chat.events.events import Token
 from h2o_chat.store import Store
 from h2o_chat.tui.prompt.first_minute import FILE
 
@@ -30,36 +29,43 @@ LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% en
 FLAGS = ("--ignore-eos", "--threads", 1, "--seed", 1)
 
 
-def screen(folder: Path, *flags: object) -> Terminal:
+def screen(folder: Path) -> Terminal:
     """The screen, not for the first time: nothing is offered in its prompt."""
     folder.mkdir(exist_ok=True)
     (folder / FILE).touch()
-    return Terminal("-m", POCKET, "--data", folder, *FLAGS, *flags)
+    return Terminal("-m", POCKET, "--data", folder, *FLAGS)
 
 
 def said(folder: Path) -> list[str]:
     """The messages of the last conversation that are on disk."""
-    store = Store(folder)
     try:
-        return [one.text for one in store.path(store.find("last"))]
+        return [one.text for one in kept(folder)]
     except UsageError:  # nothing was said yet
         return []
-    finally:
-        store.close()
+
+
+def released(folder: Path) -> str:
+    """The last conversation, which nobody holds any more."""
+    store = Store(folder)
+    conversation = store.find("last")
+    store.claim(conversation).close()
+    store.close()
+    return conversation
 
 
 def answering(terminal: Terminal, folder: Path) -> None:
     """Asks, and returns in the middle of the answer."""
-    terminal.until(lambda: b"pocket is ready" in terminal.drawn, "the model is open")
-    os.write(terminal.ours, b"Once upon a time\r")
+    terminal.sees("pocket is ready")
+    terminal.types("Once upon a time\r")
     terminal.until(lambda: len((said(folder) or [""])[-1]) > 40 and len(said(folder)) == 2, "it answers")
 
 
-def leave(terminal: Terminal, how: str) -> None:
-    if how == "ctrl+c twice":
-        os.write(terminal.ours, b"\x03\x03")
-    else:
-        terminal.process.send_signal(signal.Signals[how])
+def alive(process: int) -> bool:
+    """Whether it still runs; what nobody has waited for after its end does not."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def assert_gone(processes: list[psutil.Process]) -> None:
@@ -70,14 +76,10 @@ def assert_gone(processes: list[psutil.Process]) -> None:
         time.sleep(0.05)
 
 
-LEAVING = [
-    ("ctrl+c twice", ExitCode.OK),
-    ("SIGHUP", ExitCode.HUNG_UP),
-    *sweep(("SIGTERM", ExitCode.TERMINATED)),
-]
-
-
-@pytest.mark.parametrize(("how", "code"), LEAVING)
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("ctrl+c twice", ExitCode.OK), ("SIGHUP", ExitCode.HUNG_UP), *sweep(("SIGTERM", ExitCode.TERMINATED))],
+)
 def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitCode) -> None:
     with screen(tmp_path) as terminal:
         answering(terminal, tmp_path)
@@ -86,20 +88,20 @@ def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitC
         os.kill(engine.pid, signal.SIGSTOP)
         try:
             before = said(tmp_path)[-1]
-            leave(terminal, how)
-            assert ended(terminal) == code
+            if how == "ctrl+c twice":
+                terminal.types("\x03\x03")
+            else:
+                terminal.process.send_signal(signal.Signals[how])
+            assert terminal.ended(GONE_S) == code
             assert_gone(children)
         finally:
             with suppress(ProcessLookupError):
                 os.kill(engine.pid, signal.SIGKILL)
-    store = Store(tmp_path)
-    conversation = store.find("last")
-    store.claim(conversation).close()
-    question, answer = store.path(conversation)
-    store.close()
+    conversation = released(tmp_path)
+    question, answer = kept(tmp_path)
     assert (question.text, answer.finish) == ("Once upon a time", "stopped")
     assert answer.text.startswith(before)
-    assert f"go on with --resume {conversation} --data {tmp_path}".encode() in terminal.drawn
+    assert f"go on with --resume {conversation} --data {tmp_path}" in terminal.text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
@@ -117,67 +119,49 @@ def test_a_screen_without_memory_is_left(
         children = program.children(recursive=True)
         if moment == "asked once more":
             del terminal.drawn[:]
-            os.write(terminal.ours, b"\x1b")
-            terminal.until(lambda: b"ask something" in terminal.drawn, "it has stopped")
+            terminal.types("\x1b")
+            terminal.sees("ask something")
         before = said(tmp_path)[1]
         for process in (program, *children):
             _, most = process.rlimit(psutil.RLIMIT_AS)
             process.rlimit(psutil.RLIMIT_AS, (1, most))
         if moment == "asked once more":
-            os.write(terminal.ours, b"And then\r")
-        leave(terminal, "ctrl+c twice")
+            terminal.types("And then\r")
+        terminal.types("\x03\x03")
         # It may have no memory left to hear of the keys: then it ends by itself, and says so.
-        assert ended(terminal) in (ExitCode.OK, ExitCode.MEMORY)
+        assert terminal.ended(GONE_S) in (ExitCode.OK, ExitCode.MEMORY)
         assert_gone(children)
-    store = Store(tmp_path)
-    conversation = store.find("last")
-    store.claim(conversation).close()
-    assert store.path(conversation)[1].text.startswith(before)
-    store.close()
+    released(tmp_path)
+    assert kept(tmp_path)[1].text.startswith(before)
 
 
 def test_a_terminal_that_nobody_reads_is_left(tmp_path: Path) -> None:
     """The screen's own thread waits to write: it never comes to what a signal has asked for."""
     with screen(tmp_path) as terminal:
         answering(terminal, tmp_path)
-        process = psutil.Process(terminal.process.pid)
-        end = time.monotonic() + 60
-        while blocked(process) < 10:  # what it draws fills the terminal
-            assert time.monotonic() < end
+        wait_until_blocked(terminal.process)  # what it draws fills the terminal
         before = said(tmp_path)[-1]
         terminal.process.terminate()
         assert terminal.process.wait(timeout=GONE_S) == ExitCode.TERMINATED
     assert said(tmp_path)[-1].startswith(before)
 
 
-def blocked(process: psutil.Process) -> int:
-    """How many looks in a row found its first thread asleep in a lock, and nothing drawn."""
-    looks = 0
-    while looks < 10 and process.status() == psutil.STATUS_SLEEPING:
-        before = process.num_ctx_switches()
+def wait_until_blocked(program: "subprocess.Popen[Any]") -> None:
+    """Until ten looks in a row have found its first thread asleep in a lock, and nothing drawn."""
+    process, looks, end = psutil.Process(program.pid), 0, time.monotonic() + 60
+    while looks < 10:
+        assert time.monotonic() < end
+        before = process.num_ctx_switches().voluntary
         time.sleep(0.1)
-        if process.num_ctx_switches().voluntary - before.voluntary > 1:
-            break
-        looks += 1
-    return looks
-
-
-def ended(terminal: Terminal) -> int:
-    """How it has ended; what it still says is read, or it could not say it."""
-    end = time.monotonic() + GONE_S
-    while terminal.process.poll() is None:
-        assert time.monotonic() < end, terminal.drawn[-1000:].decode(errors="replace")
-        terminal.read()
-    terminal.read()
-    return terminal.process.returncode
+        asleep = process.status() == psutil.STATUS_SLEEPING
+        looks = looks + 1 if asleep and process.num_ctx_switches().voluntary - before <= 1 else 0
 
 
 @pytest.fixture
-def looping(tmp_path: Path) -> Path:
+def looping(copied: Path) -> Path:
     """A model whose chat template counts to ten thousand million."""
-    folder = shutil.copytree(POCKET, tmp_path / "looping")
-    (folder / "chat_template.jinja").write_text(LOOPS)
-    return folder
+    (copied / "chat_template.jinja").write_text(LOOPS)
+    return copied
 
 
 HASTY_ONCE = """
@@ -199,31 +183,28 @@ main()
 """
 
 
-def test_a_template_that_loops_is_told_of_and_left(
-    tmp_path: Path, looping: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = HASTY.format(program=HASTY_ONCE.format(mark=str(tmp_path / "asked")))
-    monkeypatch.setattr("test_hangup.PROGRAM", [sys.executable, "-c", program])
-    events = tmp_path / "events"
-    with Terminal("-m", looping, "--data", tmp_path, "--record", events, *FLAGS) as terminal:
-        terminal.until(lambda: b"is ready" in terminal.drawn, "the model is open")
-        os.write(terminal.ours, b"Once upon a time\r")
+def test_a_template_that_loops_is_told_of_and_left(tmp_path: Path, looping: Path) -> None:
+    code = HASTY.format(program=HASTY_ONCE.format(mark=str(tmp_path / "asked")))
+    events, program = tmp_path / "events", [sys.executable, "-c", code]
+    flags = ("--data", tmp_path, "--record", events, *FLAGS)
+    with Terminal("-m", looping, *flags, program=program) as terminal:
+        terminal.sees("is ready")
+        terminal.types("Once upon a time\r")
         terminal.until(lambda: "1.5 s of computing" in events.read_text(), "it says what was too much")
-        terminal.until(lambda: b"Use --template plain" in terminal.drawn, "and shows it")
+        terminal.sees("Use --template plain")
         del terminal.drawn[:]
-        os.write(terminal.ours, b"And again")
-        terminal.until(lambda: b"And again" in terminal.drawn, "it is written")
+        terminal.types("And again")
+        terminal.sees("And again")
         before = len(terminal.drawn)
-        os.write(terminal.ours, b"\r")
+        terminal.types("\r")
         terminal.until(lambda: len(terminal.drawn) > before, "it is under way")  # else it is only cleared
-        os.write(terminal.ours, b"\x03\x03")
-        assert ended(terminal) == ExitCode.OK
+        terminal.types("\x03\x03")
+        assert terminal.ended(GONE_S) == ExitCode.OK
 
 
 @pytest.mark.usefixtures("hasty")
 def test_a_template_that_loops_ends_a_run(looping: Path) -> None:
-    done = h2o_here("run", "Once", "-m", looping)
-    assert done.code == ExitCode.MODEL
+    done = h2o_here("run", "Once", "-m", looping, ends=ExitCode.MODEL)
     assert "0.3 s of computing" in done.err
     assert "--template plain" in done.err
 
@@ -245,62 +226,40 @@ def unread(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_file_that_cannot_be_read_is_given_up_and_left(tmp_path: Path, unread: Path) -> None:
     with screen(tmp_path / "data") as terminal:
-        terminal.until(lambda: b"pocket is ready" in terminal.drawn, "the model is open")
-        os.write(terminal.ours, f"Sum up @{unread} \r".encode())
-        terminal.until(lambda: b"reading files" in terminal.drawn, "it says what it does")
-        os.write(terminal.ours, b"\x1b")
-        terminal.until(lambda: b"your text is back" in terminal.drawn, "it is given up")
+        terminal.sees("pocket is ready")
+        terminal.types(f"Sum up @{unread} \r")
+        terminal.sees("reading files")
+        terminal.types("\x1b")
+        terminal.sees("your text is back")
         del terminal.drawn[:]
-        os.write(terminal.ours, b"\r")
-        terminal.until(lambda: b"reading files" in terminal.drawn, "it is read again")
-        os.write(terminal.ours, b"\x03\x03")
-        assert ended(terminal) == ExitCode.OK
+        terminal.types("\r")
+        terminal.sees("reading files")
+        terminal.types("\x03\x03")
+        assert terminal.ended(GONE_S) == ExitCode.OK
     assert said(tmp_path / "data") == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, *sweep(signal.SIGINT, signal.SIGTERM)])
 def test_a_run_whose_reader_has_stopped_reading_is_left(tmp_path: Path, number: int) -> None:
-    flags = ["-m", POCKET, "--data", tmp_path, "--save", "--json", "--max-tokens", 100_000, *FLAGS]
-    process = Forked(
-        [*PROGRAM, "run", "Once", *map(str, flags)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        shown = ""
-        for line in process.stdout:
-            event = from_json(line)
-            shown += event.text if isinstance(event, Token) else ""
-            if len(shown) > 40:
-                break
-        end = time.monotonic() + 60
-        while blocked(psutil.Process(process.pid)) < 10:
-            assert time.monotonic() < end
-        process.send_signal(number)
-        assert process.wait(timeout=GONE_S) == 128 + number
-        assert "kept" in process.communicate(timeout=GONE_S)[1]
-    finally:
-        process.kill()
-        process.communicate()
+    flags = ("-m", POCKET, "--data", tmp_path, "--save", "--max-tokens", 100_000, *FLAGS)
+    with Streamed("Once", *flags) as run:
+        run.until(Token, 20)
+        wait_until_blocked(run.process)
+        run.process.send_signal(number)
+        assert run.process.wait(timeout=GONE_S) == 128 + number
+        assert "kept" in run.process.communicate(timeout=GONE_S)[1]
+    shown = "".join(token.text for token in of_kind(Token, run.events))
+    assert len(shown) > 40
     assert said(tmp_path)[-1].startswith(shown)
 
 
 def test_a_script_that_nobody_writes_is_left_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    process = Forked(
-        [*PROGRAM, "run", "--script", str(pipe), "-m", str(POCKET)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        end = time.monotonic() + 60
-        while blocked(psutil.Process(process.pid)) < 10:
-            assert time.monotonic() < end
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=GONE_S) == ExitCode.INTERRUPTED
-    finally:
-        process.kill()
-        process.communicate()
+    with Streamed("--script", pipe, "-m", POCKET) as run:
+        wait_until_blocked(run.process)
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(timeout=GONE_S) == ExitCode.INTERRUPTED
 
 
 def test_a_script_from_another_program() -> None:
@@ -311,5 +270,4 @@ def test_a_script_from_another_program() -> None:
     flags = ("-m", POCKET, "--max-tokens", 3)
     done = h2o_here("run", "--script", f"/dev/fd/{reading}", *flags)
     os.close(reading)
-    assert done.code == ExitCode.OK
     assert done.out.count("---\n") == 1

@@ -1,99 +1,22 @@
 """The chat line by line, as a process of its own, with pipes and in a terminal."""
 
-import fcntl
-import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from forking import Forked
 from here import h2o_here
-from program import PROGRAM, Ended, Program
+from program import POCKET, Ended, h2o, kept, started
+from terminals import WAIT_S, Terminal
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import Store
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 ESCAPE = "\x1b"
-WAIT_S = 90
 ENDLESS = ("--ignore-eos", "--max-tokens", 100000)
-
-
-class Terminal:
-    """A terminal in which the program runs, as its controlling one: ctrl+c is a signal."""
-
-    def __init__(self, *arguments: object, size: tuple[int, int] = (80, 24), **environment: str) -> None:
-        self.ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        self.process = Forked(
-            [*PROGRAM, *map(str, arguments)],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
-            env={**os.environ, **environment},
-        )
-        os.close(theirs)
-        self._drawn = bytearray()
-
-    def __enter__(self) -> "Terminal":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.ours)
-
-    @property
-    def text(self) -> str:
-        """All that was written so far."""
-        return self._drawn.decode(errors="replace").replace("\r\n", "\n")
-
-    def until(self, met: Callable[[str], object]) -> None:
-        """Reads until what was written meets a condition."""
-        give_up = time.monotonic() + WAIT_S
-        while not met(self.text):
-            assert time.monotonic() < give_up, self.text[-2000:]
-            assert self.process.poll() is None, self.text[-2000:]
-            self._read()
-
-    def sees(self, text: str, after: int = 0) -> None:
-        """Reads until this stands there, behind so many characters."""
-        self.until(lambda written: text in written[after:])
-
-    def types(self, text: str) -> None:
-        os.write(self.ours, text.encode())
-
-    def ended(self) -> int:
-        """Its exit code, at its end."""
-        give_up = time.monotonic() + WAIT_S
-        while self.process.poll() is None:
-            assert time.monotonic() < give_up, self.text[-2000:]
-            self._read()
-        while self._read():
-            pass
-        return self.process.returncode
-
-    def _read(self) -> bool:
-        """Reads what is there, or comes in a moment; whether there was anything."""
-        more = b""
-        with suppress(OSError):  # nobody is at the other end any more
-            if select.select([self.ours], [], [], 0.05)[0]:
-                more = os.read(self.ours, 65536)
-        self._drawn += more
-        return bool(more)
 
 
 def plain(folder: Path, *more: object) -> list[object]:
@@ -130,13 +53,12 @@ this is not read
 
 
 @pytest.fixture(scope="module")
-def talked(h2o: Program, folder: Path) -> Ended:
+def talked(folder: Path) -> Ended:
     """A conversation through pipes."""
     return h2o(*plain(folder, "-b", 128, "--max-tokens", 12), piped=TYPED)
 
 
 def test_a_conversation_through_pipes(talked: Ended) -> None:
-    assert talked.code == ExitCode.OK
     assert re.search(r"^#2 pocket: .*Priya", talked.out, re.MULTILINE)
     assert "#4 pocket: " in talked.out
     assert "#6 pocket: " in talked.out
@@ -151,9 +73,7 @@ def test_no_byte_moves_the_cursor(talked: Ended) -> None:
 
 
 def test_lines_that_go_on_are_one_message(talked: Ended, folder: Path) -> None:
-    store = Store(folder)
-    said = [one.text for one in store.messages(store.find("last")) if one.role == "user"]
-    store.close()
+    said = [one.text for one in kept(folder, every_branch=True) if one.role == "user"]
     assert "My locker code \nis K7Q2." in said
     assert "Do you\nlike films?" in said
     assert "/etc/hosts is empty" in said
@@ -179,7 +99,6 @@ def test_commands_are_done_and_said_as_lines(talked: Ended) -> None:
 def test_it_is_resumed(talked: Ended, folder: Path) -> None:
     before = [line for line in talked.out.splitlines() if line.startswith("#2 pocket: ")]
     again = h2o_here(*plain(folder, "--resume", "last"), piped="")
-    assert again.code == ExitCode.OK
     assert "#1 you: My name is Priya." in again.out.splitlines()
     assert before[0] in again.out.splitlines()
 
@@ -200,7 +119,6 @@ def test_what_is_not_stored_is_nowhere(tmp_path: Path) -> None:
     """And yet everything can be done that needs what was said, as long as the program runs."""
     said = "Hello.\n/edit 1\nBye.\n/branch\n/branch\n/budget 64\n/new\nAnother.\n/open\n"
     done = h2o_here(*plain(tmp_path, "--no-store", "--max-tokens", 4), piped=said)
-    assert done.code == ExitCode.OK
     assert "error: " not in done.out
     assert "#1 you: Bye." in done.out
     assert done.out.count("#1 you: Hello.") == 2, "to be edited, and on the first branch"
@@ -210,10 +128,9 @@ def test_what_is_not_stored_is_nowhere(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.db"))
 
 
-def test_a_model_that_is_not_there_ends_it(h2o: Program, tmp_path: Path) -> None:
-    done = h2o("--plain", "--data", tmp_path, "-m", tmp_path / "nothing", piped="Hello.\n")
-    assert done.code == h2o("run", "Hello.", "-m", tmp_path / "nothing").code != ExitCode.OK
-    assert done.err.startswith("h2o-chat: ")
+def test_a_model_that_is_not_there_ends_it(tmp_path: Path) -> None:
+    flags = ("--plain", "--data", tmp_path, "-m", tmp_path / "nothing")
+    assert h2o_here(*flags, piped="Hello.\n", ends=ExitCode.MODEL).err.startswith("h2o-chat: ")
 
 
 @pytest.mark.usefixtures("forked")
@@ -237,10 +154,10 @@ def test_neither_textual_nor_a_screen(tmp_path: Path) -> None:
 
 
 def test_in_a_terminal_ctrl_c_stops_and_once_more_leaves(small: Path, tmp_path: Path) -> None:
-    with Terminal("--plain", "--data", tmp_path, "-m", small, *ENDLESS) as terminal:
+    with Terminal("--plain", "--data", tmp_path, "-m", small, *ENDLESS, controlling=True) as terminal:
         terminal.sees("> ")
         terminal.types("Once upon a time\n")
-        terminal.until(lambda text: len(text.partition("#2 ")[2]) > 200)
+        terminal.until(lambda: len(terminal.text.partition("#2 ")[2]) > 200, "it answers")
         terminal.types("\x03")
         terminal.sees("note: stopped")
         terminal.sees("> ", terminal.text.index("note: stopped"))
@@ -250,9 +167,7 @@ def test_in_a_terminal_ctrl_c_stops_and_once_more_leaves(small: Path, tmp_path: 
         assert "go on with --resume" in terminal.text
         assert ESCAPE not in terminal.text
         shown = terminal.text.partition("#2 ")[2].partition(": ")[2].partition("note: stopped")[0]
-    store = Store(tmp_path)
-    answer = store.messages(store.find("last"))[-1]
-    store.close()
+    answer = kept(tmp_path)[-1]
     assert answer.finish == "stopped"
     before, _, after = ("".join(part.split()) for part in shown.partition("^C"))
     said = "".join(answer.text.split())
@@ -265,7 +180,8 @@ def test_in_a_terminal_ctrl_c_stops_and_once_more_leaves(small: Path, tmp_path: 
 def test_a_dumb_terminal_has_no_screen_ctrl_c_asks_once_and_ctrl_d_leaves(
     small: Path, tmp_path: Path
 ) -> None:
-    with Terminal("--data", tmp_path, "-m", small, "--max-tokens", 3, TERM="dumb") as terminal:
+    flags = ("--data", tmp_path, "-m", small, "--max-tokens", 3)
+    with Terminal(*flags, controlling=True, TERM="dumb") as terminal:
         terminal.sees("> ")
         terminal.types("\x03")
         terminal.sees("note: ctrl+c again leaves")
@@ -281,7 +197,7 @@ def test_a_dumb_terminal_has_no_screen_ctrl_c_asks_once_and_ctrl_d_leaves(
 def test_ctrl_c_while_it_is_read_sends_nothing(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("Once there was a bird that lived in a garden with a red key. " * 3500)
-    with Terminal(*plain(tmp_path, "-b", 128)) as terminal:
+    with Terminal(*plain(tmp_path, "-b", 128), controlling=True) as terminal:
         terminal.sees("> ")
         terminal.types(f"@{book}\n")
         terminal.sees("128 slots: it is read once from beginning to end")
@@ -293,17 +209,10 @@ def test_ctrl_c_while_it_is_read_sends_nothing(tmp_path: Path) -> None:
         assert terminal.ended() == ExitCode.OK
 
 
-def streaming(small: Path, folder: Path, characters: int) -> "tuple[subprocess.Popen[bytes], bytes]":
+def streaming(small: Path, folder: Path, characters: int) -> "tuple[subprocess.Popen[Any], bytes]":
     """A chat through pipes that would answer for long, and so many characters of its answer."""
-    process = Forked(
-        [*PROGRAM, "--plain", "--data", str(folder), "-m", str(small), *map(str, ENDLESS)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    )
-    assert process.stdin
-    assert process.stdout
+    flags = ("--plain", "--data", folder, "-m", small, *ENDLESS)
+    process = started(*flags, stdin=subprocess.PIPE, text=False, bufsize=0)
     process.stdin.write(b"Once upon a time\n")
     said = b""
     while len(answer := said.partition(b"#2 ")[2].partition(b": ")[2]) < characters:
@@ -323,30 +232,23 @@ def test_nothing_delivered_is_lost(small: Path, tmp_path: Path, number: int, cod
     assert process.returncode == code
     delivered = (delivered + more).partition(b"note: stopped")[0].rstrip(b"\n")
     assert b"Traceback" not in err
-    store = Store(tmp_path)
-    answer = store.messages(store.find("last"))[-1]
-    store.close()
-    assert delivered in answer.text.encode()
+    assert delivered in kept(tmp_path)[-1].text.encode()
 
 
 def test_a_reader_who_leaves_ends_it_quietly(small: Path, tmp_path: Path) -> None:
     process, _ = streaming(small, tmp_path, 1)
-    assert process.stdout
-    assert process.stderr
     process.stdout.close()
     assert process.wait(WAIT_S) == ExitCode.OK
     assert b"Traceback" not in process.stderr.read()
-    assert process.stdin
     process.stdin.close()
     process.stderr.close()
 
 
 def test_answers_are_sampled_as_the_makers_recommend_until_somebody_says_otherwise(
-    h2o: Program, tmp_path: Path, chatty: Path
+    tmp_path: Path, chatty: Path
 ) -> None:
     typed = "/set temperature\n/set min_p\n/set temperature 0.25\n/new\n/new\n/set temperature\n/set top_p\n"
     done = h2o("--plain", "--data", tmp_path, "-m", chatty, "--seed", 1, piped=typed)
-    assert done.code == ExitCode.OK, done.err
     said = re.findall(r"^(\w+) = ([\d.]+)", done.out, re.MULTILINE)
     assert " ".join(map("=".join, said)) == (
         "temperature=0.7 min_p=0.05 temperature=0.25 temperature=0.25 top_p=0.9"

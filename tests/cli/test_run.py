@@ -3,22 +3,22 @@
 import json
 import signal
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forking import Forked
 from here import h2o_here
-from program import PROGRAM, Ended, Program
+from program import Ended, Streamed, h2o, started
 from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode, OutOfMemoryError
 from h2o_chat.cli.run import ending
 from h2o_chat.events.events import CacheState, End, Note, Prompt, Said, Session, Token, Turn, from_json
 
+ENDLESS = ("--ignore-eos", "--max-tokens", 100_000)
+
 
 @pytest.fixture(scope="module")
-def story(h2o: Program, small: Path) -> Ended:
+def story(small: Path) -> Ended:
     """A prompt and piped text, as events."""
     greedy = ("-m", small, "--max-tokens", 40, "--json", "-b", 32, "--temperature", 0)
     return h2o("run", "Once upon", *greedy, piped="a time\n")
@@ -34,7 +34,6 @@ def script(chatty: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def test_events_stand_alone_on_stdout(story: Ended) -> None:
-    assert story.code == ExitCode.OK, story.err
     events = story.events
     assert isinstance(events[0], Session)
     assert events[1] == Said(0, "user", "Once upon\n\na time")
@@ -45,10 +44,7 @@ def test_events_stand_alone_on_stdout(story: Ended) -> None:
 
 
 def test_one_event_per_generated_token(story: Ended) -> None:
-    tokens = [event for event in story.events if isinstance(event, Token)]
-    turn = next(event for event in story.events if isinstance(event, Turn))
-    end = story.events[-1]
-    assert isinstance(end, End)
+    tokens, (turn,), (end,) = story.of(Token), story.of(Turn), story.of(End)
     assert len(tokens) == turn.new_tokens == end.tokens == 40
     assert "".join(token.text for token in tokens) == turn.text
     assert turn.finish == "length"
@@ -57,15 +53,14 @@ def test_one_event_per_generated_token(story: Ended) -> None:
 
 
 def test_cache_events_come_by_the_count(story: Ended) -> None:
-    states = [event for event in story.events if isinstance(event, CacheState)]
+    states = story.of(CacheState)
     assert len(states) >= 3
     assert all(state.kept <= 32 for state in states)
     assert states[-1].seen > 32 == states[-1].kept
 
 
 def test_session_says_what_ran(story: Ended) -> None:
-    session = story.events[0]
-    assert isinstance(session, Session)
+    (session,) = story.of(Session)
     assert (session.model, session.template, session.budget) == ("stories260k", "plain", 32)
     assert session.seed >= 0
     assert {"torch", "transformers", "h2o-chat"} <= session.versions.keys()
@@ -76,68 +71,29 @@ def test_plain_text_is_the_answer_alone(small: Path, story: Ended) -> None:
     done = h2o_here(
         "run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32, "--temperature", 0
     )
-    turn = next(event for event in story.events if isinstance(event, Turn))
-    assert done.code == ExitCode.OK
+    (turn,) = story.of(Turn)
     assert done.out == turn.text + "\n"
     assert "stories260k" in done.err
     assert "seed " in done.err
 
 
 def test_script_is_one_conversation(script: Ended) -> None:
-    assert script.code == ExitCode.OK, script.err
-    session = script.events[0]
-    assert isinstance(session, Session)
+    (session,), turns, (end,) = script.of(Session), script.of(Turn), script.of(End)
     assert session.template == "model"
-    turns = [event for event in script.events if isinstance(event, Turn)]
     assert len(turns) == 2
     assert "Ada" in turns[1].text
     assert [index for index, _ in turns[1].hold] == [0, 1, 2, 3, 4], "system, two questions, two answers"
     assert turns[1].seen > turns[0].seen
-    end = script.events[-1]
-    assert isinstance(end, End)
     assert end.turns == 2
-
-
-def test_sampling_repeats_with_its_seed(small: Path) -> None:
-    flags = ("run", "A dog", "-m", small, "--temperature", 1.2, "--max-tokens", 25, "--stop", "zebra")
-    one, again = (h2o_here(*flags, "--seed", 7) for _ in range(2))
-    assert one.code == again.code == ExitCode.OK
-    assert one.out == again.out
-    assert "seed 7" in one.err
 
 
 def test_a_pipe_that_closes_early_ends_quietly(small: Path) -> None:
     """As before `head -1`."""
-    process = Forked(
-        [*PROGRAM, "run", "Once", "-m", str(small), "--json", "--ignore-eos", "--max-tokens", "100000"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert isinstance(from_json(process.stdout.readline()), Session)
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait(60) == ExitCode.OK
-
-
-@pytest.fixture
-def streaming(small: Path) -> subprocess.Popen[str]:
-    """A run that would go on for long, and has begun to answer."""
-    process = Forked(
-        [*PROGRAM, "run", "Once", "-m", str(small), "--json", "--ignore-eos", "--max-tokens", "100000"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if isinstance(from_json(line), Token):
-            return process
-    raise AssertionError(process.stderr and process.stderr.read())
+    with Streamed("Once", "-m", small, *ENDLESS) as run:
+        run.until(Session)
+        run.process.stdout.close()
+        assert run.process.stderr.read() == ""
+        assert run.process.wait(60) == ExitCode.OK
 
 
 @pytest.mark.parametrize(
@@ -148,30 +104,23 @@ def streaming(small: Path) -> subprocess.Popen[str]:
         *sweep((signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGHUP, ExitCode.HUNG_UP)),
     ],
 )
-def test_what_was_said_is_kept(streaming: subprocess.Popen[str], number: int, code: ExitCode) -> None:
-    streaming.send_signal(number)
-    out, err = streaming.communicate(timeout=30)
-    events = [from_json(line) for line in out.splitlines()]
-    turn, end = events[-2:]
+def test_what_was_said_is_kept(small: Path, number: int, code: ExitCode) -> None:
+    with Streamed("Once", "-m", small, *ENDLESS) as run:
+        run.until(Token)
+        run.process.send_signal(number)
+        assert run.ended() == (code, "")
+    turn, end = run.events[-2:]
     assert isinstance(turn, Turn)
     assert isinstance(end, End)
     assert turn.finish == "stopped"
     assert turn.text
     assert end.tokens == turn.new_tokens > 0
-    assert streaming.returncode == code
-    assert err == ""
 
 
 def test_a_pipe_that_says_nothing_is_told_of(small: Path) -> None:
     """It may be slow, or never written to at all: nobody can know."""
-    process = Forked(
-        [*PROGRAM, "run", "Once", "-m", str(small), "--max-tokens", "5", "--json"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
+    flags = ("-m", small, "--max-tokens", 5, "--json")
+    process = started("run", "Once", *flags, stdin=subprocess.PIPE)
     assert "waiting for the end of what is piped in" in process.stderr.readline()
     out, _ = process.communicate("upon a time", timeout=60)
     assert process.returncode == ExitCode.OK
@@ -180,18 +129,14 @@ def test_a_pipe_that_says_nothing_is_told_of(small: Path) -> None:
 
 def test_another_system_prompt_begins_another_conversation(small: Path, tmp_path: Path) -> None:
     flags = ("-m", small, "--data", tmp_path, "--max-tokens", 3, "--json")
-    begun = h2o_here("run", "Once", "--save", "--system", "Be kind.", *flags)
-    assert begun.code == ExitCode.OK, begun.err
+    h2o_here("run", "Once", "--save", "--system", "Be kind.", *flags)
     for asked, notes in (("Be kind.", []), ("Be rude.", ["system"]), (None, [])):
         system = [] if asked is None else ["--system", asked]
         done = h2o_here("run", "and", "--resume", "last", *system, *flags)
-        assert [event.code for event in done.events if isinstance(event, Note)] == notes
-        said = [event for event in done.events if isinstance(event, Said)]
-        assert said[0] == replace(said[0], role="system", text="Be kind.")
-    assert (
-        "goes on with the system prompt that it began with"
-        in h2o_here("run", "and", "--resume", "last", "--system", "Be rude.", *flags).err
-    )
+        assert [note.code for note in done.of(Note)] == notes
+        said = done.of(Said)[0]
+        assert (said.role, said.text) == ("system", "Be kind.")
+        assert ("goes on with the system prompt that it began with" in done.err) is bool(notes)
 
 
 def test_whoever_runs_out_of_memory_is_told_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +154,6 @@ def test_answers_are_what_a_schema_wants(chatty: Path, tmp_path: Path) -> None:
     red = {"properties": {"red": {"type": "boolean"}}, "required": ["red"], "additionalProperties": False}
     schema.write_text(json.dumps({"type": "object", **red}))
     done = h2o_here("run", "Is it red?", "-m", chatty, "--schema", schema, "--temperature", 1.5)
-    assert done.code == ExitCode.OK, done.err
     assert type(json.loads(done.out)["red"]) is bool
     schema.write_text("[")
-    assert h2o_here("run", "Is it red?", "-m", chatty, "--schema", schema).code == ExitCode.USAGE
+    h2o_here("run", "Is it red?", "-m", chatty, "--schema", schema, ends=ExitCode.USAGE)

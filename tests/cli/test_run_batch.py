@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import pty
 import signal
 import subprocess
 import time
@@ -12,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import Forked
 from here import h2o_here
-from program import PROGRAM, Program
+from program import started
 from sweep import sweep
+from terminals import Terminal
 
-from h2o_chat.base.errors import ExitCode, GenerationError, StoreError
+from h2o_chat.base.errors import ExitCode, GenerationError, ModelError, StoreError
 from h2o_chat.chat.files.batch_lines import BatchLine, seed_of
 from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of
+from h2o_chat.chat.templates.chat_template import ModelTemplate
 from h2o_chat.cli import run_batch
 from h2o_chat.engine.answer import Answer
 from h2o_chat.events.events import Turn
@@ -34,18 +34,13 @@ def write(path: Path, *lines: Any) -> Path:
 
 def many(path: Path, count: int) -> Path:
     """Of different length, drawn and greedy."""
-    return write(
-        path,
-        *(
-            {
-                "id": f"q{number}",
-                "prompt": f"My name is Ada. {'My cat is Tom. ' * (number % 7)}What is my name?",
-                "temperature": 0.9 * (number % 2),
-                "max_tokens": 5 + number % 30,
-            }
-            for number in range(count)
-        ),
-    )
+
+    def line(number: int) -> dict[str, Any]:
+        told = f"My name is Ada. {'My cat is Tom. ' * (number % 7)}What is my name?"
+        drawn = {"temperature": 0.9 * (number % 2), "max_tokens": 5 + number % 30}
+        return {"id": f"q{number}", "prompt": told, **drawn}
+
+    return write(path, *map(line, range(count)))
 
 
 def answers(text: str) -> dict[Any, dict[str, Any]]:
@@ -65,7 +60,6 @@ def test_each_line_is_answered_as_run_answers_it_alone(tmp_path: Path) -> None:
         {"id": "stopped", "prompt": "Hello", "stop": ["you"]},
     )
     done = h2o_here("run", "--batch", file, *SHORT, "--seed", 3)
-    assert done.code == ExitCode.OK, done.err
     found = answers(done.out)
     assert set(found) == {"plain", "drawn", "seeded", "stopped"}
     alone: dict[str, list[Any]] = {
@@ -84,22 +78,6 @@ def test_each_line_is_answered_as_run_answers_it_alone(tmp_path: Path) -> None:
     assert "seed 3" in done.err
 
 
-def test_messages_are_read_as_a_conversation(tmp_path: Path) -> None:
-    file = write(
-        tmp_path / "in.jsonl",
-        {
-            "id": 1,
-            "messages": [
-                {"role": "user", "content": "My cat is called Tom."},
-                {"role": "assistant", "content": "Tom is a nice name."},
-                {"role": "user", "content": "What is my cat called?"},
-            ],
-        },
-    )
-    done = h2o_here("run", "--batch", file)
-    assert "Tom" in answers(done.out)[1]["text"]
-
-
 @pytest.mark.parametrize(
     "killed", [(5, 2), *sweep(((1, 5, 16, 2, 7),))], ids=lambda rows: f"{len(rows)} times"
 )
@@ -111,17 +89,16 @@ def test_runs_that_are_killed_give_the_answers_of_one_that_is_not(
     `killed`: the rows of each that is killed.
     """
     file, out, wanted = many(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl", tmp_path / "wanted.jsonl"
-    assert h2o_here("run", "--batch", file, "-o", wanted, *SHORT, "--rows", 3).code == ExitCode.OK
-    command = [*PROGRAM, *map(str, ("run", "--batch", file, "-o", out, *SHORT, "--threads", 1))]
+    h2o_here("run", "--batch", file, "-o", wanted, *SHORT, "--rows", 3)
+    batch = ("run", "--batch", file, "-o", out, *SHORT, "--threads", 1)
     for rows in killed:
         before = size(out)
-        with Forked([*command, "--rows", str(rows)], stderr=subprocess.DEVNULL) as process:
+        with started(*batch, "--rows", rows) as process:
             wait_for_more(out, before, process)
             process.kill()
     assert len(killed) <= out.read_bytes().count(b"\n") < 40, "none of them came to the end"
     out.write_bytes(out.read_bytes() + out.read_bytes()[:60])
     done = h2o_here("run", "--batch", file, "-o", out, *SHORT)
-    assert done.code == ExitCode.OK, done.err
     assert " of 40 are answered already" in done.err
     assert answers(out.read_text()) == answers(wanted.read_text())
     again = out.read_bytes()
@@ -145,8 +122,7 @@ def wait_for_more(file: Path, before: int, process: subprocess.Popen[Any]) -> No
 
 def test_a_signal_ends_it_after_what_is_whole(tmp_path: Path) -> None:
     file, out = many(tmp_path / "in.jsonl", 400), tmp_path / "out.jsonl"
-    command = [*PROGRAM, "run", "--batch", str(file), "-o", str(out), "--threads", "1"]
-    with Forked(command, stderr=subprocess.PIPE, text=True) as process:
+    with started("run", "--batch", file, "-o", out, "--threads", 1) as process:
         wait_for_more(out, 0, process)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
@@ -159,12 +135,10 @@ def test_a_signal_ends_it_after_what_is_whole(tmp_path: Path) -> None:
 def test_bad_lines_stop_it_before_anything_is_computed(tmp_path: Path) -> None:
     file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     write(file, {"id": "a", "prompt": "Hi"}, {"id": "b"}, {"id": "a", "prompt": "Ho"})
-    done = h2o_here("run", "--batch", file, "-o", out, "-m", tmp_path / "no such model")
-    assert done.code == ExitCode.USAGE
+    done = h2o_here("run", "--batch", file, "-o", out, "-m", tmp_path / "no such model", ends=ExitCode.USAGE)
     assert f"{file} line 2 has no prompt and no messages" in done.err
     assert not out.exists()
     done = h2o_here("run", "--batch", file, "-o", out, "--skip-bad", *SHORT)
-    assert done.code == ExitCode.OK
     assert list(answers(out.read_text())) == ["a"]
     assert "Left out: " in done.err
     assert "line 3 has the id of line 1" in done.err
@@ -172,10 +146,8 @@ def test_bad_lines_stop_it_before_anything_is_computed(tmp_path: Path) -> None:
 
 def test_who_fails_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of ours and a bug: the others are answered, and the exit code says that not all were."""
-    choose, raised = (
-        Answer.choose,
-        {7: GenerationError("It is NaN.", "Try again."), 8: IndexError("no such place")},
-    )
+    choose = Answer.choose
+    raised = {7: GenerationError("It is NaN.", "Try again."), 8: IndexError("no such place")}
 
     def fails(answer: Answer, logits: Any) -> Any:
         if answer.new_tokens == 2 and answer.row.seed in raised:
@@ -185,8 +157,7 @@ def test_who_fails_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Answer, "choose", fails)
     lines = [{"id": f"q{seed}", "prompt": "Tell me a story", "seed": seed} for seed in (6, 7, 9)]
     file = write(tmp_path / "in.jsonl", *lines)
-    done = h2o_here("run", "--batch", file, *SHORT)
-    assert done.code == ExitCode.FAILED
+    done = h2o_here("run", "--batch", file, *SHORT, ends=ExitCode.FAILED)
     found = answers(done.out)
     assert found["q7"]["error"] == {"code": "generation", "message": "It is NaN.", "hint": "Try again."}
     assert (found["q7"]["finish_reason"], found["q7"]["usage"]["completion_tokens"]) == ("error", 2)
@@ -194,8 +165,7 @@ def test_who_fails_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "line 2, id q7: It is NaN." in done.err
     assert "3 answered, 1 of them failed" in done.err
     write(file, *lines, {"id": "q8", "prompt": "Tell me a story", "seed": 8})
-    done = h2o_here("run", "--batch", file, *SHORT)
-    assert done.code == ExitCode.BUG
+    done = h2o_here("run", "--batch", file, *SHORT, ends=ExitCode.BUG)
     assert answers(done.out)["q8"]["error"]["code"] == "bug"
     assert "Traceback" in done.err
     assert len(answers(done.out)) == 4
@@ -204,9 +174,6 @@ def test_who_fails_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_system_prompt_that_a_template_does_not_take_fails_its_line_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from h2o_chat.base.errors import ModelError
-    from h2o_chat.chat.templates.chat_template import ModelTemplate
-
     first = ModelTemplate.first
 
     def fails(template: ModelTemplate, system: str | None, text: str) -> Any:
@@ -216,8 +183,7 @@ def test_a_system_prompt_that_a_template_does_not_take_fails_its_line_alone(
 
     monkeypatch.setattr(ModelTemplate, "first", fails)
     file = write(tmp_path / "in.jsonl", {"id": "a", "prompt": "break"}, {"id": "b", "prompt": "Hello"})
-    done = h2o_here("run", "--batch", file, *SHORT)
-    assert done.code == ExitCode.FAILED
+    done = h2o_here("run", "--batch", file, *SHORT, ends=ExitCode.FAILED)
     found = answers(done.out)
     assert found["a"]["error"]["code"] == "model"
     assert found["b"]["error"] is None
@@ -236,8 +202,9 @@ def test_a_system_prompt_that_a_template_does_not_take_fails_its_line_alone(
 def test_what_does_not_go_with_it_is_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     file = many(tmp_path / "in.jsonl", 2)
     before = file.read_bytes()
-    done = h2o_here("run", "--batch", file, *(one.format(file=file) for one in arguments))
-    assert done.code == ExitCode.USAGE
+    done = h2o_here(
+        "run", "--batch", file, *(one.format(file=file) for one in arguments), ends=ExitCode.USAGE
+    )
     assert said in done.err
     assert file.read_bytes() == before
 
@@ -247,25 +214,20 @@ def test_rows_that_do_not_fit_are_refused_with_the_sum(
 ) -> None:
     monkeypatch.setattr("h2o_chat.engine.row_capacity.free_bytes", lambda device: 300 << 20)
     file = many(tmp_path / "in.jsonl", 40)
-    done = h2o_here("run", "--batch", file, *SHORT, "-b", 512, "--rows", 32)
-    assert done.code == ExitCode.MEMORY
+    done = h2o_here("run", "--batch", file, *SHORT, "-b", 512, "--rows", 32, ends=ExitCode.MEMORY)
     assert "32 rows do not fit: each takes 1.8 MB, 8 more are kept free" in done.err
     assert "--rows 1" in done.err
 
 
 def test_its_flags_need_it() -> None:
     for flags in (("-o", "x"), ("--rows", 3), ("--skip-bad",)):
-        done = h2o_here("run", "Hello", *flags)
-        assert done.code == ExitCode.USAGE
+        done = h2o_here("run", "Hello", *flags, ends=ExitCode.USAGE)
         assert "is of --batch alone" in done.err
 
 
-def test_a_reader_that_leaves_ends_it_quietly(h2o: Program, tmp_path: Path) -> None:
+def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path) -> None:
     file = many(tmp_path / "in.jsonl", 300)
-    command = [*PROGRAM, "run", "--batch", str(file), "--threads", "1"]
-    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+    with started("run", "--batch", file, "--threads", 1) as process:
         json.loads(process.stdout.readline())
         process.stdout.close()
         said = process.stderr.read()
@@ -276,21 +238,10 @@ def test_a_reader_that_leaves_ends_it_quietly(h2o: Program, tmp_path: Path) -> N
 
 def test_a_terminal_is_told_how_far_it_is(tmp_path: Path) -> None:
     file = many(tmp_path / "in.jsonl", 40)
-    terminal, end = pty.openpty()
-    command = [*PROGRAM, "run", "--batch", str(file), "-o", str(tmp_path / "out"), "--threads", "1"]
-    with Forked(command, stderr=end, env={**os.environ, "COLUMNS": "120", "TERM": "xterm"}) as process:
-        os.close(end)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(terminal, 1 << 16)
-            except OSError:  # the other end is closed
-                break
-        assert process.wait(60) == ExitCode.OK
-    os.close(terminal)
-    assert b" of 40 \xc2\xb7 " in shown
-    assert b"tok/s" in shown
-    assert b"about" in shown
+    batch = ("run", "--batch", file, "-o", tmp_path / "out", "--threads", 1)
+    with Terminal(*batch, piped="", COLUMNS="120", TERM="xterm") as terminal:
+        assert terminal.ended() == ExitCode.OK
+    assert all(words in terminal.text for words in (" of 40 · ", "tok/s", "about"))
 
 
 def test_no_time_is_told_once_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,8 +261,7 @@ def test_no_time_is_told_once_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -
 def test_an_output_that_goes_away_is_noticed(how: str, tmp_path: Path) -> None:
     """Exit code 1, and what was answered stands beside it; with that the same command goes on."""
     file, out = many(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
-    command = [*PROGRAM, "run", "--batch", str(file), "-o", str(out), *map(str, SHORT), "--rows", "1"]
-    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started("run", "--batch", file, "-o", out, *SHORT, "--rows", 1) as process:
         while not out.exists() or len(out.read_bytes().splitlines()) < 3:
             time.sleep(0.005)
         if how == "cut":
@@ -330,8 +280,7 @@ def test_an_output_that_goes_away_is_noticed(how: str, tmp_path: Path) -> None:
     kept = answers(beside.read_text())
     assert str(beside) in err
     assert 3 <= len(kept) < 40
-    done = h2o_here("run", "--batch", file, "-o", beside, *SHORT, "--rows", 1)
-    assert done.code == ExitCode.OK, done.err
+    h2o_here("run", "--batch", file, "-o", beside, *SHORT, "--rows", 1)
     now = answers(beside.read_text())
     assert len(now) == 40
     assert kept.items() <= now.items()
@@ -351,17 +300,12 @@ def test_an_output_that_goes_away_at_the_end_is_noticed(tmp_path: Path) -> None:
 def test_a_line_that_was_edited_does_not_keep_its_old_answer(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [{"id": "a", "prompt": "Hello"}, {"id": 7, "prompt": "My name is Ada."}]
     file, out = write(tmp_path / "in.jsonl", *lines), tmp_path / "out.jsonl"
-    assert h2o_here("run", "--batch", file, "-o", out, *SHORT).code == ExitCode.OK
+    h2o_here("run", "--batch", file, "-o", out, *SHORT)
     before = out.read_bytes()
     again = h2o_here("run", "--batch", file, "-o", out, *SHORT)
     assert (again.code, out.read_bytes()) == (ExitCode.OK, before), again.err
-    for changed in (
-        {"prompt": "Bye"},
-        {"prompt": "Hello", "temperature": 0.5},
-        {"prompt": "Hello", "seed": 3},
-    ):
-        write(file, {"id": "a"} | changed, lines[1])
-        refused = h2o_here("run", "--batch", file, "-o", out, *SHORT)
-        assert refused.code == ExitCode.USAGE
+    for changed in ({"prompt": "Bye"}, {"temperature": 0.5}, {"seed": 3}):
+        write(file, lines[0] | changed, lines[1])
+        refused = h2o_here("run", "--batch", file, "-o", out, *SHORT, ends=ExitCode.USAGE)
         assert "id a, has changed" in refused.err
         assert out.read_bytes() == before

@@ -59,10 +59,9 @@ def test_elsewhere_a_message_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
 def test_text_is_utf_8_whatever_the_locale_says(tmp_path: Path) -> None:
     """From a pipe, from the command line, from a variable; what is written is UTF-8, too."""
     plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "H2O_CHAT_STOP": "é"}
-    flags = ["--data", str(tmp_path)]
 
     def ran(*arguments: str, piped: str = "") -> "subprocess.CompletedProcess[bytes]":
-        command = [*PROGRAM, *arguments, *flags]
+        command = [*PROGRAM, *arguments, "--data", str(tmp_path)]
         return subprocess.run(command, input=piped.encode(), env=plain, capture_output=True, check=False)
 
     done = ran("run", "hi é", "--save", "--max-tokens", "2", "--stop", "ü", piped="漢 é\n")

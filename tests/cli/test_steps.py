@@ -7,7 +7,6 @@ from here import h2o_here
 from program import Ended
 from sweep import sweep
 
-from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import Session, Turn
 from h2o_chat.native import library
 
@@ -17,17 +16,16 @@ FIRST, SECOND = "My cat is called Miko. Tell me of trains.", "What is my cat cal
 
 def run(*arguments: object) -> Ended:
     done = h2o_here("run", "--json", "--budget", 48, "--max-tokens", 40, "--ignore-eos", *arguments)
-    assert done.code == ExitCode.OK, done.err
     return done
 
 
 def session(done: Ended) -> Session:
-    (found,) = [event for event in done.events if isinstance(event, Session)]
+    (found,) = done.of(Session)
     return found
 
 
 def answers(done: Ended) -> list[str]:
-    return [event.text for event in done.events if isinstance(event, Turn)]
+    return [turn.text for turn in done.of(Turn)]
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from forking import Forked
 from here import h2o_here
-from program import PROGRAM
+from program import Streamed, kept, of_kind
 from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
+from h2o_chat.events.events import Error, Token, Turn
 from h2o_chat.models.obtain import size
-from h2o_chat.store import DATABASE, Store
+from h2o_chat.store import DATABASE
 
 TURNS = "\n---\n".join(f"Go on with part {number}." for number in range(8))
 ON_A_SMALL_DISK = """
@@ -69,53 +69,14 @@ sys.exit(code)
 """
 
 
-class Talk:
-    """A run whose events are read one by one."""
-
-    def __init__(self, data: Path, model: Path, script: Path) -> None:
-        flags = ("--json", "--events", "0", "--ignore-eos", "--max-tokens", "40", "--save")
-        self.process = Forked(
-            [*PROGRAM, "run", "--script", str(script), "-m", str(model), "--data", str(data), *flags],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.events: list[dict[str, Any]] = []
-
-    def until(self, kind: str, times: int = 1) -> None:
-        assert self.process.stdout is not None
-        while times:
-            line = self.process.stdout.readline()
-            assert line, self.process.communicate()[1]
-            self.events.append(json.loads(line))
-            times -= self.events[-1]["event"] == kind
-
-    def ended(self) -> tuple[int, str]:
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        # communicate() would lose what readline() has read ahead.
-        out, err = self.process.stdout.read(), self.process.stderr.read()
-        self.events += [json.loads(line) for line in out.splitlines()]
-        return self.process.wait(100), err
-
-    @property
-    def tokens(self) -> list[int]:
-        return [event["id"] for event in self.events if event["event"] == "token"]
-
-
 @pytest.fixture
-def talk(folder: Path, small: Path, tmp_path: Path) -> Iterator[Talk]:
+def talk(folder: Path, small: Path, tmp_path: Path) -> Iterator[Streamed]:
+    """A run of eight turns that are stored."""
     script = tmp_path / "script.txt"
     script.write_text(TURNS)
-    talk = Talk(folder, small, script)
-    yield talk
-    talk.process.kill()
-    talk.process.communicate()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
+    flags = ("--events", 0, "--ignore-eos", "--max-tokens", 40, "--save", "--data", folder)
+    with Streamed("--script", script, "-m", small, *flags) as talk:
+        yield talk
 
 
 def held(folder: Path) -> sqlite3.Connection:
@@ -126,19 +87,14 @@ def held(folder: Path) -> sqlite3.Connection:
 
 
 def stored(folder: Path) -> list[int]:
-    store = Store(folder)
-    try:
-        path = store.path(store.find("last"))
-        return [token for message in path if message.role == "assistant" for token in message.ids]
-    finally:
-        store.close()
+    return [token for one in kept(folder) if one.role == "assistant" for token in one.ids]
 
 
-def test_a_busy_store_loses_nothing(talk: Talk, folder: Path) -> None:
+def test_a_busy_store_loses_nothing(talk: Streamed, folder: Path) -> None:
     """Turns go on while another process writes, and all is stored when it has done."""
-    talk.until("token")
+    talk.until(Token)
     foreign = held(folder)
-    talk.until("turn", 3)
+    talk.until(Turn, 3)
     assert len(stored(folder)) < len(talk.tokens), "they stand only in memory"
     foreign.execute("ROLLBACK")
     code, err = talk.ended()
@@ -150,11 +106,10 @@ def test_a_busy_store_loses_nothing(talk: Talk, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *sweep(signal.SIGTERM)])
-def test_leaving_a_busy_store_waits_until_told_again(talk: Talk, folder: Path, number: int) -> None:
-    talk.until("token")
+def test_leaving_a_busy_store_waits_until_told_again(talk: Streamed, folder: Path, number: int) -> None:
+    talk.until(Token)
     foreign = held(folder)
-    talk.until("turn", 8)
-    assert talk.process.stderr is not None
+    talk.until(Turn, 8)
     seen = ""
     while "waiting for the store" not in seen:
         line = talk.process.stderr.readline()
@@ -166,22 +121,11 @@ def test_leaving_a_busy_store_waits_until_told_again(talk: Talk, folder: Path, n
     assert code == ExitCode.FAILED, err
     assert "Not stored: " in err
     assert "tokens" in err
-    [error] = [event for event in talk.events if event["event"] == "error"]
-    assert error["code"] == "store"
+    (error,) = of_kind(Error, talk.events)
+    assert error.code == "store"
     kept = stored(folder)
     assert kept == talk.tokens[: len(kept)]
-    assert f"{len(talk.tokens) - len(kept)} tokens" in error["message"]
-
-
-def test_nothing_stored_is_no_conversation(small: Path, tmp_path: Path) -> None:
-    """A folder that cannot be used, in all the ways it can be meant: it fails, and names no conversation."""
-    (tmp_path / "file").touch()
-    flags = ("-m", small, "--save", "--max-tokens", 5)
-    done = h2o_here("run", "Once", *flags, "--data", tmp_path / "file" / "data")
-    assert done.code == ExitCode.FAILED, done.err
-    assert "Nothing of this conversation is stored" in done.err
-    assert "conversation None" not in done.err
-    assert done.out.strip(), "the answer is given all the same"
+    assert f"{len(talk.tokens) - len(kept)} tokens" in error.message
 
 
 @pytest.mark.skipif(
@@ -204,13 +148,12 @@ def test_saved_memories_give_way_to_words(small: Path, tmp_path: Path) -> None:
 
 def test_the_command_that_is_printed_for_a_chat_of_another_model_works(little: Path, tmp_path: Path) -> None:
     data = tmp_path / "a folder"
-    said = h2o_here("run", "Hello.", "--save", "--data", data, "-m", little, "--max-tokens", 4)
-    assert said.code == ExitCode.OK
-    refused = h2o_here("run", "Hello.", "--resume", "last", "--data", data, "-m", "pocket")
-    assert refused.code == ExitCode.USAGE
+    h2o_here("run", "Hello.", "--save", "--data", data, "-m", little, "--max-tokens", 4)
+    refused = h2o_here(
+        "run", "Hello.", "--resume", "last", "--data", data, "-m", "pocket", ends=ExitCode.USAGE
+    )
     (command,) = re.findall(r"h2o-chat (--resume \S+ --data '[^']+') goes on with", refused.err)
-    again = h2o_here("run", "And now?", *shlex.split(command), "--max-tokens", 4)
-    assert again.code == ExitCode.OK, again.err
+    h2o_here("run", "And now?", *shlex.split(command), "--max-tokens", 4)
 
 
 def test_all_saved_memories_together_have_a_limit(
@@ -221,8 +164,7 @@ def test_all_saved_memories_together_have_a_limit(
 
     def talk(*more: object) -> None:
         few = "--budget", 8, "--max-tokens", 4  # full at once, so that all files have one size
-        done = h2o_here("run", "Hello. It is a long day.", "--save", "-m", little, *few, *more)
-        assert done.code == ExitCode.OK, done.err
+        h2o_here("run", "Hello. It is a long day.", "--save", "-m", little, *few, *more)
 
     def saved() -> dict[str, int]:
         return {str(one.relative_to(tmp_path)): one.stat().st_size for one in tmp_path.glob("caches/*/*")}

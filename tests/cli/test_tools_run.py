@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from here import h2o_here
 from opened_models import loaded
-from program import Ended, Program
+from program import POCKET, Ended, h2o
 
 from h2o_chat.base.config import Sampling, Settings, ToolServer
 from h2o_chat.base.errors import ExitCode
@@ -20,7 +21,6 @@ from h2o_chat.cli.run import PlainText
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Said, Turn
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 SERVER = Path(__file__).parents[1] / "mcp_server.py"
 CALL = {"name": "escapes", "arguments": {}}
 PLAIN = """
@@ -55,32 +55,27 @@ def configured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "XDG_CONFIG_HOME": str(folder)}
 
 
-def asked(h2o: Program, environment: dict[str, str], *flags: object) -> Ended:
+def asked(environment: dict[str, str], *flags: object) -> Ended:
     schema = Path(environment["XDG_CONFIG_HOME"]) / "call.json"
     flags = ("--json", "--events", 0, "-m", POCKET, "-b", 1024, "--temperature", 0, *flags)
     return h2o("run", "Hello!", "--schema", schema, *flags, env=environment)
 
 
 @pytest.mark.parametrize("flag", [["--allow-tools"], ["--allow-tool", "escapes"]])
-def test_run_makes_allowed_calls(h2o: Program, configured: dict[str, str], flag: list[str]) -> None:
-    done = asked(h2o, configured, *flag)
-    assert done.code == ExitCode.OK, done.err
-    results = [one.text for one in done.events if isinstance(one, Said) and one.role == "tool"]
+def test_run_makes_allowed_calls(configured: dict[str, str], flag: list[str]) -> None:
+    done = asked(configured, *flag)
+    results = [one.text for one in done.of(Said) if one.role == "tool"]
     assert len(results) == 8
     assert all("red" in text for text in results)
     assert "\x1b" not in done.out + done.err, "JSON escapes it"
 
 
 @pytest.mark.parametrize("flag", [[], ["--allow-tool", "echo"]])
-def test_run_makes_no_other_calls_and_says_so(
-    h2o: Program, configured: dict[str, str], flag: list[str]
-) -> None:
-    done = asked(h2o, configured, *flag)
-    assert done.code == ExitCode.OK, done.err
-    codes = [one.code for one in done.events if isinstance(one, Note)]
-    assert codes.count("tool-refused") == 8
+def test_run_makes_no_other_calls_and_says_so(configured: dict[str, str], flag: list[str]) -> None:
+    done = asked(configured, *flag)
+    assert [one.code for one in done.of(Note)].count("tool-refused") == 8
     assert "--allow-tool escapes" in done.err
-    assert not any("red" in one.text for one in done.events if isinstance(one, Said) and one.role == "tool")
+    assert not any("red" in one.text for one in done.of(Said) if one.role == "tool")
 
 
 def test_calls_are_no_answers_on_stdout(configured: dict[str, str]) -> None:
@@ -123,11 +118,7 @@ def test_the_plain_chat_asks_by_lines(configured: dict[str, str]) -> None:
     assert "#4 tool: escapes (untrusted):" in done.stdout
 
 
-def test_a_server_needs_a_command(h2o: Program, tmp_path: Path) -> None:
-    (tmp_path / "h2o-chat").mkdir()
+def test_a_server_needs_a_command(file: Path) -> None:
     for wrong in ("command = []", 'command = "x"', 'command = ["x"]\ntimeout_s = 0', 'comand = ["x"]'):
-        (tmp_path / "h2o-chat" / "config.toml").write_text(f"[mcp.mine]\n{wrong}\n")
-        environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
-        done = h2o("run", "Hello!", "-m", POCKET, env=environment)
-        assert done.code == ExitCode.USAGE
-        assert "[mcp.mine]" in done.err
+        file.write_text(f"[mcp.mine]\n{wrong}\n")
+        assert "[mcp.mine]" in h2o_here("run", "Hello!", "-m", POCKET, ends=ExitCode.USAGE).err

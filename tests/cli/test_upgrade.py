@@ -47,11 +47,9 @@ def test_a_conversation_of_an_earlier_pocket_is_read_again(data: Path) -> None:
     """Its weights are gone, and what they remembered; its words are there. That is said once."""
     resume = ("run", "--resume", "last", "What is my name?", "--data", data)
     first = h2o_here(*resume)
-    assert first.code == 0, first.err
     assert "Ada" in first.err, "it is recalled"
     assert "an earlier pocket" in first.err
     again = h2o_here(*resume)
-    assert again.code == 0, again.err
     assert "Ada" in again.err, "it is recalled"
     assert "an earlier pocket" not in again.err
     assert "rebuilt" not in again.err, "what was read again is saved"
@@ -60,8 +58,7 @@ def test_a_conversation_of_an_earlier_pocket_is_read_again(data: Path) -> None:
 def test_its_saved_memories_are_dropped_and_all_its_words_kept(data: Path) -> None:
     [old] = data.glob("caches/*/*.safetensors")
     before = h2o_here("sessions", "show", "last", "--data", data).out
-    done = h2o_here("run", "--resume", "last", "--model", "pocket", "Thank you.", "--data", data)
-    assert done.code == 0, done.err
+    h2o_here("run", "--resume", "last", "--model", "pocket", "Thank you.", "--data", data)
     assert not old.exists() or header(old)["session"]["revision"] == fingerprint(find("pocket").folder)
     assert h2o_here("sessions", "show", "last", "--data", data).out.startswith(before.rstrip())
 
@@ -114,12 +111,9 @@ def test_a_saved_memory_of_format_6_holds_the_same_tokens(tmp_path: Path) -> Non
     assert engine.forward([5]).isfinite().all()
 
 
-def test_settings_recordings_and_exports_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "config" / "h2o-chat").mkdir(parents=True)
-    shutil.copy(BEFORE / "config.toml", tmp_path / "config" / "h2o-chat")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_settings_recordings_and_exports_open(tmp_path: Path, file: Path) -> None:
+    shutil.copy(BEFORE / "config.toml", file)
     shown = h2o_here("config", "show")
-    assert shown.code == 0, shown.err
     assert "96" in shown.out
 
     events = list(read(BEFORE / "recording.jsonl"))
@@ -127,8 +121,7 @@ def test_settings_recordings_and_exports_open(tmp_path: Path, monkeypatch: pytes
     assert any(isinstance(event, CacheState) for event in events)
 
     asked = json.loads((BEFORE / "conversation.json").read_text())
-    done = h2o_here("sessions", "import", BEFORE / "conversation.json", "--data", tmp_path / "data")
-    assert done.code == 0, done.err
+    h2o_here("sessions", "import", BEFORE / "conversation.json", "--data", tmp_path / "data")
     exported = h2o_here("sessions", "export", "last", "--format", "json", "--data", tmp_path / "data")
     texts = [message["text"] for message in json.loads(exported.out)["messages"]]
     assert texts == [message["text"] for message in asked["messages"]]

@@ -3,26 +3,17 @@
 import json
 from pathlib import Path
 
-import opened_models
-import pytest
 from typer.testing import CliRunner
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Sampling
 from h2o_chat.cli.cli import app
 from h2o_chat.lab.eval import qa, stuck_eval
 from h2o_chat.lab.shared.policy_variant import Run, runs_of
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import tokens_of
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 SAID = ["Hello.", "I like tea.", "Where is Rome?"]
 SHORT = Sampling(max_tokens=8)
-
-
-@pytest.fixture(scope="module")
-def pocket() -> Loaded:
-    loaded: Loaded = opened_models.loaded(Settings(model=str(POCKET), threads=1))
-    return loaded
 
 
 def test_an_answer_repeats_an_earlier_one_to_another_message() -> None:
@@ -56,13 +47,13 @@ def test_the_beginning_of_a_long_passage_is_cut_off(pocket: Loaded) -> None:
     assert qa.message(pocket.tokenizer, item, 5000).startswith("Passage: first")
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_commands(bundled: Path, tmp_path: Path) -> None:
     turns, items = tmp_path / "turns.txt", tmp_path / "items.jsonl"
     turns.write_text("\n---\n".join(SAID))
     items.write_text(
         json.dumps({"context": "My dog is called Rexo.", "question": "Whose name?", "answer": "Rexo"})
     )
-    runner, model = CliRunner(), ["-m", str(POCKET), "-b", "64"]
+    runner, model = CliRunner(), ["-m", str(bundled), "-b", "64"]
     done = runner.invoke(
         app, ["eval", "stuck", "--turns", str(turns), *model, "--tokens", "4", "--as-before"]
     )

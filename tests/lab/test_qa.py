@@ -14,8 +14,6 @@ from h2o_chat.lab.shared.intervals import share_interval
 from h2o_chat.lab.shared.lab_texts import read_items
 from h2o_chat.lab.shared.policy_variant import runs_of
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
-
 
 def test_answers_are_compared_as_squad_does() -> None:
     assert normalised("  The  Eiffel-Tower, a tower!") == "eiffeltower tower"
@@ -61,8 +59,8 @@ def test_the_full_cache_comes_first_and_a_policy_must_fit() -> None:
         runs_of(["caote"], [2])
 
 
-def test_a_variant_keeps_its_own_numbers() -> None:
-    loaded = opened_models.loaded(Settings(model=str(POCKET), engine="transformers", threads=1))
+def test_a_variant_keeps_its_own_numbers(bundled: Path) -> None:
+    loaded = opened_models.loaded(Settings(model=str(bundled), engine="transformers", threads=1))
     own = runs_of(["h2o:chunk=8,sinks=2,kv=int8"], [64])[1]
     session = Engine(loaded, own.settings()).session
     assert (session.chunk, session.sinks, session.kv_dtype) == (8, 2, "int8")

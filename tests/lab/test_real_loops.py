@@ -12,22 +12,21 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.eval.stuck_eval import repeated
 
 FOLDER = os.environ.get("H2O_CHAT_REAL_MODELS", "")
-SAID = (
-    *(
-        "My neighbour Otto keeps bees on the roof.",
-        "How are you doing today?",
-        "I want to talk about something.",
-    ),
-    *("Thanks for talking with me.", "I left the spare key under a flowerpot.", "I hope you like it!"),
-    *("I am so sorry that I failed.", "I feel so ashamed.", "Our train leaves at ten past seven."),
-    *(
-        "I really hope so.",
-        "It is my fault.",
-        "I wish I could have done more.",
-        "My grandmother was a baker.",
-    ),
-    "What is the capital of France?",
-)
+SAID = """\
+My neighbour Otto keeps bees on the roof.
+How are you doing today?
+I want to talk about something.
+Thanks for talking with me.
+I left the spare key under a flowerpot.
+I hope you like it!
+I am so sorry that I failed.
+I feel so ashamed.
+Our train leaves at ten past seven.
+I really hope so.
+It is my fault.
+I wish I could have done more.
+My grandmother was a baker.
+What is the capital of France?""".splitlines()
 
 
 @pytest.mark.real_model

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import opened_models
 import pytest
 from typer.testing import CliRunner
 
@@ -16,14 +15,6 @@ from h2o_chat.lab.eval.synthetic_talk import Question, holds, is_right
 from h2o_chat.lab.shared.intervals import wilson
 from h2o_chat.lab.shared.policy_variant import runs_of
 from h2o_chat.models.load import Loaded
-
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
-
-
-@pytest.fixture(scope="module")
-def pocket() -> Loaded:
-    loaded: Loaded = opened_models.loaded(Settings(model=str(POCKET), threads=1))
-    return loaded
 
 
 @pytest.mark.parametrize(
@@ -122,8 +113,8 @@ def test_the_model_answers_itself(pocket: Loaded) -> None:
     assert talk.tokens >= 300
 
 
-def test_the_command_prints_a_table() -> None:
-    command = ["lab", "eval", "recall", "-m", str(POCKET), "--generate", "40", "--conversations", "1"]
+def test_the_command_prints_a_table(bundled: Path) -> None:
+    command = ["lab", "eval", "recall", "-m", str(bundled), "--generate", "40", "--conversations", "1"]
     done = CliRunner().invoke(app, [*command, "-b", "128", "--policy", "h2o"])
     assert done.exit_code == 0, done.output
     assert "1 conversations of 40 tokens" in done.stdout

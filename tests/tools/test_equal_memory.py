@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from forking import Forked
-from stand_in import tiny_model
+from stand_in import stand_ins, tiny_model
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
@@ -50,12 +50,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("peers")
-    python = folder / "envs" / "llama.cpp" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(STAND_IN)
-    python.chmod(0o755)
-    return folder
+    return stand_ins(tmp_path_factory.mktemp("peers"), ["llama.cpp"], STAND_IN)
 
 
 @pytest.fixture(scope="module")

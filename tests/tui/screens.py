@@ -63,7 +63,7 @@ def chat_of(model: Any, settings: Settings, folder: Path | None = None) -> Any:
     from h2o_chat.store import Store
 
     engine = Engine(model, settings)
-    keeper = folder and Keeper(Store(folder), None, engine.session, asdict(settings))
+    keeper = Keeper(Store(folder), None, engine.session, asdict(settings)) if folder else None
     return Chat(engine, settings, keeper)
 
 

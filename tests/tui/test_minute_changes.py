@@ -62,8 +62,8 @@ async def test_a_larger_memory_is_offered_and_given(talk: Drive) -> None:
 
 
 async def test_what_is_protected_is_one_number_everywhere(talk: Drive) -> None:
-    talk = ("I am Flora.", CAT, "I have a red bike.", "Do you like films?")
-    async with talk((120, 36), talk) as screen:
+    said = ("I am Flora.", CAT, "I have a red bike.", "Do you like films?")
+    async with talk((120, 36), said) as screen:
         for index in (0, 2):  # each head has let go of others of their tokens
             told = await screen.say(f"/pin {index + 1}")
             (slots,) = re.findall(r"\. (\d+) slots protected, ", told)

@@ -102,23 +102,22 @@ async def test_the_same_answer_is_not_made_again(talk: Drive, size: tuple[int, i
         assert len(set(answers)) == 5, "each time other words, not the first ones again"
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_tables_links_and_code_are_drawn_and_blocks_are_copied_one_by_one(
-    talk: Drive, size: tuple[int, int]
-) -> None:
-    async with talk(size, ()) as screen:
+async def test_tables_links_and_code_are_drawn_and_blocks_are_copied_one_by_one(talk: Drive) -> None:
+    async with talk((120, 36), ()) as screen:
         screen.app.transcript.messages.message("assistant", "pocket", ANSWER, 0)
-        await screen.pilot.pause()
-        shown = screen.bodies()[-1]
-        assert "|--" not in shown
-        assert "the paper (https://arxiv.org/abs/2306_14048_)" in shown
-        assert "https://bank.test (https://evil.test/x)" in shown
-        table = shown.split("\n\nSee")[0].split("\n")
-        room = screen.app.transcript.page.width - 3
-        assert all(len(line) <= room for line in table)
-        assert table[0].split() == ["policy", "│", "what", "it", "keeps", "│", "tokens"]
-        for name in ("attention", "1,024", "window", "512"):
-            assert any(name in line for line in table), "no cell is lost, no word is cut"
+        for size in SIZES:
+            await screen.pilot.resize_terminal(*size)
+            await screen.pilot.pause()
+            shown = screen.bodies()[-1]
+            assert "|--" not in shown
+            assert "the paper (https://arxiv.org/abs/2306_14048_)" in shown
+            assert "https://bank.test (https://evil.test/x)" in shown
+            table = shown.split("\n\nSee")[0].split("\n")
+            room = screen.app.transcript.page.width - 3
+            assert all(len(line) <= room for line in table)
+            assert table[0].split() == ["policy", "│", "what", "it", "keeps", "│", "tokens"]
+            for name in ("attention", "1,024", "window", "512"):
+                assert any(name in line for line in table), "no cell is lost, no word is cut"
         screen.app.transcript.focus()
         screen.app.transcript.select(0, chosen=True)
         for copied in ("first = 1\n", "second = 2\n"):

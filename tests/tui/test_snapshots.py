@@ -223,7 +223,8 @@ def failing(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def test_the_models_look_so(page: Any) -> None:
-    app = ChatApp(opening(error=NOT_FOUND), Settings(model="pocket"), Sampling())
+    looked_at.set()
+    app = ChatApp(opening(("read weights", 0.4)), Settings(model="pocket"), Sampling())
     async with app.run_test(size=(100, 30)) as pilot:
         screen = Screen(app, pilot)
         app.prompt.cursor_blink = False

@@ -138,17 +138,17 @@ async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
         assert screen.lines()
 
 
+ALSO_WIDE = ((250, 60), (100, 16), (100, 24), (101, 9), (100, 5), (160, 28))
+
+
 async def test_at_every_size_it_is_cut_at_whole_lines_and_keeps_its_legend(told: Path) -> None:
     async with replayed(told) as screen:
-        app, panel = screen.app, screen.app.query_one(MemoryPanel)
-        app.set_focus(panel)
-        for size in (
-            *((100, rows) for rows in (36, 24, 20, 16, 15, 9, 6, 5)),
-            *((250, 60), (101, 9), (160, 28)),
-        ):
+        panel = screen.app.query_one(MemoryPanel)
+        for size in (*((100, rows) for rows in (36, 20, 15, 9, 6)), *ALSO_WIDE):
             await screen.pilot.resize_terminal(*size)
-            for _ in range(3):  # beside the chat, wide, hidden
-                for name in TABS:
+            for _ in range(3 if size in ALSO_WIDE else 1):  # beside the chat, wide, hidden
+                for number, name in enumerate(TABS):
+                    panel.tab = number
                     await screen.pilot.pause()
                     assert screen.lines()
                     lines = str(panel.render().plain).split("\n")
@@ -159,9 +159,8 @@ async def test_at_every_size_it_is_cut_at_whole_lines_and_keeps_its_legend(told:
                         assert LEGENDS[name] in lines[-2]
                         tabs_at = -4 if name == "now" and panel.size.height >= 16 else -3
                         assert "now  history  details" in lines[tabs_at]
-                    await screen.pilot.press("right")
-                await screen.pilot.press("ctrl+b")
-                app.set_focus(panel)
+                if size in ALSO_WIDE:
+                    await screen.pilot.press("ctrl+b")
 
 
 async def test_a_hidden_panel_is_not_fed(tmp_path: Path, pocket: Any) -> None:

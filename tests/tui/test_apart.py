@@ -4,21 +4,18 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from psutil import pid_exists
-from screens import POCKET, slowly, unfolded
+from screens import POCKET, Drive, slowly, unfolded
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.opening import ConversationPlace, opener, opener_of
 from h2o_chat.remote.engine_apart import _Process, engine_apart
 from h2o_chat.tui.chat_app import ChatApp
 
-Drive = Callable[..., Any]
 SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
 LONG = Sampling(max_tokens=20_000, ignore_eos=True)
 
@@ -28,7 +25,6 @@ async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path
     kept = ConversationPlace(tmp_path / "data")
     opened = slowly(opener(SETTINGS, kept, engine_apart))
     async with drive("stories3m", open_chat=opened, sampling=LONG) as screen:
-        await screen.opened()
 
         def answer() -> str:
             return unfolded(screen.app.transcript.messages.by_index[1])
@@ -37,7 +33,7 @@ async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path
         await screen.streaming()
         await screen.until(lambda: screen.app._memory.cache, "it was told what the cache holds")
         assert screen.app.pane.submit("/why @5")  # in the middle of the answer, which goes on
-        await screen.until(lambda: any("@5 " in body for body in screen.bodies()), "told")
+        await screen.until(lambda: screen.said("@5 "), "told")
         assert screen.app.busy
         await screen.pilot.press("escape")
         await screen.answered()
@@ -69,7 +65,6 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
     opened, others = opener(SETTINGS, kept, engine_apart), opener_of(SETTINGS, kept, engine_apart)
 
     async with drive("stories3m", open_chat=opened, sampling=LONG, opener_of=others) as screen:
-        await screen.opened()
         await screen.ask("Tell me about trains.")
         await screen.streaming()
         os.kill(screen.chat.engine._process._process.pid, signal.SIGKILL)
@@ -81,10 +76,8 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
         assert screen.chat.messages[-1].finish == "interrupted"
         keeper = screen.chat.keeper
         assert keeper.path(keeper.leaf)[-1].finish == "interrupted"
-        assert not any("could not be saved" in body for body in screen.bodies())
-        await screen.ask("And now?")
-        await screen.answered()
-        assert "SIGKILL" in screen.bodies()[-1]
+        assert not screen.said("could not be saved")
+        assert "SIGKILL" in await screen.say("And now?")
         await screen.ask("/set seed 5")
         await screen.until(lambda: "SIGKILL" in screen.bodies()[-1], "settings are refused")
         await screen.pilot.press("ctrl+b")  # what would be told to the engine is not, and nothing falls
@@ -105,11 +98,9 @@ async def test_a_message_to_an_engine_that_is_gone_comes_back(drive: Drive, tmp_
     """Also the first one of a conversation, for which the engine is asked before anything is written."""
     opened = opener(SETTINGS, ConversationPlace(tmp_path / "data"), engine_apart)
     async with drive("stories3m", open_chat=opened, sampling=LONG) as screen:
-        await screen.opened()
         os.kill(screen.chat.engine._process._process.pid, signal.SIGKILL)
         for number in range(2):
-            await screen.ask("Tell me about trains.")
-            await screen.answered()
+            await screen.say("Tell me about trains.")
             assert screen.app.prompt.text == "Tell me about trains."
             assert screen.chat.messages == []
             assert len(screen.app.transcript.messages.by_index) == 0
@@ -150,10 +141,6 @@ async def test_a_tokenizer_that_panics_is_told_and_the_screen_stays(drive: Drive
     settings = replace(SETTINGS, model=str(folder))
     opened = opener(settings, ConversationPlace(tmp_path / "data"), engine_apart)
     async with drive("stories3m", open_chat=opened, sampling=Sampling(max_tokens=5)) as screen:
-        await screen.opened()
-        await screen.ask("a" * 44 + "c")
-        await screen.answered()
-        assert "tokenizer fails" in screen.bodies()[-1]
-        await screen.ask("Hi")
-        await screen.answered()
+        assert "tokenizer fails" in await screen.say("a" * 44 + "c")
+        await screen.say("Hi")
         assert screen.chat.messages[-1].text

@@ -5,34 +5,25 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import SMALL, WIDE, Screen, opener, stored
+from screens import SMALL, WIDE, Drive, Screen
 from textual.binding import Binding
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat.commands import bodies, table
 from h2o_chat.chat.files import attached
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.store import title_of
-from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
+from h2o_chat.tui.prompt import completion_menu
 from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
 from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import KEYS
-
-Drive = Callable[..., Any]
-
-
-async def command(screen: Screen, text: str) -> str:
-    """Types a command; what stands in the transcript below everything afterwards."""
-    await screen.ask(text)
-    await screen.answered()
-    return screen.bodies()[-1]
 
 
 def menu(screen: Screen) -> list[str]:
@@ -98,7 +89,6 @@ def test_a_command_with_what_stands_behind_it_and_the_nearest_of_a_wrong_one() -
 
 async def test_the_menu_completes_and_a_wrong_command_stays_in_the_box(drive: Drive) -> None:
     async with drive("stories3m", WIDE) as screen:
-        await screen.opened()
         await screen.pilot.press("/")
         assert len(menu(screen)) == 9
         await screen.pilot.press("p", "i")
@@ -128,79 +118,64 @@ async def test_the_menu_completes_and_a_wrong_command_stays_in_the_box(drive: Dr
         assert screen.app.prompt.has_focus
 
 
-async def test_pins_a_message_from_the_box(drive: Drive, shared_models: Path, tmp_path: Path) -> None:
-    open_chat = stored(shared_models, tmp_path / "data")
-    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=12)) as screen:
-        await screen.opened()
-        assert "no system prompt" in await command(screen, "/system")
-        await command(screen, "/pin next")
+async def test_pins_a_message_from_the_box(stored: Drive) -> None:
+    async with stored(sampling=Sampling(max_tokens=12)) as screen:
+        assert "no system prompt" in await screen.say("/system")
+        await screen.say("/pin next")
         assert "the next message is pinned" in str(screen.app.query_one("#entry").border_subtitle)
-        await screen.ask("I am Flora.")
-        await screen.answered()
+        await screen.say("I am Flora.")
         assert screen.chat.messages[0].pinned
-        assert any("#1 is pinned" in body for body in screen.bodies())
+        assert screen.said("#1 is pinned")
         assert any("#1 you · pinned" in line for line in screen.lines())
         assert "pinned" not in str(screen.app.query_one("#entry").border_subtitle)
         pinned = screen.chat.messages[0].first
-        why = await command(screen, f"/why @{pinned + 6}")
+        why = await screen.say(f"/why @{pinned + 6}")
         assert "its message is pinned" in why
-        assert "at most" in await command(screen, "/pin 2")
-        assert "no longer pinned" in await command(screen, "/unpin 1")
-        assert "no message #77" in await command(screen, "/pin 77")
-        assert "slots" in await command(screen, "/stats")
-        assert "12" in await command(screen, "/set max_tokens")
+        assert "at most" in await screen.say("/pin 2")
+        assert "no longer pinned" in await screen.say("/unpin 1")
+        assert "no message #77" in await screen.say("/pin 77")
+        assert "slots" in await screen.say("/stats")
+        assert "12" in await screen.say("/set max_tokens")
 
 
-async def test_a_pin_that_does_not_fit_gives_the_text_back(
-    drive: Drive, shared_models: Path, tmp_path: Path
-) -> None:
-    open_chat = stored(shared_models, tmp_path / "data")
-    async with drive("pilot-chat", WIDE, open_chat=open_chat) as screen:
-        await screen.opened()
-        await command(screen, "/pin")
-        await screen.ask("word " * 30)
-        await screen.answered()
+async def test_a_pin_that_does_not_fit_gives_the_text_back(stored: Drive) -> None:
+    async with stored() as screen:
+        await screen.say("/pin")
+        await screen.say("word " * 30)
         assert screen.chat.messages == []
         assert screen.app.prompt.text == "word " * 30
         assert "It would fit into a budget of" in screen.bodies()[-1]
 
 
-async def test_settings_change_while_the_conversation_goes_on(
-    drive: Drive, shared_models: Path, tmp_path: Path
-) -> None:
-    open_chat = stored(shared_models, tmp_path / "data")
-    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=8)) as screen:
-        await screen.opened()
-        assert "temperature = 0.7" in await command(screen, "/set temperature 0.7")
-        assert "It must be in" in await command(screen, "/set top-p 3")
-        assert "Did you mean seed" in await command(screen, "/set sed 3")
-        await command(screen, "/set seed 5")
-        await command(screen, "/set stop none")
-        await screen.ask("My name is Flora.")
-        await screen.answered()
+async def test_settings_change_while_the_conversation_goes_on(stored: Drive) -> None:
+    async with stored(sampling=Sampling(max_tokens=8)) as screen:
+        assert "temperature = 0.7" in await screen.say("/set temperature 0.7")
+        assert "It must be in" in await screen.say("/set top-p 3")
+        assert "Did you mean seed" in await screen.say("/set sed 3")
+        await screen.say("/set seed 5")
+        await screen.say("/set stop none")
+        await screen.say("My name is Flora.")
         first = screen.chat.messages[1].text
         assert screen.chat.session.seed == 5
         seen = screen.chat.engine.seen
-        await command(screen, "/budget 32")
+        await screen.say("/budget 32")
         await screen.until(lambda: screen.chat.session.budget == 32, "the memory is another one")
         assert screen.chat.engine.seen == seen
         assert screen.chat.engine.cache.most_kept <= 32
         assert screen.app._memory.session.budget == 32
         assert [message.text for message in screen.chat.messages][1] == first
-        await command(screen, "/policy caote")
+        await screen.say("/policy caote")
         await screen.until(lambda: screen.chat.session.policy == "caote", "four sinks")
-        assert "smallest budget that works here is" in await command(screen, "/budget 3")
+        assert "smallest budget that works here is" in await screen.say("/budget 3")
         assert screen.chat.session.budget == 32
-        assert "Nothing was forgotten yet" in await command(screen, "/budget more")
-        await command(screen, "/policy window")
-        await screen.ask("And yours?")
-        await screen.answered()
+        assert "Nothing was forgotten yet" in await screen.say("/budget more")
+        await screen.say("/policy window")
+        await screen.say("And yours?")
         assert (screen.chat.session.policy, len(screen.chat.messages)) == ("window", 4)
         conversation = screen.chat.keeper.conversation
         assert screen.chat.keeper.store.settings(conversation)["policy"] == "window"
-        await screen.ask("word " * 60)
-        await screen.answered()
-        assert any("32 slots: it is read once" in body for body in screen.bodies())
+        await screen.say("word " * 60)
+        assert screen.said("32 slots: it is read once")
         seen = screen.chat.engine.seen
         await screen.pilot.press("f3")
         await screen.until(lambda: screen.chat.session.budget > 32, "there is more room")
@@ -208,17 +183,12 @@ async def test_settings_change_while_the_conversation_goes_on(
         assert screen.chat.session.budget >= screen.chat.engine.seen == seen
 
 
-async def test_something_is_remembered_for_all_conversations(
-    drive: Drive, shared_models: Path, tmp_path: Path
-) -> None:
-    open_chat = stored(shared_models, tmp_path / "data")
-    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=5)) as screen:
-        await screen.opened()
-        assert "Nothing is remembered" in await command(screen, "/remember")
-        await command(screen, "/remember My cat is called Miso.")
+async def test_something_is_remembered_for_all_conversations(stored: Drive) -> None:
+    async with stored(sampling=Sampling(max_tokens=5)) as screen:
+        assert "Nothing is remembered" in await screen.say("/remember")
+        await screen.say("/remember My cat is called Miso.")
         assert "/forget 1 takes it back" in screen.app.divider.remark
-        await screen.ask("I live in Tarsenburg.")
-        await screen.answered()
+        await screen.say("I live in Tarsenburg.")
         await screen.pilot.press("tab", *["up"] * 8)
         assert screen.app.transcript.selected == 0
         bodies.remember(screen.app.pane, "")
@@ -229,49 +199,44 @@ async def test_something_is_remembered_for_all_conversations(
         ]
         await screen.pilot.press("escape")
         for wrong in ("Miso", "7"):
-            assert "/remember shows" in await command(screen, f"/forget {wrong}")
-        await command(screen, "/forget 1")
-        assert "2: I live in Tarsenburg." in await command(screen, "/remember")
+            assert "/remember shows" in await screen.say(f"/forget {wrong}")
+        await screen.say("/forget 1")
+        assert "2: I live in Tarsenburg." in await screen.say("/remember")
 
 
 async def test_exports_copies_and_finds(
-    drive: Drive, shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    open_chat = stored(shared_models, tmp_path / "data")
-    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=30)) as screen:
-        await screen.opened()
-        for text in ("I live in <Tarsenburg>.", "Tell me of a baker.", "And of a cat."):
-            await screen.ask(text)
-            await screen.answered()
-        assert "is no format" in await command(screen, "/export html")
-        assert f"Wrote talk.md in {tmp_path}" in await command(screen, "/export md talk.md")
+    async with stored(sampling=Sampling(max_tokens=30)) as screen:
+        await screen.say("I live in <Tarsenburg>.", "Tell me of a baker.", "And of a cat.")
+        assert "is no format" in await screen.say("/export html")
+        assert f"Wrote talk.md in {tmp_path}" in await screen.say("/export md talk.md")
         assert "I live in <Tarsenburg>." in Path("talk.md").read_text()
-        assert "is there already" in await command(screen, "/export md talk.md")
-        assert "Wrote" in await command(screen, "/export md talk.md --force")
+        assert "is there already" in await screen.say("/export md talk.md")
+        assert "Wrote" in await screen.say("/export md talk.md --force")
         # Only a word of its own is the flag: the end of a name would write over another file.
         Path("notes").write_text("mine")
-        assert "Wrote" in await command(screen, "/export md notes--force")
+        assert "Wrote" in await screen.say("/export md notes--force")
         assert Path("notes").read_text() == "mine"
         assert Path("notes--force").exists()
-        assert "is there already" in await command(screen, "/export md notes--force")
-        assert "Wrote" in await command(screen, "/export md --force")
-        await command(screen, "/export json")
+        assert "is there already" in await screen.say("/export md notes--force")
+        assert "Wrote" in await screen.say("/export md --force")
+        await screen.say("/export json")
         assert json.loads(next(Path().glob("*.json")).read_text())["messages"][0]["text"].endswith("burg>.")
-        await command(screen, "/copy")
+        await screen.say("/copy")
         assert screen.app.clipboard == screen.chat.messages[-1].text
-        assert "no code block" in await command(screen, "/copy code")
-        assert "nothing to copy" in await command(screen, "/copy that")
+        assert "no code block" in await screen.say("/copy code")
+        assert "nothing to copy" in await screen.say("/copy that")
         await screen.ask("/find tarsenburg")
-        await screen.until(lambda: "1 of 1" in "\n".join(screen.lines()), "the find bar has found it")
+        await screen.until(lambda: "1 of 1" in screen.page(), "the find bar has found it")
         await screen.pilot.press("escape")
         assert screen.app.prompt.has_focus
-        await screen.ask("Keep this:\n~~~py\nx = 1\n~~~")
-        await screen.answered()
-        await command(screen, f"/copy {len(screen.chat.messages) - 1}")
+        await screen.say("Keep this:\n~~~py\nx = 1\n~~~")
+        await screen.say(f"/copy {len(screen.chat.messages) - 1}")
         assert screen.app.clipboard == screen.chat.messages[-2].text
-        assert "no theme" in await command(screen, "/theme nothing")
-        await command(screen, "/theme nord")
+        assert "no theme" in await screen.say("/theme nothing")
+        await screen.say("/theme nord")
         assert screen.app.theme == "nord"
 
 
@@ -289,23 +254,10 @@ async def test_inside_tmux_a_copy_goes_to_its_buffer(
         assert told.read_text() == "load-buffer -w -\nnaïve"
 
 
-async def test_what_is_typed_while_loading_is_sent_when_it_is_open(drive: Drive, shared_models: Path) -> None:
-    settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1)
-    go_on = threading.Event()
-
-    def slow(progress: Any) -> Any:
-        go_on.wait(60)
-        return opener(settings)(progress)
-
-    async with drive("stories3m", WIDE, sampling=Sampling(max_tokens=5), open_chat=slow) as screen:
-        assert screen.app.chat is None
-        await screen.ask("Once upon a time")
-        assert screen.app.prompt.text == ""
-        go_on.set()
-        await screen.opened()
-        await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it was sent")
-        assert screen.chat.messages[0].text == "Once upon a time"
-        assert "not stored" in await command(screen, "/budget 32")
+async def test_what_was_typed_comes_back_by_key(drive: Drive) -> None:
+    async with drive("stories3m", sampling=Sampling(max_tokens=5)) as screen:
+        await screen.say("Once upon a time")
+        assert "not stored" in await screen.say("/budget 32")
         await screen.pilot.press("up")
         assert screen.app.prompt.text == "/budget 32"
         await screen.pilot.press("up", "up", "down", "down", "down")
@@ -392,6 +344,43 @@ def test_a_folder_and_a_pdf_are_sent_along(tmp_path: Path, monkeypatch: pytest.M
     assert said.count(":\n```\n") == 3
 
 
+def test_a_folder_that_does_not_answer_keeps_no_key_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files and folders that a person names are read in threads."""
+    (tmp_path / "notes.md").touch()
+    answers, asked, listed = threading.Event(), list[Path](), Path.iterdir
+
+    def late(folder: Path) -> Any:
+        asked.append(folder)
+        answers.wait(60)
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", late)
+    began = time.monotonic()
+    for _ in range(20):
+        assert completion_menu.choices(f"@{tmp_path}/", []) == []
+    assert time.monotonic() - began < 20
+    assert len(asked) == 1, "it is not asked again before it has answered"
+    answers.set()
+    completion_menu._unanswered[f"{tmp_path}/"].join()
+    assert [one.label for one in completion_menu.choices(f"@{tmp_path}/", [])] == ["notes.md"]
+
+
+async def test_a_file_is_sent_along_and_what_cannot_be_sent_stands_in_the_box(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.md").write_text("Trains run.")
+    async with drive("stories3m") as screen:
+        await screen.ask("read @missing.md ")
+        await screen.until(lambda: "There is no file" in screen.bodies()[-1], "it is said")
+        await screen.until(lambda: screen.app.prompt.text == "read @missing.md ", "the text is back")
+        await screen.ask("read @notes.md ")
+        await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it is answered")
+        assert screen.chat.messages[0].text == "notes.md:\n```\nTrains run.\n```\n\nread notes.md "
+
+
 def test_a_pdf_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty thousand pages that are one and the same, large one: a small file."""
     monkeypatch.setattr(attached, "PDF_LIMIT_S", 1.0)
@@ -436,29 +425,18 @@ def test_the_editor_of_the_person(tmp_path: Path) -> None:
         edited("text", environment | {"EDITOR": "'"})
 
 
-async def test_another_model_and_one_that_is_not_there(
-    drive: Drive, shared_models: Path, tmp_path: Path
-) -> None:
-    from h2o_chat.base.config import Settings
-    from h2o_chat.chat.conversation.opening import ConversationPlace, opener, opener_of
-
-    settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1, seed=7)
-    kept = ConversationPlace(tmp_path / "data")
-    app = ChatApp(
-        opener(settings, kept), settings, Sampling(max_tokens=5), opener_of=opener_of(settings, kept)
-    )
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
+async def test_another_model_and_one_that_is_not_there(switching: Drive, shared_models: Path) -> None:
+    async with switching(str(shared_models / "stories3m")) as screen:
+        app = screen.app
         await screen.opened()
         await screen.ask("/model")
-        await screen.until(lambda: "comes with" in "\n".join(screen.lines()), "what is here is listed")
-        assert "to fetch" not in "\n".join(screen.lines())
+        await screen.until(lambda: "comes with" in screen.page(), "what is here is listed")
+        assert "to fetch" not in screen.page()
         await screen.pilot.press(*"llama-7")
-        await screen.until(lambda: "to fetch" in "\n".join(screen.lines()), "typing finds the others")
+        await screen.until(lambda: "to fetch" in screen.page(), "typing finds the others")
         await screen.pilot.press("escape")
-        await screen.ask("Once")
-        await screen.answered()
-        assert "no-such-model" in await command(screen, "/model no-such-model")
+        await screen.say("Once")
+        assert "no-such-model" in await screen.say("/model no-such-model")
         await screen.ask("/model")
         await screen.pilot.press(*"stories3m", "enter")
         await screen.until(lambda: len(app.screen_stack) == 1, "it is chosen")
@@ -469,12 +447,11 @@ async def test_another_model_and_one_that_is_not_there(
         await screen.answered()
         assert screen.chat.messages == []
         assert "ctrl+o opens it" in screen.bodies()[-1], "the conversation before"
-        await screen.ask("Once")
-        await screen.answered()
+        await screen.say("Once")
         _, before = screen.chat.keeper.store.list()
         await screen.ask("/model")
-        await screen.until(lambda: "comes with" in "\n".join(screen.lines()), "what is here is listed")
-        text = "\n".join(screen.lines())
+        await screen.until(lambda: "comes with" in screen.page(), "what is here is listed")
+        text = screen.page()
         assert -1 < text.find("/stories260k") < text.find("/stories3m"), "those used last come first"
         await screen.pilot.press("escape")
         await screen.ask(f"/open {before.id}")
@@ -482,15 +459,13 @@ async def test_another_model_and_one_that_is_not_there(
         await screen.answered()
         assert screen.chat.keeper.conversation == before.id
         assert screen.chat.messages[0].text == "Once"
-        await screen.ask("upon a time")
-        await screen.answered()
+        await screen.say("upon a time")
         assert len(screen.chat.messages) == 4
 
 
 async def test_a_word_that_is_typed_out_is_sent_though_another_begins_with_it(drive: Drive) -> None:
     """`/policy h2o` and enter took `h2o-paper` from the menu, and sent nothing."""
     async with drive("pilot-chat", SMALL) as screen:
-        await screen.opened()
         await screen.pilot.press(*"/policy", "space", *"window")
         await screen.pilot.press("enter")
         await screen.answered()
@@ -499,3 +474,19 @@ async def test_a_word_that_is_typed_out_is_sent_though_another_begins_with_it(dr
         await screen.pilot.press("enter")
         await screen.answered()
         assert (screen.app.chat.settings.policy, screen.app.prompt.text) == ("h2o", "")
+
+
+async def test_another_model_is_sampled_as_its_own_makers_recommend(
+    switching: Drive, shared_models: Path
+) -> None:
+    """But for what a person has named."""
+    given = Sampling(top_p=0.5, max_tokens=5)
+    async with switching(str(shared_models / "stories260k"), given, named={"top_p"}) as screen:
+        await screen.opened()
+        drawn = Sampling(temperature=0.7, top_p=0.5, min_p=0.05, max_tokens=5)
+        assert screen.app.pane.sampling == drawn, "stories260k says nothing"
+        await screen.say("/set min_p 0.2")
+        await screen.ask("/model pocket")
+        await screen.until(lambda: screen.chat.session.model == "pocket", "the other one is open")
+        drawn = Sampling(temperature=0.0, top_p=0.5, min_p=0.2, max_tokens=5)
+        assert screen.app.pane.sampling == drawn

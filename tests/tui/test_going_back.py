@@ -7,33 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import WIDE, Screen, stored, unfolded
+from screens import Drive, Screen, unfolded
 from storing import created
 from textual.widgets import Input, OptionList, Static
 
-from h2o_chat.base.config import Sampling
 from h2o_chat.chat.commands import bodies
 from h2o_chat.store import Store
 from h2o_chat.tui.prompt.dialogs import Conversations
 from h2o_chat.tui.transcript import drawing
 
-Drive = Callable[..., Any]
 SAID = ("Hi, my name is Flora.", "Do you like films?", "What is my name?")
 INSTEAD = "My locker code is K7Q2."
-SHORT = Sampling(max_tokens=24)
-
-
-@pytest.fixture
-def talk(drive: Drive, shared_models: Path, tmp_path: Path) -> Callable[[], Any]:
-    return lambda: drive(
-        "pilot-chat", WIDE, sampling=SHORT, open_chat=stored(shared_models, tmp_path / "data")
-    )
-
-
-async def say(screen: Screen, *texts: str) -> None:
-    for text in texts:
-        await screen.ask(text)
-        await screen.answered()
 
 
 def shown(screen: Screen) -> list[str]:
@@ -45,7 +29,7 @@ def shown(screen: Screen) -> list[str]:
 
 
 async def agrees(screen: Screen) -> None:
-    """What is on the screen is what the conversation is, its gauges included."""
+    """The screen shows what the conversation is, its gauges included."""
     await screen.until(lambda: len(shown(screen)) == len(screen.chat.messages), "the screen is drawn")
     for body, message in zip(shown(screen), screen.chat.messages, strict=True):
         assert body.split() == message.text.split()
@@ -53,12 +37,11 @@ async def agrees(screen: Screen) -> None:
     assert [view.hold for view in views] == [message.hold for message in screen.chat.messages]
 
 
-async def test_the_last_answer_is_made_again(talk: Any) -> None:
-    async with talk() as screen:
-        await screen.opened()
+async def test_the_last_answer_is_made_again(stored: Drive) -> None:
+    async with stored() as screen:
         await screen.pilot.press("ctrl+r")
         assert "nothing was said yet" in screen.app.divider.remark
-        await say(screen, *SAID[:2])
+        await screen.say(*SAID[:2])
         before, leaf = shown(screen), screen.chat.keeper.leaf
         await screen.pilot.press("ctrl+r")
         await screen.until(lambda: screen.chat.keeper.leaf != leaf, "it is being made again")
@@ -74,25 +57,9 @@ async def test_the_last_answer_is_made_again(talk: Any) -> None:
         assert screen.app.prompt.text == ""
 
 
-async def test_no_answer_comes_twice(talk: Any) -> None:
-    """Nor one that was given before the last."""
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, SAID[0])
-        answers = [shown(screen)[-1]]
-        for _ in range(3):
-            leaf = screen.chat.keeper.leaf
-            await screen.pilot.press("ctrl+r")
-            await screen.until(lambda leaf=leaf: screen.chat.keeper.leaf != leaf, "it is being made again")
-            await screen.answered()
-            answers.append(shown(screen)[-1])
-        assert len(set(answers)) == 4
-
-
-async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, *SAID)
+async def test_an_earlier_message_is_said_anew(stored: Drive) -> None:
+    async with stored() as screen:
+        await screen.say(*SAID)
         screen.app.prompt.text = "half a"
         await screen.pilot.press("tab", *["up"] * 8, "down", "down")
         assert screen.app.transcript.selected == 2
@@ -106,34 +73,21 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         assert screen.app.prompt.text == "half a"
         assert not any(view.marked for view in screen.app.transcript.messages.views)
         await screen.pilot.press("tab", "up", "up", "up", "up", "e")
-        await say(screen, INSTEAD)
+        await screen.say(INSTEAD)
         await agrees(screen)
         assert shown(screen)[0::2] == [SAID[0], INSTEAD]
         assert not any(view.marked for view in screen.app.transcript.messages.views)
         kept = screen.chat.keeper.store.messages(screen.chat.keeper.conversation)
         assert [m.text for m in kept if m.role == "user"] == [*SAID, INSTEAD]
         assert screen.app.prompt.text == "half a"
-        await say(screen, SAID[2])  # and it goes on from there
+        await screen.say(SAID[2])  # and it goes on from there
         await agrees(screen)
 
 
-async def test_the_last_message_is_edited_from_the_box(talk: Any) -> None:
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, *SAID[:2])
-        await screen.pilot.press("ctrl+e")
-        assert screen.app.prompt.text == SAID[1]
-        await screen.pilot.press("!", "enter")
-        await screen.answered()
-        await agrees(screen)
-        assert shown(screen)[2] == SAID[1] + "!"
-
-
-async def test_going_back_is_cancelled(talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_going_back_is_cancelled(stored: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no memory is saved everything is read again: escape stops that, and nothing has changed."""
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, *SAID)
+    async with stored() as screen:
+        await screen.say(*SAID)
         before, messages = screen.bodies(), list(screen.chat.messages)
         for file in screen.chat.keeper.store.caches(screen.chat.keeper.conversation).iterdir():
             file.unlink()
@@ -171,12 +125,11 @@ def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "feed_again", feed_again)
 
 
-async def test_a_new_prompt_stopped_while_it_is_read_leaves_what_was_said(talk: Any) -> None:
+async def test_a_new_prompt_stopped_while_it_is_read_leaves_what_was_said(stored: Drive) -> None:
     """The old answer comes back: nothing was said instead of it."""
     long = "Once upon a time there was a red key in the garden and a bird. " * 900
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, *SAID[:2])
+    async with stored() as screen:
+        await screen.say(*SAID[:2])
         before = shown(screen)
         await screen.pilot.press("ctrl+e")
         await screen.ask(long)
@@ -187,14 +140,13 @@ async def test_a_new_prompt_stopped_while_it_is_read_leaves_what_was_said(talk: 
         assert shown(screen) == before
         assert screen.app.prompt.text == long
         await screen.pilot.press("escape")
-        await say(screen, SAID[2])
+        await screen.say(SAID[2])
         await agrees(screen)
 
 
 async def test_nothing_to_go_back_to_where_nothing_is_stored(drive: Drive) -> None:
-    async with drive("pilot-chat", sampling=SHORT) as screen:
-        await screen.opened()
-        await say(screen, SAID[0])
+    async with drive("pilot-chat") as screen:
+        await screen.say(SAID[0])
         for key in ("ctrl+r", "ctrl+e"):
             await screen.pilot.press(key)
             assert "not stored" in screen.app.divider.remark
@@ -206,16 +158,14 @@ async def test_nothing_to_go_back_to_where_nothing_is_stored(drive: Drive) -> No
         await agrees(screen)
 
 
-async def test_another_conversation_is_begun_found_and_opened(talk: Any) -> None:
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, *SAID[:2])
+async def test_another_conversation_is_begun_found_and_opened(stored: Drive) -> None:
+    async with stored() as screen:
+        await screen.say(*SAID[:2])
         first, panel = shown(screen), screen.app._memory.cache
-        await screen.pilot.press("ctrl+n")
-        await screen.until(lambda: not shown(screen), "the screen is empty")
-        await screen.answered()
+        await screen.another()
+        assert not shown(screen)
         assert "nothing read yet" in screen.lines()[0]
-        await say(screen, INSTEAD)
+        await screen.say(INSTEAD)
         await agrees(screen)
         await screen.pilot.press("ctrl+o")
         listed = await conversations(screen, 2)
@@ -229,18 +179,16 @@ async def test_another_conversation_is_begun_found_and_opened(talk: Any) -> None
         await screen.answered()
         await agrees(screen)
         assert screen.app._memory.cache.seen == panel.seen
-        await say(screen, SAID[2])
+        await screen.say(SAID[2])
         assert "Flora" in screen.chat.messages[-1].text
 
 
-async def test_the_conversation_that_was_chosen_is_opened_though_the_list_has_changed(talk: Any) -> None:
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, SAID[0])
+async def test_the_conversation_that_was_chosen_is_opened_though_the_list_has_changed(stored: Drive) -> None:
+    async with stored() as screen:
+        await screen.say(SAID[0])
         first = screen.chat.keeper.conversation
-        await screen.pilot.press("ctrl+n")
-        await screen.until(lambda: not shown(screen), "the screen is empty")
-        await say(screen, INSTEAD)
+        await screen.another()
+        await screen.say(INSTEAD)
         await screen.pilot.press("ctrl+o")
         await conversations(screen, 2)
         options = screen.app.screen.query_one(OptionList)
@@ -251,7 +199,7 @@ async def test_the_conversation_that_was_chosen_is_opened_though_the_list_has_ch
 
 
 async def conversations(screen: Screen, count: int) -> list[str]:
-    """What is listed, once there are so many."""
+    """The lines of the list, once there are so many."""
     await screen.until(lambda: isinstance(screen.app.screen, Conversations), "the list is open")
     options = screen.app.screen.query_one(OptionList)
     await screen.until(lambda: options.option_count == count, f"{count} are listed")
@@ -262,12 +210,11 @@ def remark(screen: Screen) -> str:
     return str(screen.app.screen.query_one("#remark", Static).content)
 
 
-async def test_conversations_are_renamed_and_removed(talk: Any, tmp_path: Path) -> None:
-    async with talk() as screen:
-        await screen.opened()
+async def test_conversations_are_renamed_and_removed(stored: Drive, tmp_path: Path) -> None:
+    async with stored() as screen:
         store = screen.chat.keeper.store
         gone = created(store, "other-model", {}, title="old [b]one[/b]\x1b[31m")
-        await say(screen, SAID[0])
+        await screen.say(SAID[0])
         current = screen.chat.keeper.conversation
         await screen.pilot.press("ctrl+o")
         _, other = await conversations(screen, 2)
@@ -301,10 +248,9 @@ def _second(screen: Screen) -> str:
     return str(screen.app.screen.query_one(OptionList).options[1].prompt)
 
 
-async def test_what_cannot_be_opened_is_said_and_nothing_changes(talk: Any, tmp_path: Path) -> None:
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, SAID[0])
+async def test_what_cannot_be_opened_is_said_and_nothing_changes(stored: Drive, tmp_path: Path) -> None:
+    async with stored() as screen:
+        await screen.say(SAID[0])
         store, before = screen.chat.keeper.store, shown(screen)
         foreign = created(store, "other-model", {}, title="foreign")
         with store.claim(foreign) as writer:
@@ -320,21 +266,20 @@ async def test_what_cannot_be_opened_is_said_and_nothing_changes(talk: Any, tmp_
                 await screen.until(lambda says=says: says in screen.bodies()[-1], "the error is shown")
                 await screen.answered()
                 assert shown(screen) == before
-        await say(screen, SAID[2])
+        await screen.say(SAID[2])
         await agrees(screen)
 
 
-async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
-    async with talk() as screen:
-        await screen.opened()
+async def test_what_was_said_before_is_gone_back_to(stored: Drive) -> None:
+    async with stored() as screen:
         await screen.ask("/branch")
         assert "nothing was said yet" in screen.app.divider.remark
-        await say(screen, *SAID)
+        await screen.say(*SAID)
         await screen.ask("/branch")
         assert "nothing else was said" in screen.app.divider.remark
         first, kept = shown(screen), screen.app._memory.hold.copy()
         bodies.edit(screen.app.pane, "3")  # type: ignore[arg-type]
-        await say(screen, INSTEAD)
+        await screen.say(INSTEAD)
         assert "/branch" in screen.app.divider.remark
         other, after = shown(screen), screen.app._memory.hold.copy()
         assert other != first
@@ -354,7 +299,7 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
         await screen.pilot.press("b")
         await screen.until(lambda: shown(screen) == first, "and the first again")
         await screen.answered()
-        await say(screen, SAID[2])
+        await screen.say(SAID[2])
         assert "Flora" in screen.chat.messages[-1].text
         await agrees(screen)
         keeper = screen.chat.keeper
@@ -363,13 +308,11 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
 
 
 async def test_a_branch_that_is_stopped_half_way_changes_nothing(
-    talk: Any, monkeypatch: pytest.MonkeyPatch
+    stored: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with talk() as screen:
-        await screen.opened()
-        await say(screen, *SAID[:2])
-        await screen.ask("/regenerate 0")
-        await screen.answered()
+    async with stored() as screen:
+        await screen.say(*SAID[:2])
+        await screen.say("/regenerate 0")
         before, leaf = shown(screen), screen.chat.keeper.leaf
         monkeypatch.setattr(type(screen.chat), "resume", lambda *_: False)
         await screen.ask("/branch")

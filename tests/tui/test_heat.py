@@ -1,19 +1,15 @@
 """The words and what is held of them, on the real app with a real small model."""
 
 from collections import Counter
-from collections.abc import Callable
 from math import ceil
-from pathlib import Path
-from typing import Any
 
 import pytest
-from screens import Screen, stored
+from screens import Drive, Screen, held
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.tui.transcript.heat import GONE
 from h2o_chat.tui.transcript.turn import TurnView
 
-Drive = Callable[..., Any]
 TOLD = "Hi, my name is Flóra 🦊 and my locker code is K7Q2. " * 4
 SHORT = Sampling(max_tokens=40)
 LASTING = Sampling(max_tokens=40, ignore_eos=True)
@@ -21,9 +17,8 @@ LASTING = Sampling(max_tokens=40, ignore_eos=True)
 
 def kept(screen: Screen) -> dict[int, float]:
     """Hold by position, counted from the cache itself."""
-    session, cache = screen.chat.session, screen.chat.engine.cache
-    at = Counter(p for layer in range(session.layers) for p in cache.kept(layer)[0].flatten().tolist())
-    return {p: count / (session.layers * session.kv_heads) for p, count in at.items() if p >= 0}
+    session = screen.chat.session
+    return {p: len(by) / (session.layers * session.kv_heads) for p, by in held(screen.chat).items()}
 
 
 def warm(screen: Screen) -> list[TurnView]:
@@ -46,10 +41,7 @@ def styles(screen: Screen, view: TurnView) -> dict[int, str]:
 
 async def test_the_heat_is_what_the_cache_keeps(drive: Drive) -> None:
     async with drive("pilot-chat", system="You are kind.", sampling=SHORT, budget=48) as screen:
-        await screen.opened()
-        for text in (TOLD, "What is my name?"):
-            await screen.ask(text)
-            await screen.answered()
+        await screen.say(TOLD, "What is my name?")
         await screen.pilot.press("ctrl+t")
         transcript, engine = screen.app.transcript, screen.chat.engine
         assert transcript.heat.on
@@ -88,7 +80,6 @@ async def test_gauges_are_live_and_those_of_the_conversation(drive: Drive) -> No
     async with drive(
         "pilot-chat", system="You are kind.", sampling=LASTING, budget=48, events_every=4
     ) as screen:
-        await screen.opened()
         seen: list[float] = []
         real = screen.app.transcript.messages.remembered
 
@@ -98,30 +89,23 @@ async def test_gauges_are_live_and_those_of_the_conversation(drive: Drive) -> No
             seen.append(answers[-1].hold)
 
         screen.app.transcript.messages.remembered = remembered  # type: ignore[method-assign]
-        await screen.ask(TOLD)
-        await screen.answered()
+        await screen.say(TOLD)
         assert len(set(seen)) > 3, "it moves while the answer streams"
-        held = kept(screen)
+        hold = kept(screen)
         said = [view for view in screen.app.transcript.messages.views if view.kind != "note"]
         for view, message in zip(said, screen.chat.messages, strict=True):
             read = range(message.first, min(message.last + 1, screen.chat.engine.seen))
-            assert view.hold == pytest.approx(sum(held.get(p, 0.0) for p in read) / len(read))
+            assert view.hold == pytest.approx(sum(hold.get(p, 0.0) for p in read) / len(read))
             assert view.hold == message.hold
         assert seen[-1] == pytest.approx(screen.chat.messages[2].hold)
 
 
-async def test_a_resumed_conversation_is_as_warm_as_it_was(
-    drive: Drive, shared_models: Path, tmp_path: Path
-) -> None:
-    async with drive("pilot-chat", sampling=SHORT, open_chat=stored(shared_models, tmp_path)) as screen:
-        await screen.opened()
-        await screen.ask(TOLD)
-        await screen.answered()
+async def test_a_resumed_conversation_is_as_warm_as_it_was(stored: Drive) -> None:
+    async with stored(sampling=SHORT) as screen:
+        await screen.say(TOLD)
         await screen.pilot.press("ctrl+t")
         before = [(view.tokens.first, view.plain, styles(screen, view)) for view in warm(screen)]
-        await screen.pilot.press("ctrl+n")
-        await screen.until(lambda: not screen.chat.messages, "another has begun")
-        await screen.answered()
+        await screen.another()
         await screen.pilot.press("ctrl+o")
         await screen.pilot.pause(0.2)
         await screen.pilot.press("enter")
@@ -135,15 +119,12 @@ async def test_a_resumed_conversation_is_as_warm_as_it_was(
 async def test_heat_and_no_colour(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with drive("pilot-chat", sampling=SHORT, budget=48) as screen:
-        await screen.opened()
-        await screen.ask(TOLD)
-        await screen.answered()
+        await screen.say(TOLD)
         for on in (True, False):
             await screen.pilot.press("ctrl+t")
             assert screen.app.transcript.heat.on is on
             assert ("heat: hold" if on else "heat off") in screen.app.divider.remark
-            strips = screen.app.screen._compositor.render_strips()
-            looks = [segment.style for strip in strips for segment in strip if segment.style]
+            looks = screen.looks()
             colours = [color for look in looks for color in (look.color, look.bgcolor) if color]
             assert all(len(set(color.get_truecolor())) == 1 for color in colours)
             assert any(look.strike for look in looks) is on
@@ -151,9 +132,7 @@ async def test_heat_and_no_colour(drive: Drive, monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_token_is_looked_at(drive: Drive) -> None:
     async with drive("pilot-chat", sampling=SHORT, budget=48) as screen:
-        await screen.opened()
-        await screen.ask(TOLD)
-        await screen.answered()
+        await screen.say(TOLD)
         memory, transcript = screen.app._memory, screen.app.transcript
         await screen.pilot.press("tab", "up", "i")
         await screen.until(lambda: memory.cursor is not None, "there is a cursor")
@@ -171,8 +150,8 @@ async def test_a_token_is_looked_at(drive: Drive) -> None:
         assert transcript.inspector.token_at(row, column) == position
         remark = screen.app.divider.remark
         assert f"@{position}" in remark
-        held, word = kept(screen), memory.word(position)
-        hold = min(held.get(at, 0.0) for at in (word.tokens if word else [position]))
+        held_now, word = kept(screen), memory.word(position)
+        hold = min(held_now.get(at, 0.0) for at in (word.tokens if word else [position]))
         if hold:
             assert f"{round(hold * memory.caches)} of {memory.caches} heads" in remark
         else:
@@ -180,12 +159,8 @@ async def test_a_token_is_looked_at(drive: Drive) -> None:
         await screen.pilot.press("escape")
         await screen.until(lambda: memory.cursor is None, "it is left")
         assert screen.app.divider.remark == ""
-        x, y = _where(screen, "K7Q2")  # the mouse picks as well
+        x, y = screen.where("K7Q2")  # the mouse picks as well
         await screen.pilot.click(offset=(x, y))
         await screen.until(lambda: memory.cursor is not None, "a token was clicked")
         view = transcript.inspector.view_of(memory.cursor)
         assert view.tokens.own_text(memory.cursor).strip().startswith("K")
-
-
-def _where(screen: Screen, text: str) -> tuple[int, int]:
-    return next((line.index(text), row) for row, line in enumerate(screen.lines()) if text in line)

@@ -14,18 +14,13 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from screens import SMALL, WIDE, Screen
+from screens import RECORDING, SMALL, WIDE, replayed
 from sweep import sweep
 
-from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cli.run import PlainText
 from h2o_chat.events.events import Token, Turn
-from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.pane.jobs import Jobs
-from h2o_chat.tui.replay import Pace, Player, ReplayPane
 
-RECORDING = Path(__file__).parent / "recordings" / "chat.jsonl"
 TEXTS = ("text", "model", "policy", "template", "message", "hint", "device", "dtype", "quantization")
 CONTROLS = {"Cc", "Cs", "Zl", "Zp"}
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -48,29 +43,43 @@ HOSTILE = {
     "tabs": "a\tb\t\tc\r\nd\re\x85f",
     "nothing": "",
 }
-KEYS = (
-    *("2", "3", "4", "1", "w", "x", "w", "up", "up", "down", "escape", "tab", "tab", "right", "left", "up"),
-    *(
-        "ctrl+t",
-        "ctrl+t",
-        "ctrl+t",
-        "i",
-        "left",
-        "right",
-        "z",
-        "t",
-        "escape",
-        "ctrl+f",
-        "e",
-        "enter",
-        "escape",
-    ),
-    *("f1", "escape"),
-)
+KEYS = [
+    "2",
+    "3",
+    "4",
+    "1",
+    "w",
+    "x",
+    "w",
+    "up",
+    "up",
+    "down",
+    "escape",
+    "tab",
+    "tab",
+    "right",
+    "left",
+    "up",
+    "ctrl+t",
+    "ctrl+t",
+    "ctrl+t",
+    "i",
+    "left",
+    "right",
+    "z",
+    "t",
+    "escape",
+    "ctrl+f",
+    "e",
+    "enter",
+    "escape",
+    "f1",
+    "escape",
+]
 
 
 FEW = ["nothing"]
-"""Of each other kind there is something in `test_all_of_it_on_a_small_screen`; none stands there alone."""
+"""`test_all_of_it_on_a_small_screen` has something of each other kind; none stands there alone."""
 
 
 @pytest.mark.parametrize("name", [*FEW, *sweep(*(name for name in HOSTILE if name not in FEW))])
@@ -85,11 +94,8 @@ async def test_all_of_it_on_a_small_screen(tmp_path: Path) -> None:
 async def _looked_at(evil: str, size: tuple[int, int], folder: Path) -> None:
     path = folder / "evil.jsonl"
     path.write_text("".join(f"{line}\n" for line in _saying(evil)))
-    player = Player(read(path), Pace(float("inf")))
-    app = ChatApp(player.open, Settings(model=evil), Sampling(), pane=ReplayPane(Jobs(), player, evil))
-    async with app.run_test(size=size) as pilot:
-        screen = Screen(app, pilot)
-        await screen.until(lambda: app.chat is not None and not app.busy, "the recording has ended")
+    async with replayed(path, size, name=evil) as screen:
+        app, pilot = screen.app, screen.pilot
         app.notify(app.divider.remark or "said", title="note", markup=False)
         for key in ("", *KEYS):
             await pilot.press(*([key] if key else []))
@@ -138,13 +144,17 @@ def _obeyed_by_nobody(app: ChatApp) -> None:
             assert not segment.style or not segment.style.blink
             assert "@click" not in (segment.style.meta if segment.style else {})
         row = "".join(segment.text for segment in strip)
-        assert not [c for c in {*row} if _dangerous(c)], ascii(row)
+        assert not obeyed(row), ascii(row)
         assert cell_len(row) == width, ascii(row)
 
 
-def _dangerous(character: str) -> bool:
+def obeyed(text: str) -> list[str]:
     """Controls, surrogates, and what changes the direction of what stands beside it."""
-    return unicodedata.category(character) in CONTROLS or unicodedata.bidirectional(character) in TURNING
+    return [
+        one
+        for one in text
+        if unicodedata.category(one) in CONTROLS or unicodedata.bidirectional(one) in TURNING
+    ]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -162,5 +172,5 @@ def test_run_on_a_terminal_shows_it_as_text(name: str) -> None:
         out.write(Token(1, evil[at : at + 2], at, 1.0))
     out.write(Turn(f"{evil}{evil}", "eos", 1, 1, 1.0, 1.0, 1, 1, 0, 0.0))
     shown = terminal.getvalue()
-    assert not [c for c in shown if _dangerous(c) and c not in "\n\t"], ascii(shown)
+    assert not {*obeyed(shown)} - {*"\n\t"}, ascii(shown)
     assert shown.encode("utf-8")

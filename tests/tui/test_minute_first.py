@@ -1,13 +1,13 @@
 """The first minute with the bundled model, on the real app: what is offered, marked and said, once."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import WIDE, Screen
-from sweep import sweep
+from screens import WIDE, Drive, Screen, chat_of
+from typed import ONE_SIZE
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ModelError
@@ -20,26 +20,17 @@ from h2o_chat.tui.prompt.first_minute import MARKS, OFFERS, SMALL_TALK, real_mod
 from h2o_chat.tui.prompt.prompt_box import EMPTY
 
 TOY = FIRST_MODELS["pocket"]
-ONE_SIZE = [(80, 24), *sweep((WIDE,), ((60, 20),))]
-"""Where the screen is as wide as most; `make test-all` has the others."""
-First = Callable[..., Any]
-"""Opens the screen on the bundled model, as the command line does at the first start."""
 
 
 @pytest.fixture
-def first(pocket: Any, tmp_path: Path) -> First:
-    from h2o_chat.chat.conversation.chat import Chat
-    from h2o_chat.engine.engine import Engine
+def first(pocket: Any, tmp_path: Path) -> Drive:
+    """Opens the screen on the bundled model, as the command line does at the first start."""
 
     @asynccontextmanager
     async def opened(size: tuple[int, int] = WIDE, folder: Path | None = tmp_path) -> AsyncIterator[Screen]:
         settings = first_budget(Settings(model="pocket", threads=1, seed=1), ())
-        app = ChatApp(
-            lambda _: Chat(Engine(pocket, settings), settings),
-            settings,
-            Sampling(max_tokens=None),
-            folder=folder,
-        )
+        sampling = Sampling(max_tokens=None)
+        app = ChatApp(lambda _: chat_of(pocket, settings), settings, sampling, folder=folder)
         async with app.run_test(size=size) as pilot:
             screen = Screen(app, pilot)
             await screen.opened()
@@ -48,16 +39,8 @@ def first(pocket: Any, tmp_path: Path) -> First:
     return opened
 
 
-def said(screen: Screen, what: str) -> bool:
-    return any(what in body for body in screen.bodies())
-
-
-def own(screen: Screen) -> list[str]:
-    return [message.text for message in screen.chat.messages if message.role == "user"]
-
-
 def page(screen: Screen) -> str:
-    """What is seen, its lines joined, without frames."""
+    """The lines that are seen, joined, without frames."""
     return " ".join(" ".join(screen.lines()).replace("│", " ").split())
 
 
@@ -65,20 +48,20 @@ async def take(screen: Screen, number: int) -> None:
     """Enter on an offer, to the end of what it says."""
     shown, _ = OFFERS[number]
     await screen.until(lambda: screen.app.prompt.placeholder == f"{shown} ↵", f"{shown!r} is offered")
-    before = len(own(screen))
+    before = len(screen.own())
     await screen.pilot.press("enter")
     await screen.until(
-        lambda: len(own(screen)) == before + 1 and not screen.app.busy, f"{shown!r} is answered"
+        lambda: len(screen.own()) == before + 1 and not screen.app.busy, f"{shown!r} is answered"
     )
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_talk(
-    first: First, tmp_path: Path, size: tuple[int, int]
+    first: Drive, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     async with first(size) as screen:
-        assert said(screen, TOY)
-        assert said(screen, "/budget 512 gives it more")
+        assert screen.said(TOY)
+        assert screen.said("/budget 512 gives it more")
         await screen.pilot.pause()
         assert "pocket is a toy" in page(screen)
         assert f"{OFFERS[0][0]} ↵" in page(screen)
@@ -88,70 +71,67 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
         await take(screen, 1)
         heat = screen.app.transcript.heat
         assert not heat.on, "nothing is forgotten yet"
-        assert not said(screen, MARKS)
+        assert not screen.said(MARKS)
         await take(screen, 2)
-        assert own(screen)[2:] == [SMALL_TALK]
+        assert screen.own()[2:] == [SMALL_TALK]
         assert heat.on
         assert sum(MARKS in body for body in screen.bodies()) == 1, "the marks are explained once"
-        assert not said(screen, "h2o-chat models"), "the line on real models comes last"
+        assert not screen.said("h2o-chat models"), "the line on real models comes last"
         await take(screen, 3)
         assert "4821" in screen.chat.messages[-1].text
         assert screen.chat.state.seen > FIRST_BUDGET + 32
-        await screen.until(lambda: said(screen, PULL), "the command for a real model is named")
+        await screen.until(lambda: screen.said(PULL), "the command for a real model is named")
         state = screen.chat.state
         forgotten = f"{state.seen - state.kept} of {state.seen} tokens are forgotten"
         (again,) = screen.chat.messages[-2].recalled
         assert again.words == OFFERS[1][1]
-        assert said(screen, f"{forgotten}; the code was recalled.")
+        assert screen.said(f"{forgotten}; the code was recalled.")
         assert PULL in page(screen)
         assert "↵" not in screen.app.prompt.placeholder
     async with first(size) as screen:
         await screen.pilot.pause()
-        assert not said(screen, TOY)
+        assert not screen.said(TOY)
         assert screen.app.prompt.placeholder == EMPTY
         await screen.pilot.press("enter")
-        assert own(screen) == []
+        assert screen.own() == []
         for _ in range(2):
-            await screen.ask(SMALL_TALK)
-            await screen.answered()
+            await screen.say(SMALL_TALK)
         assert screen.chat.state.seen > FIRST_BUDGET
         assert not screen.app.transcript.heat.on
-        assert not said(screen, MARKS)
+        assert not screen.said(MARKS)
 
 
-async def test_whoever_types_is_left_alone(first: First) -> None:
+async def test_whoever_types_is_left_alone(first: Drive) -> None:
     async with first() as screen:
         await screen.pilot.press(*"hi", "enter")
-        await screen.until(lambda: own(screen) == ["hi"], "what is typed is sent, not what is offered")
+        await screen.until(lambda: screen.own() == ["hi"], "what is typed is sent, not what is offered")
         await take(screen, 1)  # nobody who has begun is to give another name
-        await screen.ask("I like cats.")
-        await screen.answered()
-        assert own(screen) == ["hi", OFFERS[1][1], "I like cats."]
+        await screen.say("I like cats.")
+        assert screen.own() == ["hi", OFFERS[1][1], "I like cats."]
         assert screen.app.prompt.placeholder == EMPTY
         await screen.pilot.press("enter")
-        assert len(own(screen)) == 3
+        assert len(screen.own()) == 3
 
 
-async def test_what_is_typed_as_it_is_offered_is_not_offered_again(first: First) -> None:
+async def test_what_is_typed_as_it_is_offered_is_not_offered_again(first: Drive) -> None:
     async with first() as screen:
-        await screen.ask(OFFERS[0][1])
-        await screen.answered()
+        await screen.say(OFFERS[0][1])
         await take(screen, 1)
-        assert own(screen) == [OFFERS[0][1], OFFERS[1][1]]
+        assert screen.own() == [OFFERS[0][1], OFFERS[1][1]]
 
 
-async def test_another_conversation_has_no_offers(first: First) -> None:
+async def test_another_conversation_has_no_offers(first: Drive) -> None:
     async with first() as screen:
         await take(screen, 0)
         await screen.pilot.press("ctrl+n", "ctrl+n")
         await screen.until(lambda: not screen.chat.messages, "another has begun")
         assert screen.app.prompt.placeholder == EMPTY
-        assert not said(screen, TOY)
+        assert not screen.said(TOY)
 
 
-async def test_with_nothing_stored_nothing_is_offered(first: First) -> None:
+async def test_with_nothing_stored_nothing_is_offered(first: Drive) -> None:
     async with first(folder=None) as screen:
-        assert not said(screen, TOY)
+        assert not screen.said(TOY)
         assert screen.app.prompt.placeholder == EMPTY
 
 

@@ -3,24 +3,13 @@
 As a new user meets them: on the real app, with the model that comes with the program.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
-
 import pytest
-from screens import POCKET, Screen
+from screens import Drive, Screen
 from sweep import sweep
+from typed import ONE_SIZE, SAID, SIZES
 
-from h2o_chat.base.config import Look, Sampling, Settings
-from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.widgets.theme import OWN
 
-SIZES = [(120, 36), (80, 24), (60, 20)]
-ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]
-"""Where the screen is as wide as most; `make test-all` has the others."""
-SAID = ("My name is Flora.", "Do you like films?")
 ANSWER = """| policy | what it keeps | tokens |
 |--------|:--------------|-------:|
 | h2o | the tokens that got the most attention so far, and the newest | 1,024 |
@@ -40,41 +29,6 @@ HOSTILE = (
 )
 
 
-@pytest.fixture
-def talk(pocket: Any, tmp_path: Path) -> Callable[..., Any]:
-    """The app with a stored conversation: `async with talk(size) as screen`."""
-
-    @asynccontextmanager
-    async def talking(size: tuple[int, int], theme: str = "h2o-dark", **how: Any) -> AsyncIterator[Screen]:
-        from h2o_chat.chat.conversation.chat import Chat
-        from h2o_chat.chat.conversation.keeper import Keeper
-        from h2o_chat.engine.engine import Engine
-        from h2o_chat.store import Store
-
-        settings = Settings(**({"budget": 64, "threads": 1, "seed": 7} | how), model=str(POCKET))
-
-        def open_chat(_: Any) -> Any:
-            engine = Engine(pocket, settings)
-            return Chat(engine, settings, Keeper(Store(tmp_path), None, engine.session, asdict(settings)))
-
-        app = ChatApp(open_chat, settings, Sampling(max_tokens=12), look=Look(theme=theme))
-        async with app.run_test(size=size) as pilot:
-            screen = Screen(app, pilot)
-            await screen.opened()
-            yield screen
-
-    return talking
-
-
-async def say(screen: Screen, *texts: str) -> str:
-    """Sends them; the last that stands in the transcript then."""
-    for text in texts:
-        await screen.ask(text)
-        await screen.answered()
-        screen.app.prompt.text = ""  # what could not be done stays there
-    return screen.bodies()[-1]
-
-
 def titles(screen: Screen) -> list[str]:
     """The heads of messages that are seen."""
     rows = (line.strip("│ ▸").split("▕")[0].strip() for line in screen.lines())
@@ -82,65 +36,60 @@ def titles(screen: Screen) -> list[str]:
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_messages_have_numbers_that_every_command_uses(talk: Any, size: tuple[int, int]) -> None:
+async def test_messages_have_numbers_that_every_command_uses(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
-        await say(screen, *SAID)
         assert titles(screen)[-2:] == ["#3 you", "#4 pocket"]
-        await say(screen, "/copy 1")
+        await screen.say("/copy 1")
         assert screen.app.clipboard == SAID[0]
-        assert "#3 is pinned" in await say(screen, "/pin 3")
+        assert "#3 is pinned" in await screen.say("/pin 3")
         assert "#3 you · pinned" in [title for title in titles(screen) if title.startswith("#3")]
-        assert "#3 is no longer pinned" in await say(screen, "/unpin #3")
+        assert "#3 is no longer pinned" in await screen.say("/unpin #3")
         for wrong in ("/pin 99", "/edit 99", "/copy 99", "/branch 99"):
-            assert await say(screen, wrong) == "There is no message #99.\n→ They are #1 to #4."
-        assert "There is no message #0" in await say(screen, "/pin 0")
+            assert await screen.say(wrong) == "There is no message #99.\n→ They are #1 to #4."
+        assert "There is no message #0" in await screen.say("/pin 0")
         await screen.ask("/edit 3")
         assert screen.app.prompt.text == SAID[1]
-        await screen.ask("Do you like music?")
-        await screen.answered()
+        await screen.say("Do you like music?")
         assert [message.branch for message in screen.chat.messages] == [None, None, (2, 2), None]
         assert "#3 you ‹2/2›" in titles(screen)
-        await say(screen, "/branch 3")
+        await screen.say("/branch 3")
         assert screen.bodies()[-1] == "Branch 1 of 2 from #3 on."
         assert screen.chat.messages[2].text == SAID[1]
         assert "#3 you ‹1/2›" in titles(screen)
 
 
-async def test_the_numbers_count_a_system_prompt_that_is_shown(talk: Any) -> None:
-    async with talk((80, 24), system="Be kind.") as screen:
-        await say(screen, SAID[0])
+async def test_the_numbers_count_a_system_prompt_that_is_shown(talk: Drive) -> None:
+    async with talk((80, 24), SAID[:1], system="Be kind.") as screen:
         assert titles(screen) == ["#1 system", "#2 you", "#3 pocket"]
-        await say(screen, "/copy 2")
+        await screen.say("/copy 2")
         assert screen.app.clipboard == SAID[0]
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_what_is_gone_cannot_be_pinned_but_said_again(talk: Any, size: tuple[int, int]) -> None:
-    async with talk(size, policy="window") as screen:
-        await say(screen, *SAID, "What about trains?", "And the weather?", "And books?", "I like films.")
+async def test_what_is_gone_cannot_be_pinned_but_said_again(talk: Drive, size: tuple[int, int]) -> None:
+    said = (*SAID, "What about trains?", "And the weather?", "And books?", "I like films.")
+    async with talk(size, said, policy="window") as screen:
         before = screen.chat.engine.protection()
-        told = await say(screen, "/pin 1")
+        told = await screen.say("/pin 1")
         assert "Nothing of #1 is left to pin" in told
         assert "/pin again 1" in told
         assert screen.chat.engine.protection() == before, "nothing is protected"
         assert not any(message.pinned for message in screen.chat.messages)
-        assert "#1 is not pinned." in await say(screen, "/unpin 1")
-        assert "No message is pinned." in await say(screen, "/unpin")
-    async with talk(size, policy="lru") as screen:  # `window` can protect nothing
-        await say(screen, SAID[0])
-        await say(screen, "/pin again 1")
+        assert "#1 is not pinned." in await screen.say("/unpin 1")
+        assert "No message is pinned." in await screen.say("/unpin")
+    async with talk(size, SAID[:1], policy="lru") as screen:  # `window` can protect nothing
+        await screen.say("/pin again 1")
         again = screen.chat.messages[-2]
         assert (again.text, again.pinned) == (SAID[0], True)
         assert "#3 you · pinned" in titles(screen)
-        told = await say(screen, "/unpin 1")
+        told = await screen.say("/unpin 1")
         assert "#1 is not pinned." in told
         assert "Pinned are: #3." in told
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_the_same_answer_is_not_made_again(talk: Any, size: tuple[int, int]) -> None:
+async def test_the_same_answer_is_not_made_again(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
-        await say(screen, *SAID)
         answers, leaf = [screen.chat.messages[-1].text], screen.chat.keeper.leaf
         await screen.pilot.press("ctrl+r")
         await screen.until(lambda: screen.chat.keeper.leaf != leaf, "another is made")
@@ -148,28 +97,27 @@ async def test_the_same_answer_is_not_made_again(talk: Any, size: tuple[int, int
         assert screen.chat.messages[2].branch == (2, 2)
         answers.append(screen.chat.messages[-1].text)
         for temperature in ("0.9", "0", "0"):
-            await say(screen, f"/regenerate {temperature}")
+            await screen.say(f"/regenerate {temperature}")
             answers.append(screen.chat.messages[-1].text)
         assert len(set(answers)) == 5, "each time other words, not the first ones again"
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_tables_links_and_code_are_drawn_and_blocks_are_copied_one_by_one(
-    talk: Any, size: tuple[int, int]
-) -> None:
-    async with talk(size) as screen:
+async def test_tables_links_and_code_are_drawn_and_blocks_are_copied_one_by_one(talk: Drive) -> None:
+    async with talk((120, 36), ()) as screen:
         screen.app.transcript.messages.message("assistant", "pocket", ANSWER, 0)
-        await screen.pilot.pause()
-        shown = screen.bodies()[-1]
-        assert "|--" not in shown
-        assert "the paper (https://arxiv.org/abs/2306_14048_)" in shown
-        assert "https://bank.test (https://evil.test/x)" in shown
-        table = shown.split("\n\nSee")[0].split("\n")
-        room = screen.app.transcript.page.width - 3
-        assert all(len(line) <= room for line in table)
-        assert table[0].split() == ["policy", "│", "what", "it", "keeps", "│", "tokens"]
-        for name in ("attention", "1,024", "window", "512"):
-            assert any(name in line for line in table), "no cell is lost, no word is cut"
+        for size in SIZES:
+            await screen.pilot.resize_terminal(*size)
+            await screen.pilot.pause()
+            shown = screen.bodies()[-1]
+            assert "|--" not in shown
+            assert "the paper (https://arxiv.org/abs/2306_14048_)" in shown
+            assert "https://bank.test (https://evil.test/x)" in shown
+            table = shown.split("\n\nSee")[0].split("\n")
+            room = screen.app.transcript.page.width - 3
+            assert all(len(line) <= room for line in table)
+            assert table[0].split() == ["policy", "│", "what", "it", "keeps", "│", "tokens"]
+            for name in ("attention", "1,024", "window", "512"):
+                assert any(name in line for line in table), "no cell is lost, no word is cut"
         screen.app.transcript.focus()
         screen.app.transcript.select(0, chosen=True)
         for copied in ("first = 1\n", "second = 2\n"):
@@ -181,16 +129,14 @@ async def test_tables_links_and_code_are_drawn_and_blocks_are_copied_one_by_one(
         assert "policy: window" in narrow, "a table without room is a line a cell"
 
 
-async def test_an_answer_makes_no_links_and_no_markup(talk: Any) -> None:
-    async with talk((80, 24)) as screen:
+async def test_an_answer_makes_no_links_and_no_markup(talk: Drive) -> None:
+    async with talk((80, 24), ()) as screen:
         screen.app.transcript.messages.message("assistant", "pocket", HOSTILE, 0)
         await screen.pilot.pause()
-        shown = "\n".join(screen.lines())
+        shown = screen.page()
         assert "javascript:alert(1)" in shown
         assert "[@click=app.quit]x[/]" in shown
-        strips = screen.app.screen._compositor.render_strips()
-        looks = [segment.style for strip in strips for segment in strip if segment.style]
-        assert not [look for look in looks if look.link or "@click" in look.meta]
+        assert not [look for look in screen.looks() if look.link or "@click" in look.meta]
         assert "\x1b" not in shown
 
 
@@ -201,11 +147,11 @@ EACH = [(size, theme.name) for size in SIZES for theme in OWN]
 
 @pytest.mark.parametrize(("size", "theme"), [*ONCE, *sweep(*(pair for pair in EACH if pair not in ONCE))])
 async def test_all_dialogs_look_alike(
-    talk: Any, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch
+    talk: Drive, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if theme == "h2o-light":
         monkeypatch.setenv("NO_COLOR", "1")
-    async with talk(size, theme) as screen:
+    async with talk(size, (), theme=theme) as screen:
         looks = {}
         for title, keys in (
             ("conversations", ("ctrl+o",)),

@@ -3,22 +3,20 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from screens import POCKET, WIDE, Screen, opener
+from screens import POCKET, WIDE, Screen, held, opener
 from sweep import sweep
-from test_replay import ended, replaying
+from test_tabs import LEGENDS
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.memory import in_words
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.panel import details, loss_history, overview, strip
-from h2o_chat.tui.panel.panel import TABS, MemoryPanel
+from h2o_chat.tui.panel import overview, strip
+from h2o_chat.tui.panel.panel import MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
 
-SIZES = (WIDE, (80, 24), (60, 20))
 ONE_SIZE = [WIDE, *sweep(((80, 24),), ((60, 20),))]
 """Where the panel stands beside the chat; `make test-all` has the others."""
 SAID = (
@@ -27,7 +25,6 @@ SAID = (
     "Italian food.",
     "I need a taxi to the station at ten.",
 )
-LEGENDS = {"now": overview.LEGEND, "history": loss_history.LEGEND, "details": details.LEGEND}
 ROW = re.compile(r"(?:▸| ) (\S+) +#(\d+) ([█▓░·]{6}) +(\d+) of (\d+) heads")
 """A row of the first tab: word, message, bar, heads."""
 
@@ -40,9 +37,7 @@ async def talked(size: tuple[int, int], budget: int = 48, turns: int = len(SAID)
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, pilot)
         await screen.opened()
-        for text in SAID[:turns]:
-            await screen.ask(text)
-            await screen.answered()
+        await screen.say(*SAID[:turns])
         yield screen
 
 
@@ -64,14 +59,8 @@ def said_words(screen: Screen) -> dict[int, set[str]]:
 
 
 def held_by(screen: Screen) -> dict[int, int]:
-    """How many heads hold each token, from the cache itself."""
-    cache = screen.chat.engine.cache
-    found: dict[int, int] = {}
-    for layer in range(screen.chat.session.layers):
-        for head in cache.kept(layer)[0].tolist():
-            for position in head:
-                found[position] = found.get(position, 0) + 1
-    return found
+    """How many heads hold each token."""
+    return {position: len(by) for position, by in held(screen.chat).items()}
 
 
 @pytest.mark.parametrize("size", [WIDE, (60, 20), *sweep(((80, 24),))])
@@ -116,7 +105,7 @@ async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> Non
 
         for name in ("history", "details"):
             await screen.pilot.press("right")
-            text = "\n".join(screen.lines())
+            text = screen.page()
             assert [one for one in LEGENDS if LEGENDS[one] in text] == [name]
         page = ""
         for _ in range(8):
@@ -129,8 +118,7 @@ async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> Non
             await screen.pilot.press("escape")
             await screen.until(lambda: not panel.display, "it is closed")
             assert screen.app.prompt.has_focus
-            await screen.pilot.press("ctrl+b")
-            await screen.pilot.press("ctrl+b")
+            await screen.pilot.press("ctrl+b", "ctrl+b")
             await screen.until(lambda: not panel.display, "it is closed again")
 
 
@@ -243,57 +231,16 @@ async def test_why_has_a_row_for_each_time_a_word_was_said() -> None:
         assert "was not said" in screen.bodies()[-1]
 
 
-async def test_the_panel_over_the_chat_goes_when_somebody_types(told: Path) -> None:
+async def test_the_panel_over_the_chat_goes_when_somebody_types() -> None:
     async with talked((80, 24), turns=1) as screen:
         panel = await open_panel(screen)
         assert not screen.app.query_one(RememberStrip).display
         screen.app.prompt.focus()
         await screen.until(lambda: not panel.display, "it is closed")
         assert screen.app.query_one(RememberStrip).display
-        await open_panel(screen)
+        await screen.pilot.click("#line")
+        await screen.until(lambda: panel.display and panel.size.height > 10, "a click opens it")
         await screen.pilot.resize_terminal(*WIDE)
         await screen.until(lambda: panel.size.width == 46, "it stands beside the chat")
         await screen.pilot.resize_terminal(80, 24)
         await screen.until(lambda: not panel.display, "it is the line again")
-
-
-async def test_beside_the_chat_the_panel_is_shown_wide_hidden() -> None:
-    async with talked(WIDE, turns=1) as screen:
-        panel, widths = screen.app.query_one(MemoryPanel), []
-        for _ in range(4):
-            widths.append(panel.size.width if panel.display else 0)
-            await screen.pilot.press("ctrl+b")
-            await screen.pilot.pause()
-        assert widths[0] == widths[3] == 46 < widths[1]
-        assert widths[2] == 0
-
-
-@pytest.mark.parametrize("rows", [36, 24, 20, 15, 9, 6])
-async def test_it_is_cut_at_whole_lines_and_keeps_its_legend(told: Path, rows: int) -> None:
-    app = replaying(told)
-    async with app.run_test(size=(100, rows)) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
-        panel = app.query_one(MemoryPanel)
-        for name in TABS:
-            lines = str(panel.render().plain).split("\n")
-            if panel.size.height >= 6:
-                assert len(lines) == panel.size.height
-                assert {cell_len(line) for line in lines} == {46}
-                assert lines[-1] == f"╰{'─' * 44}╯"
-                assert LEGENDS[name] in lines[-2]
-                tabs_at = -4 if name == "now" and panel.size.height >= 16 else -3
-                assert "now  history  details" in lines[tabs_at]
-            panel.tab = (panel.tab + 1) % len(TABS)
-
-
-async def test_a_click_opens_the_panel_chooses_and_turns(told: Path) -> None:
-    async with talked((80, 24)) as screen:
-        await screen.pilot.click("#line")
-        panel = screen.app.query_one(MemoryPanel)
-        await screen.until(lambda: panel.display and panel.size.height > 10, "the panel is seen")
-        rows = sorted(panel._lines)
-        await screen.pilot.click(MemoryPanel, offset=(8, rows[1]))
-        await screen.until(lambda: screen.app._memory.cursor is not None, "a word is chosen")
-        first = overview.order(screen.app._memory)[1][0]
-        assert screen.app._memory.cursor == first

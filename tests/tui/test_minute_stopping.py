@@ -1,21 +1,18 @@
-"""What is stopped, cleared or fails comes back as it was typed; rows 1, 3 and 9 of what a new user met."""
+"""A text that is stopped, cleared or fails comes back as it was typed: rows 1, 3 and 9 of what users met."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from screens import Drive
 from textual.events import Paste
-from typed import ONE_SIZE, SAID, Held, at_once, own, talk
-
-__all__ = ["talk"]
-
+from typed import ONE_SIZE, SAID, Held
 
 # Stopping and clearing
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_is_stopped_comes_back_as_it_was_typed(
-    talk: Any, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    talk: Drive, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("book.md").write_text("Trains run. " * 50)
@@ -24,25 +21,24 @@ async def test_what_is_stopped_comes_back_as_it_was_typed(
         Held(screen, monkeypatch, tokens=0)
         for key in ("escape", "ctrl+c"):
             for typed in ("read @book.md ", "//etc is a folder"):
-                await screen.ask(typed)
-                await screen.until(lambda: app.busy, "it is read")
+                await screen.start(typed)
                 await screen.pilot.press(*"more")
                 await screen.pilot.press(key)
                 await screen.answered()
                 assert app.prompt.text == f"{typed}\nmore"
-                assert own(screen) == list(SAID)
+                assert screen.own() == list(SAID)
                 app.prompt.clear()
                 app._interrupted = float("-inf")
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_text_typed_into_the_help_goes_to_the_prompt(talk: Any, size: tuple[int, int]) -> None:
+async def test_text_typed_into_the_help_goes_to_the_prompt(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app = screen.app
         for typed in ("q", "/", "hello"):
             await screen.pilot.press("f1")
             assert len(app.screen_stack) == 2
-            at_once(screen, *typed)
+            screen.at_once(*typed)
             await screen.until(lambda: len(app.screen_stack) == 1, "the help is closed")
         await screen.pilot.press("f1")
         app.post_message(Paste(" there"))
@@ -51,11 +47,11 @@ async def test_text_typed_into_the_help_goes_to_the_prompt(talk: Any, size: tupl
         for key in ("escape", "enter", "f1"):
             await screen.pilot.press("f1", key)
             assert len(app.screen_stack) == 1
-        assert own(screen) == list(SAID)
+        assert screen.own() == list(SAID)
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Any, size: tuple[int, int]) -> None:
+async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
         await press(*"a long text", "ctrl+c")
@@ -75,7 +71,7 @@ async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Any, size: tuple[
         assert app.prompt._history.older("") == "typed at the last moment"
 
 
-async def test_what_happens_next_replaces_a_notice(talk: Any) -> None:
+async def test_what_happens_next_replaces_a_notice(talk: Drive) -> None:
     async with talk((80, 24)) as screen:
         app, press = screen.app, screen.pilot.press
         for happens in ("/nonsense", "/edit", "/stats"):
@@ -88,12 +84,11 @@ async def test_what_happens_next_replaces_a_notice(talk: Any) -> None:
 
 
 async def test_a_selection_is_copied_while_an_answer_is_made(
-    talk: Any, monkeypatch: pytest.MonkeyPatch
+    talk: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with talk((80, 24)) as screen:
         app, held = screen.app, Held(screen, monkeypatch, tokens=1)
-        await screen.ask("What is my name?")
-        await screen.until(lambda: app.busy, "it is answered")
+        await screen.start("What is my name?")
         await screen.pilot.press(*"flower", "shift+left", "shift+left", "ctrl+c")
         assert app.clipboard == "er"
         assert app.busy
@@ -105,7 +100,7 @@ async def test_a_selection_is_copied_while_an_answer_is_made(
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_a_command_that_failed_is_replaced_by_typing(talk: Any, size: tuple[int, int]) -> None:
+async def test_a_command_that_failed_is_replaced_by_typing(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
         for wrong in ("/polcy window", "/budget many", "/copy 99"):
@@ -124,7 +119,7 @@ async def test_a_command_that_failed_is_replaced_by_typing(talk: Any, size: tupl
 
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_a_file_that_is_typed_out_is_sent(
-    talk: Any, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    talk: Drive, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -132,7 +127,7 @@ async def test_a_file_that_is_typed_out_is_sent(
     Path("notes.md.old").write_text("They do not.")
     async with talk(size) as screen:
         await screen.pilot.press(*"read @notes.md", "enter")
-        await screen.until(lambda: len(own(screen)) == 3 and not screen.app.busy, "it is answered")
-        assert "Trains run." in own(screen)[-1]
+        await screen.until(lambda: len(screen.own()) == 3 and not screen.app.busy, "it is answered")
+        assert "Trains run." in screen.own()[-1]
         await screen.pilot.press(*"read @notes.md", "down", "enter")
         assert screen.app.prompt.text == "read @notes.md.old ", "another one was chosen"

@@ -6,16 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from screens import Screen
+from screens import Drive, Screen
 from sweep import sweep
 from textual.events import Paste
 from textual.widget import Widget
-from typed import ONE_SIZE, SAID, SIZES, Held, at_once, own, page, talk, talking, where
+from typed import ONE_SIZE, SAID, SIZES, Held, talking
 
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.transcript.transcript import Transcript
-
-__all__ = ["talk"]
 
 FOR_COMMANDS = "ebckpzti"
 """Letters that are commands while a message is chosen."""
@@ -30,15 +28,15 @@ def panes(screen: Screen) -> list[Widget]:
 
 
 @pytest.mark.parametrize("size", [(120, 36), *sweep(((80, 24),), ((60, 20),))])
-async def test_what_is_typed_beside_the_prompt_is_text(talk: Any, size: tuple[int, int]) -> None:
+async def test_what_is_typed_beside_the_prompt_is_text(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
-        app, before = screen.app, own(screen)
+        app, before = screen.app, screen.own()
         assert {type(pane) for pane in panes(screen)} >= {Transcript, RememberStrip}
         for pane in panes(screen):
             for text in ("Where is the bee?", "/branch", "[x] w m 1234 ]", "zip tick"):
                 app.screen.set_focus(pane)
                 await screen.pilot.press(text[0])
-                at_once(screen, *text[1:])
+                screen.at_once(*text[1:])
                 await screen.until(lambda text=text: app.prompt.text == text, "it is typed")
                 assert app.focused is app.prompt
                 app.prompt.clear()
@@ -49,22 +47,22 @@ async def test_what_is_typed_beside_the_prompt_is_text(talk: Any, size: tuple[in
             app.screen.set_focus(pane)
             await screen.pilot.press("escape")
             assert app.focused is app.prompt
-        assert own(screen) == before
+        assert screen.own() == before
         assert app.clipboard == ""
         assert len(app.screen_stack) == 1
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_letters_are_commands_while_a_message_is_chosen(talk: Any, size: tuple[int, int]) -> None:
+async def test_letters_are_commands_while_a_message_is_chosen(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
         await press("tab")
-        assert "chosen" not in page(screen)
+        assert "chosen" not in screen.page()
         assert "#" not in app.divider.remark
         await press("up", "up")
-        assert "▸ #3 you" in page(screen)
-        assert "├─ #3" in page(screen)
-        assert "e edit · c copy · p pin · b branch" in page(screen)
+        assert "▸ #3 you" in screen.page()
+        assert "├─ #3" in screen.page()
+        assert "e edit · c copy · p pin · b branch" in screen.page()
         await press("c")
         assert app.clipboard == SAID[1]
         await press("p")
@@ -77,7 +75,7 @@ async def test_letters_are_commands_while_a_message_is_chosen(talk: Any, size: t
         assert app.prompt.text == ""
         await press("tab", "up", "W", *"hat e")  # no letter of a command ends it
         assert app.prompt.text == "What e"
-        assert "├─ #" not in page(screen)
+        assert "├─ #" not in screen.page()
         app.prompt.clear()
         await press("tab", "up", "escape", *"be")
         assert app.prompt.text == "be"
@@ -89,33 +87,33 @@ async def test_letters_are_commands_while_a_message_is_chosen(talk: Any, size: t
         app.prompt.put("more")
         app.screen.set_focus(app.prompt)
         await press("enter")
-        await screen.until(lambda: len(own(screen)) == 3 and not app.busy, "it is answered")
+        await screen.until(lambda: len(screen.own()) == 3 and not app.busy, "it is answered")
         await press("tab", "e")
         assert app.prompt.text == "e", "what was sent has ended the choice"
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_a_message_is_chosen_with_the_mouse(talk: Any, size: tuple[int, int]) -> None:
+async def test_a_message_is_chosen_with_the_mouse(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app = screen.app
-        await screen.pilot.click(offset=where(screen, SAID[1]))
-        await screen.until(lambda: "├─ #3" in page(screen), "it is chosen")
-        assert "▸ #3 you" in page(screen)
-        await screen.pilot.click(offset=where(screen, "c copy"))
+        await screen.pilot.click(offset=screen.where(SAID[1]))
+        await screen.until(lambda: "├─ #3" in screen.page(), "it is chosen")
+        assert "▸ #3 you" in screen.page()
+        await screen.pilot.click(offset=screen.where("c copy"))
         await screen.until(lambda: app.clipboard == SAID[1], "it is copied")
         app.divider.say("", 0.01)  # what was said of it goes
-        await screen.until(lambda: "e edit" in page(screen), "the keys are there again")
-        await screen.pilot.click(offset=where(screen, "e edit"))
+        await screen.until(lambda: "e edit" in screen.page(), "the keys are there again")
+        await screen.pilot.click(offset=screen.where("e edit"))
         await screen.until(lambda: app.prompt.text == SAID[1], "it is edited")
         await screen.pilot.press("escape")
-        await screen.pilot.click(offset=where(screen, SAID[1]))
+        await screen.pilot.click(offset=screen.where(SAID[1]))
         await screen.pilot.press("b")
         assert app.prompt.text == "", "b is a command again"
         await screen.pilot.press("escape", "b")
         assert app.prompt.text == "b"
 
 
-async def test_keys_that_come_at_once_find_what_the_one_before_has_done(talk: Any) -> None:
+async def test_keys_that_come_at_once_find_what_the_one_before_has_done(talk: Drive) -> None:
     async with talk((80, 24)) as screen:
         app = screen.app
         for keys, text in [
@@ -125,42 +123,32 @@ async def test_keys_that_come_at_once_find_what_the_one_before_has_done(talk: An
             (tuple("Where is the bee?"), "Where is the bee?"),
         ]:
             app.screen.set_focus(app.transcript)
-            at_once(screen, *keys)
+            screen.at_once(*keys)
             await screen.until(lambda text=text: app.prompt.text == text, f"{text} has arrived")
             app.prompt.clear()
         assert app.clipboard == SAID[1]
         app.screen.set_focus(app.transcript)
-        at_once(screen, "up", "up", "e", *"bck")
+        screen.at_once("up", "up", "e", *"bck")
         await screen.until(
             lambda: app.prompt.text == f"{SAID[1]}bck", "what is typed ahead is in the message"
         )
 
 
-@pytest.mark.parametrize("size", [*SIZES, (20, 8)])
-async def test_it_is_seen_where_the_keyboard_is(talk: Any, size: tuple[int, int]) -> None:
-    async with talk(size) as screen:
-        chain = screen.app.screen.focus_chain
-        pages = []
-        for pane in chain:
-            screen.app.screen.set_focus(pane)
-            await screen.pilot.pause()
-            pages.append(page(screen).replace("❯", ""))
-            if pane is not screen.app.prompt:
-                marked = [line for line in screen.lines() if line.startswith("▸") or "─ ▸ " in line]
-                assert len(marked) == 1, "without any colour"
-        assert len(set(pages)) == len(chain) >= 2
-
-
-async def test_the_panel_is_shown_wide_and_hidden_by_one_key(talk: Any) -> None:
+async def test_it_is_seen_where_the_keyboard_is(talk: Drive) -> None:
     async with talk((120, 36)) as screen:
-        widths = []
-        for _ in range(4):
-            panel = screen.app.query_one("#panel")
-            widths.append(panel.size.width if panel.display else 0)
-            await screen.pilot.press("ctrl+b")
+        for size in (*SIZES, (20, 8)):
+            await screen.pilot.resize_terminal(*size)
             await screen.pilot.pause()
-        narrow, wide, hidden, again = widths
-        assert hidden == 0 < narrow == again < wide
+            chain = screen.app.screen.focus_chain
+            pages = []
+            for pane in chain:
+                screen.app.screen.set_focus(pane)
+                await screen.pilot.pause()
+                pages.append(screen.page().replace("❯", ""))
+                if pane is not screen.app.prompt:
+                    marked = [line for line in screen.lines() if line.startswith("▸") or "─ ▸ " in line]
+                    assert len(marked) == 1, "without any colour"
+            assert len(set(pages)) == len(chain) >= 2
 
 
 # Anything, in any order
@@ -193,11 +181,11 @@ async def test_no_character_is_lost_or_obeyed_unless_something_is_chosen(
         async with talking(pocket, tmp_path_factory.mktemp("any"), (80, 24)) as screen:
             app = screen.app
             held = Held(screen, monkeypatch, tokens=1)
-            said = own(screen)
+            said = screen.own()
             if busy:
                 app.pane.submit("And now?")  # type: ignore[attr-defined]
                 said.append("And now?")
-                await screen.until(lambda: len(own(screen)) == 3, "it is said")
+                await screen.until(lambda: len(screen.own()) == 3, "it is said")
             for what, value in steps:
                 marked = any(view.marked for view in app.transcript.messages.views)
                 chosen = marked and app.focused is app.transcript
@@ -206,7 +194,7 @@ async def test_no_character_is_lost_or_obeyed_unless_something_is_chosen(
                         await screen.pilot.press(value)
                         typed[value] += 1
                     case "at once":
-                        at_once(screen, "escape", *value)
+                        screen.at_once("escape", *value)
                         typed.update(value)
                         await screen.until(lambda: True, "they have arrived")
                     case "paste":
@@ -224,7 +212,7 @@ async def test_no_character_is_lost_or_obeyed_unless_something_is_chosen(
                 assert len(app.screen_stack) == 1
             arrived = Counter(app.prompt.text)
             assert typed <= arrived, (typed, app.prompt.text)
-            assert own(screen) == said
+            assert screen.own() == said
             assert not any(message.pinned for message in screen.chat.messages)
             assert app.pane.editing.index is None  # type: ignore[attr-defined]
             assert app.clipboard == ""

@@ -1,4 +1,4 @@
-"""What is sent meanwhile waits its turn; rows 1, 3 and 9 of what a new user met."""
+"""A text that is sent meanwhile waits its turn; rows 1, 3 and 9 of what a new user met."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -7,23 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import POCKET
-from typed import ONE_SIZE, Held, chat_with, own, page, talk, talking, where
+from screens import Drive
+from typed import ONE_SIZE, Held
 
-from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
-
-__all__ = ["talk"]
-
 
 # Waiting
 
 
-async def test_what_waits_is_cut_behind_a_word(talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_is_cut_behind_a_word(talk: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     async with talk((80, 24)) as screen:
         held = Held(screen, monkeypatch, tokens=1)
-        await screen.ask("one")
-        await screen.until(lambda: screen.app.busy, "it is answered")
+        await screen.start("one")
         for begins in ("a ", "aa "):  # one of them is cut where a blank stands
             await screen.ask(begins + "a " * 60)
         lines = str(screen.app.pane.outbox.render()).splitlines()
@@ -34,13 +29,12 @@ async def test_what_waits_is_cut_behind_a_word(talk: Any, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_is_sent_meanwhile_waits_its_turn(
-    talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    talk: Drive, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
         held = Held(screen, monkeypatch, tokens=1)
-        await screen.ask("one")
-        await screen.until(lambda: app.busy, "it is answered")
+        await screen.start("one")
         await press(*"two", "enter", *"three", "enter", *"four", "enter")
         assert app.prompt.text == ""
         lines = [line for line in screen.lines() if "waits" in line]
@@ -49,18 +43,18 @@ async def test_what_is_sent_meanwhile_waits_its_turn(
         await press("up")
         assert app.prompt.text == "four"
         await press("!", "enter")
-        await screen.pilot.click(offset=where(screen, "“four!”"))
+        await screen.pilot.click(offset=screen.where("“four!”"))
         assert app.prompt.text == "four!", "or with a click"
         await press("enter")
         held.go_on.set()
-        await screen.until(lambda: len(own(screen)) == 6 and not app.busy, "all are answered")
-        assert own(screen)[2:] == ["one", "two", "three", "four!"]
-        assert "waits" not in page(screen)
+        await screen.until(lambda: len(screen.own()) == 6 and not app.busy, "all are answered")
+        assert screen.own()[2:] == ["one", "two", "three", "four!"]
+        assert "waits" not in screen.page()
 
 
 @pytest.mark.parametrize(("tokens", "doing"), [(0, "reading"), (1, "answering")])
 async def test_a_key_that_has_to_wait_says_so_and_why(
-    talk: Any, tokens: int, doing: str, monkeypatch: pytest.MonkeyPatch
+    talk: Drive, tokens: int, doing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with talk((80, 24)) as screen:
         app, held = screen.app, Held(screen, monkeypatch, tokens=tokens)
@@ -79,14 +73,13 @@ async def test_a_key_that_has_to_wait_says_so_and_why(
 
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
-    talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    talk: Drive, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with talk(size) as screen:
         app = screen.app
         held = Held(screen, monkeypatch, tokens=1)
         for how in ("stopped", "failed"):
-            await screen.ask("one")
-            await screen.until(lambda: app.busy, "it is answered")
+            await screen.start("one")
             await screen.pilot.press(*"two", "enter", *"three", "enter", *"fo")
             if how == "stopped":
                 await screen.pilot.press("escape")
@@ -95,62 +88,53 @@ async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
                 held.go_on.set()
             await screen.answered()
             await screen.until(lambda: app.prompt.text == "two\nthree\nfo", f"what waited is back: {how}")
-            assert "waits" not in page(screen)
+            assert "waits" not in screen.page()
             await screen.pilot.press("u", "r")
             assert app.prompt.text == "two\nthree\nfour", "what was being typed goes on"
             app.prompt.clear()
 
 
 @asynccontextmanager
-async def opening_late(pocket: Any, folder: Path, size: tuple[int, int]) -> AsyncIterator[Any]:
+async def opening_late(talk: Drive, size: tuple[int, int] = (80, 36)) -> AsyncIterator[Any]:
     """The app, and an event until which neither the first model nor another one is open."""
-    given = Settings(model=str(POCKET), budget=64, threads=1, seed=7)
     opens = threading.Event()
-
-    def late() -> Any:
-        opens.wait(100)
-        return chat_with(pocket, given, folder)
-
-    options = {"opener_of": lambda *_: lambda _: late()}
-    async with talking(pocket, folder, size, (), opened=late, **options) as screen:
+    async with talk(size, (), first=lambda: opens.wait(100)) as screen:
         yield screen, opens
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_what_is_sent_while_a_model_loads_waits(
-    pocket: Any, tmp_path: Path, size: tuple[int, int]
-) -> None:
-    async with opening_late(pocket, tmp_path, size) as (screen, opens):
+async def test_what_is_sent_while_a_model_loads_waits(talk: Drive, size: tuple[int, int]) -> None:
+    async with opening_late(talk, size) as (screen, opens):
         app, press = screen.app, screen.pilot.press
         for count in (1, 2):
-            await press(*"one", "enter", *"two", "enter")
-            assert page(screen).count("waits") == 2
+            await press(*"//quit", "enter", *"two", "enter")
+            assert "sent as soon as" in app.divider.remark
+            assert screen.page().count("waits") == 2
             opens.set()
             await screen.opened()
-            await screen.until(lambda: own(screen) == ["one", "two"] and not app.busy, "both are answered")
+            await screen.until(lambda: screen.own() == ["/quit", "two"] and not app.busy, "both are answered")
             if count == 1:
                 opens.clear()
-                await screen.ask("/model another")
-                await screen.until(lambda: app.busy, "another model is opened")
+                await screen.start("/model another")
 
 
-async def test_commands_typed_while_a_model_loads_wait_in_order(pocket: Any, tmp_path: Path) -> None:
-    async with opening_late(pocket, tmp_path, (80, 36)) as (screen, opens):
+async def test_commands_typed_while_a_model_loads_wait_in_order(talk: Drive) -> None:
+    async with opening_late(talk) as (screen, opens):
         app = screen.app
         for count in (1, 2):
             for text in ("/system Be brief.", "one", "/budget 48", "two", "/pin 2"):
                 await screen.ask(text)
                 assert app.prompt.text == "", "nothing is refused"
-            assert "waits 3: “/budget 48”" in page(screen)
+            assert "waits 3: “/budget 48”" in screen.page()
             await screen.ask("/quiet")
-            assert page(screen).count("waits") == 3, "what needs no model is done at once"
+            assert screen.page().count("waits") == 3, "what needs no model is done at once"
             await screen.ask("/budgte 48")
             assert app.prompt.selected_text == "/budgte 48", "no command: refused at once"
             app.prompt.clear()
             opens.set()
             await screen.opened()
             await screen.until(
-                lambda: len(own(screen)) == 2 and not app.busy and not app.pane.outbox,
+                lambda: len(screen.own()) == 2 and not app.busy and not app.pane.outbox,
                 "all is said and done",
             )
             bodies = screen.bodies()
@@ -161,12 +145,11 @@ async def test_commands_typed_while_a_model_loads_wait_in_order(pocket: Any, tmp
             assert [n for n, one in enumerate(screen.chat.messages) if one.pinned] == [1]
             opens.clear()
             if count == 1:
-                await screen.ask("/model another")
-                await screen.until(lambda: app.busy, "another model is opened")
+                await screen.start("/model another")
 
 
-async def test_what_waits_behind_a_command_that_fails_comes_back(pocket: Any, tmp_path: Path) -> None:
-    async with opening_late(pocket, tmp_path, (80, 24)) as (screen, opens):
+async def test_what_waits_behind_a_command_that_fails_comes_back(talk: Drive) -> None:
+    async with opening_late(talk, (80, 24)) as (screen, opens):
         for text in ("/budget none", "one"):
             await screen.ask(text)
         opens.set()
@@ -183,11 +166,11 @@ async def test_what_waits_behind_a_command_that_fails_comes_back(pocket: Any, tm
         await screen.until(lambda: len(screen.app.screen_stack) == 2, "it asks")
         assert "waits: “two”" in str(screen.app.pane.outbox.render())
         await screen.pilot.press("escape")
-        await screen.until(lambda: own(screen) == ["two"], "then it is sent")
+        await screen.until(lambda: screen.own() == ["two"], "then it is sent")
 
 
 async def test_what_is_sent_while_files_are_read_or_it_goes_back_waits(
-    talk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    talk: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.md").write_text("Trains run.")
@@ -204,10 +187,10 @@ async def test_what_is_sent_while_files_are_read_or_it_goes_back_waits(
         await screen.ask("read @notes.md ")
         await screen.until(lambda: "reading files" in app.divider.remark, "files are read")
         await screen.pilot.press(*"two", "enter")
-        assert "“two”" in page(screen)
+        assert "“two”" in screen.page()
         answers.set()
-        await screen.until(lambda: len(own(screen)) == 4 and not app.busy, "both are answered")
-        assert own(screen)[3] == "two"
+        await screen.until(lambda: len(screen.own()) == 4 and not app.busy, "both are answered")
+        assert screen.own()[3] == "two"
         answers.clear()
         await screen.ask("read @notes.md ")
         await screen.pilot.press(*"two", "enter", "escape")
@@ -220,5 +203,5 @@ async def test_what_is_sent_while_files_are_read_or_it_goes_back_waits(
         await screen.until(lambda: app.busy, "it goes back")
         await screen.pilot.press(*"three", "enter")
         held.go_on.set()
-        await screen.until(lambda: len(own(screen)) == 5 and not app.busy, "both are answered")
-        assert own(screen)[3:] == ["two now", "three"]
+        await screen.until(lambda: len(screen.own()) == 5 and not app.busy, "both are answered")
+        assert screen.own()[3:] == ["two now", "three"]

@@ -1,9 +1,10 @@
 """Which words a memory of tokens holds, as the panel shows them: whole ones, that were said."""
 
+from dataclasses import replace
 from sys import getrefcount
-from typing import Any
 
 import pytest
+from screens import SESSION
 
 from h2o_chat.chat.conversation.message import Message, give_texts
 from h2o_chat.chat.conversation.spans import Spans
@@ -78,8 +79,7 @@ def test_no_message_of_a_conversation_that_is_gone_is_held() -> None:
 def test_of_an_old_recording_only_whole_words_are_shown() -> None:
     """It has no texts of a prompt's tokens: what is held is known by the text of the token alone."""
     memory = CacheView()
-    session: Any = type("S", (), {"budget": 8, "recent": 2, "sinks": 0, "layers": 1, "kv_heads": 2})()
-    memory.session = session
+    memory.session = replace(SESSION, budget=8, recent=2, sinks=0, layers=1, kv_heads=2)
     for event in (Said(0, "user", "My locker is here."), Prompt(9, 0, 8, 1, 0.0)):
         memory.add(event)
     heavy = [
@@ -93,14 +93,12 @@ def test_of_an_old_recording_only_whole_words_are_shown() -> None:
 
 
 def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked_at() -> None:
-    """What drawing costs depends on what is held, not on how long the conversation is."""
+    """The cost of drawing depends on what is held, not on how long the conversation is."""
     looked: list[int] = []
     counts = []
     for messages in (20, 2000):
         memory = CacheView()
-        memory.session = type(  # type: ignore[assignment]
-            "S", (), {"budget": 64, "recent": 8, "sinks": 0, "layers": 2, "kv_heads": 2}
-        )()
+        memory.session = replace(SESSION, budget=64, recent=8, sinks=0, layers=2, kv_heads=2)
         for index in range(messages):
             texts = [f" word{index}", "s", " and", " more"]
             said = "".join(texts).strip()
@@ -145,7 +143,7 @@ def test_a_word_is_common_by_what_is_said_now() -> None:
 
 
 def test_older_messages_that_hold_something_have_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a conversation longer than what is spelt: else the oldest words could not be named."""
+    """Else the oldest words of a conversation longer than what is spelt could not be named."""
     monkeypatch.setattr("h2o_chat.chat.conversation.message.MOST_TEXTS", 4)
     monkeypatch.setattr(
         "h2o_chat.chat.conversation.message.texts", lambda _, ids, special: [f"t{one}" for one in ids]

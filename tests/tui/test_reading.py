@@ -1,27 +1,21 @@
 """Folding, thoughts, finding and copying, in the real transcript."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from test_transcript import TranscriptApp
+from screens import SESSION, Drive
+from test_transcript import _page, transcript_of
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.chat.conversation.spans import Span
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.tokens import Tokens
-from h2o_chat.events.events import CacheState, Session
+from h2o_chat.events.events import CacheState
 from h2o_chat.tui.transcript.heat import fold_line
 from h2o_chat.tui.transcript.message_body import fold_at, unfold_at
-from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import THINKING
 
-SESSION = Session(
-    *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),
-    *("transformers", 1, 7, 2, 4, 256),
-)
 LONG = "".join(f"line {n} of many\n" for n in range(60))
 
 
@@ -70,9 +64,7 @@ def test_thoughts_are_divided_from_answers() -> None:
 
 
 async def test_long_messages_are_folded_and_say_what_is_held() -> None:
-    app = TranscriptApp()
-    async with app.run_test(size=(80, 30)) as pilot:
-        transcript = app.query_one(Transcript)
+    async with transcript_of() as (transcript, pilot):
         tokens = Tokens(10, LONG.splitlines(keepends=True))
         memory: CacheView = transcript.heat.memory
         memory.begin(SESSION, None)
@@ -89,7 +81,7 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
         assert not answer.folded
         transcript.window.go_to(user)
         await pilot.pause()
-        page = _page(app)
+        page = _page(transcript)
         shown = [row.strip() for row in page if row.strip().startswith("line")]
         assert shown[:8] == [f"line {n} of many" for n in range(8)]
         [line] = [row.strip() for row in page if "folded" in row]
@@ -97,10 +89,10 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
         transcript.focus()
         await pilot.press("z")
         assert not user.folded
-        assert not any("folded" in row for row in _page(app))
+        assert not any("folded" in row for row in _page(transcript))
         await pilot.press("z")
         assert user.folded
-        x, y = next((row.index("⋮"), n) for n, row in enumerate(_page(app)) if "folded" in row)
+        x, y = next((row.index("⋮"), n) for n, row in enumerate(_page(transcript)) if "folded" in row)
         await pilot.click(offset=(x, y))
         assert not user.folded
         transcript.messages.open_answer("model", 2)  # the answer that was read is out of the way
@@ -109,9 +101,8 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
 
 
 async def test_a_question_behind_a_file_is_seen_below_the_fold() -> None:
-    app = TranscriptApp()
-    async with app.run_test(size=(80, 30)) as pilot:
-        messages = app.query_one(Transcript).messages
+    async with transcript_of() as (transcript, pilot):
+        messages = transcript.messages
         file = f"notes.md:\n```\n{LONG}```"
         asked = f"{file}\n\nWhich line is the last one?\nAnd the first?"
         messages.message("user", "you", asked, 0)
@@ -124,23 +115,21 @@ async def test_a_question_behind_a_file_is_seen_below_the_fold() -> None:
             head, _, question = first.plain.partition("…")
             assert file.startswith(head.strip())
             assert question.strip() == "Which line is the last one?\nAnd the first?"
-        assert "56 tokens folded" in fold_line(first, app.query_one(Transcript).heat)
+        assert "56 tokens folded" in fold_line(first, transcript.heat)
         assert second.plain.endswith("…")
         messages.message("assistant", "model", asked, 2)
         assert messages.views[2].plain.endswith("…")
 
 
 async def test_thoughts_are_folded_while_they_stream_and_after() -> None:
-    app = TranscriptApp()
-    async with app.run_test(size=(80, 30)) as pilot:
-        transcript = app.query_one(Transcript)
+    async with transcript_of() as (transcript, pilot):
         transcript.messages.open_answer("model", 0)
         text = "<think>\nfirst this,\nthen that\n</think>\n\nThe *answer*."
         for character in text[:30]:
             transcript.messages.stream(character)
         await pilot.pause()
-        assert any("▸ thinking · 4 words" in row for row in _page(app))
-        assert not any("first this" in row for row in _page(app))
+        assert any("▸ thinking · 4 words" in row for row in _page(transcript))
+        assert not any("first this" in row for row in _page(transcript))
         for character in text[30:]:
             transcript.messages.stream(character)
         transcript.messages.close_answer("eos", text)
@@ -152,16 +141,16 @@ async def test_thoughts_are_folded_while_they_stream_and_after() -> None:
         assert "first this,\nthen that" in answer.plain
         await pilot.press("t")
         assert "first this" not in answer.plain
-        await pilot.click(offset=(4, 1 + next(n for n, row in enumerate(_page(app)) if "model" in row)))
+        await pilot.click(
+            offset=(4, 1 + next(n for n, row in enumerate(_page(transcript)) if "model" in row))
+        )
         assert "first this,\nthen that" in answer.plain
         await pilot.press("t")
         assert transcript.chosen_text() == "The *answer*."
 
 
 async def test_words_are_found_from_the_last_to_the_first() -> None:
-    app = TranscriptApp()
-    async with app.run_test(size=(80, 20)) as pilot:
-        transcript = app.query_one(Transcript)
+    async with transcript_of(80, 20) as (transcript, pilot):
         for n in range(30):
             transcript.messages.message("user", "you", f"question {n}", 2 * n)
             transcript.messages.message(
@@ -171,28 +160,26 @@ async def test_words_are_found_from_the_last_to_the_first() -> None:
         await pilot.pause()
         assert transcript.find("KEY") == "31 of 31"  # folded ones too
         await pilot.pause()
-        assert any("a key at the end" in row for row in _page(app))
+        assert any("a key at the end" in row for row in _page(transcript))
         assert transcript.find("KEY") == "30 of 31"
         await pilot.pause()
-        assert any("the Key is 29" in row for row in _page(app))
+        assert any("the Key is 29" in row for row in _page(transcript))
         assert transcript.find("KEY", 1) == "31 of 31"
         assert transcript.find("KEY", 1) == "1 of 31"
         await pilot.pause()
-        assert any("the Key is 0" in row for row in _page(app))
-        strips = app.screen._compositor.render_strips()
+        assert any("the Key is 0" in row for row in _page(transcript))
+        strips = transcript.screen._compositor.render_strips()
         marked = [segment for strip in strips for segment in strip if segment.text == "Key"]
         assert any(segment.style and segment.style.underline for segment in marked)
         assert transcript.find("[/b] nowhere") == "nothing found"
         assert transcript.find("") == ""
 
 
-async def test_keys_find_and_copy_in_the_app(drive: Callable[..., Any]) -> None:
+async def test_keys_find_and_copy_in_the_app(drive: Drive) -> None:
     async with drive("pilot-chat", sampling=Sampling(max_tokens=16)) as screen:
-        await screen.opened()
-        await screen.ask("Take this:\n```py\nx = 1\n```\nand\n```\ny\n```")
-        await screen.answered()
+        await screen.say("Take this:\n```py\nx = 1\n```\nand\n```\ny\n```")
         await screen.pilot.press("ctrl+f", *"take")
-        await screen.until(lambda: "1 of " in "\n".join(screen.lines()), "it is found")
+        await screen.until(lambda: "1 of " in screen.page(), "it is found")
         await screen.pilot.press("escape")
         assert screen.app.prompt.has_focus
         await screen.pilot.press("tab", "up", "up", "c")
@@ -205,8 +192,3 @@ async def test_keys_find_and_copy_in_the_app(drive: Callable[..., Any]) -> None:
         assert screen.app.clipboard == screen.chat.messages[1].text
         await screen.pilot.press("k")
         assert "no code" in screen.app.divider.remark
-
-
-def _page(app: Any) -> list[str]:
-    strips = app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in strip)[:-1].rstrip() for strip in strips]

@@ -1,10 +1,9 @@
-"""What was recalled stands at the head of the question, live and when it is opened again."""
+"""Words that were recalled stand at the head of the question, live and when it is opened again."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from screens import POCKET
+from screens import POCKET, Drive
 from typed import Held
 
 from h2o_chat.base.config import Sampling
@@ -22,12 +21,9 @@ def head(screen: Any, index: int) -> str:
     return drawing.title(screen.app.transcript.messages.by_index[index], 60, 12).plain
 
 
-async def test_a_question_for_what_is_gone_says_what_was_recalled(drive: Callable[..., Any]) -> None:
+async def test_a_question_for_what_is_gone_says_what_was_recalled(drive: Drive) -> None:
     async with drive(str(POCKET), (100, 30), budget=48, sampling=Sampling(max_tokens=8)) as screen:
-        await screen.opened()
-        for text in (FACT, *TALK, "What is my dog called?"):
-            await screen.ask(text)
-            await screen.answered()
+        await screen.say(FACT, *TALK, "What is my dog called?")
         assert head(screen, 8).startswith("#9 you · recalled #1")
         view = screen.app.transcript.messages.by_index[8]
         view.branch = (4, 4)  # where both do not fit, the gauge goes
@@ -35,23 +31,18 @@ async def test_a_question_for_what_is_gone_says_what_was_recalled(drive: Callabl
         view.branch = None
         assert any(f"#1 “{FACT}” recalled" in " ".join(body.split()) for body in screen.bodies())
         await screen.ask("/recall apples")
-        await screen.ask("Tell me more.")
-        await screen.answered()
+        await screen.say("Tell me more.")
         assert head(screen, 10).startswith("#11 you · recalled #3")
         await screen.ask("/set recall off")
-        await screen.ask("What is my dog called?")
-        await screen.answered()
+        await screen.say("What is my dog called?")
         assert "recalled" not in head(screen, 12)
 
 
 async def test_what_was_recalled_for_a_question_that_is_stopped_goes_with_it(
-    drive: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with drive(str(POCKET), (100, 30), budget=48, sampling=Sampling(max_tokens=8)) as screen:
-        await screen.opened()
-        for text in (FACT, *TALK):
-            await screen.ask(text)
-            await screen.answered()
+        await screen.say(FACT, *TALK)
         before = screen.bodies()
         Held(screen, monkeypatch, tokens=0)
         await screen.ask("What is my dog called?")

@@ -1,11 +1,11 @@
-"""What the screen knows of the cache, against the cache itself, at every step of real conversations."""
+"""The cache as the screen knows it, against the cache itself, at every step of real conversations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from screens import POCKET, TOLD
+from screens import POCKET, TOLD, chat_of, held
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
@@ -18,10 +18,9 @@ SETTINGS = Settings(model=str(POCKET), budget=24, threads=1, seed=3, events_ever
 SHORT = Sampling(max_tokens=24, ignore_eos=True)
 
 
-def talk(pocket: Any, settings: Settings = SETTINGS) -> Chat:
-    from h2o_chat.engine.engine import Engine
-
-    return Chat(Engine(pocket, settings), settings)
+@pytest.fixture
+def chat(pocket: Any) -> Chat:
+    return chat_of(pocket, SETTINGS)
 
 
 def told(event: Event) -> Event:
@@ -29,18 +28,6 @@ def told(event: Event) -> Event:
     again = from_json(to_json(event))
     _check(again, 1000)
     return again
-
-
-def held(chat: Chat) -> dict[int, set[tuple[int, int]]]:
-    """Position -> the (layer, KV head) pairs that hold it, from the cache."""
-    cache = chat.engine.cache  # type: ignore[attr-defined]
-    found: dict[int, set[tuple[int, int]]] = {}
-    for layer in range(chat.session.layers):
-        for head, slots in enumerate(cache.kept(layer)[0].tolist()):
-            for position in slots:
-                if position >= 0:
-                    found.setdefault(position, set()).add((layer, head))
-    return found
 
 
 def assert_true(memory: CacheView, chat: Chat) -> None:
@@ -77,24 +64,28 @@ def assert_true(memory: CacheView, chat: Chat) -> None:
         assert score == pytest.approx(ranked[rank - 1], rel=1e-4, abs=1e-6)
 
 
-def followed(chat: Chat, memory: CacheView, events: Iterator[Event]) -> Iterator[Event]:
-    """The events, each taken in; after each `cache` event all is counted again."""
+def begun(chat: Chat) -> CacheView:
+    memory = CacheView()
+    memory.begin(chat.session, chat.state, chat.messages)
+    return memory
+
+
+def hears(memory: CacheView, events: Iterable[Event]) -> None:
     for event in events:
-        memory.add(told(event))
-        if isinstance(event, CacheState):
-            assert_true(memory, chat)
-        yield event
+        memory.add(event)
 
 
 @pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming", "full"])
 def test_it_is_what_the_cache_keeps_at_every_step(pocket: Any, policy: Any) -> None:
-    settings = replace(SETTINGS, policy=policy)
-    chat, memory = talk(pocket, settings), CacheView()
-    memory.begin(chat.session, chat.state, chat.messages)
-    gone_tokens = 0
+    chat = chat_of(pocket, replace(SETTINGS, policy=policy))
+    memory, gone_tokens = begun(chat), 0
     for line in TOLD:
-        events = list(followed(chat, memory, chat.send(line, SHORT)))
-        states = [event for event in events if isinstance(event, CacheState)]
+        states = []
+        for event in chat.send(line, SHORT):
+            memory.add(told(event))
+            if isinstance(event, CacheState):
+                assert_true(memory, chat)
+                states.append(event)
         assert len(states) == 8  # the last one at the end
         gone_tokens += sum(state.gone_tokens for state in states)
         spans = [(span.index, span.role, span.first, span.last) for span in memory.spans]
@@ -109,23 +100,19 @@ def test_it_is_what_the_cache_keeps_at_every_step(pocket: Any, policy: Any) -> N
         assert went.token.position < went.seen <= memory.seen
 
 
-def test_the_log_has_the_words_that_went(pocket: Any) -> None:
-    chat, memory = talk(pocket), CacheView()
-    memory.begin(chat.session, chat.state, chat.messages)
-    for event in chat.send(TOLD[0], SHORT):
-        memory.add(event)
+def test_the_log_has_the_words_that_went(chat: Chat) -> None:
+    memory = begun(chat)
+    hears(memory, chat.send(TOLD[0], SHORT))
     observer = chat.engine.observer  # type: ignore[attr-defined]
     before = {position: observer.text_of(position) for position in memory.hold}
-    for event in chat.send(TOLD[1], SHORT):
-        memory.add(event)
+    hears(memory, chat.send(TOLD[1], SHORT))
     after = [went.token for went in memory.evictions if went.token.position in before]
     assert after
     assert all(one.text == before[one.position] and one.hold > 0 for one in after)
 
 
-def test_a_stopped_prompt_changes_nothing_in_what_went_before_it(pocket: Any) -> None:
-    chat, memory = talk(pocket), CacheView()
-    memory.begin(chat.session, chat.state, chat.messages)
+def test_a_stopped_prompt_changes_nothing_in_what_went_before_it(chat: Chat) -> None:
+    memory = begun(chat)
     for line in TOLD[:2]:
         for event in chat.send(line, SHORT):
             memory.add(event)
@@ -133,14 +120,12 @@ def test_a_stopped_prompt_changes_nothing_in_what_went_before_it(pocket: Any) ->
                 read = len(memory.evictions)
     before = list(memory.evictions)
     assert len(before) > read, "the answer evicts, too"
-    for event in chat.send(TOLD[2], SHORT, lambda: True):
-        memory.add(event)
+    hears(memory, chat.send(TOLD[2], SHORT, lambda: True))
     assert list(memory.evictions) == before
 
 
-def test_nothing_is_collected_while_nobody_looks(pocket: Any) -> None:
-    chat, memory = talk(pocket), CacheView()
-    memory.begin(chat.session, chat.state, chat.messages)
+def test_nothing_is_collected_while_nobody_looks(chat: Chat) -> None:
+    memory = begun(chat)
     for number, line in enumerate(TOLD):
         chat.engine.watch(number != 1)
         for event in chat.send(line, SHORT):
@@ -155,12 +140,10 @@ def test_nothing_is_collected_while_nobody_looks(pocket: Any) -> None:
                     assert_true(memory, chat)
 
 
-def test_what_went_before_does_not_count_once_all_is_told_anew(pocket: Any) -> None:
-    """As after an edit: the memory is brought back by an engine that has told nothing."""
-    chat, memory = talk(pocket), CacheView()
-    memory.begin(chat.session, chat.state, chat.messages)
-    for event in chat.send(TOLD[0], SHORT):
-        memory.add(event)
+def test_what_went_before_does_not_count_once_all_is_told_anew(chat: Chat) -> None:
+    """An edit does so: the memory is brought back by an engine that has told nothing."""
+    memory = begun(chat)
+    hears(memory, chat.send(TOLD[0], SHORT))
     chat.clear()
     for event in chat.send(TOLD[1], SHORT):
         if isinstance(event, Said):

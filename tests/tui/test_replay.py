@@ -10,18 +10,15 @@ import pytest
 from forking import Forked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from screens import SMALL, WIDE, Screen, stored
-from textual.widgets import Static
+from screens import SESSION, SMALL, WIDE, Drive, Screen, replayed, replaying
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.replay_command import _times
-from h2o_chat.events.events import CacheState, Error, Note, Said, Session, Token, Turn, to_json
+from h2o_chat.events.events import CacheState, Error, Note, Said, Token, Turn, to_json
 from h2o_chat.events.recording import Recorder, read
-from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
-from h2o_chat.tui.replay import UNSAID, Pace, Player, ReplayPane
+from h2o_chat.tui.replay import UNSAID
 from h2o_chat.tui.side_panels import StatusLine
 from h2o_chat.tui.transcript.turn import FINISHES
 
@@ -45,33 +42,17 @@ def recording(shared_models: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder / "recorded.jsonl"
 
 
-def replaying(path: Path, speed: float = float("inf")) -> ChatApp:
-    player = Player(read(path), Pace(speed))
-    pane = ReplayPane(Jobs(), player, path.name)
-    return ChatApp(player.open, Settings(model=path.name), Sampling(), pane=pane)
-
-
 def written(path: Path, *lines: Any) -> Path:
     path.write_text("".join((line if isinstance(line, str) else to_json(line)) + "\n" for line in lines))
     return path
-
-
-async def ended(screen: Screen) -> None:
-    await screen.until(lambda: "it has ended" in _line(screen.app), "the recording has ended")
-
-
-def _line(app: ChatApp) -> str:
-    return str(app.query_one("#replaying", Static).content)
 
 
 async def test_the_screen_is_what_it_was(recording: Path) -> None:
     events = list(read(recording))
     last = [event for event in events if isinstance(event, CacheState)][-1]
     turns = [event for event in events if isinstance(event, Turn)]
-    app = replaying(recording)
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
+    async with replayed(recording) as screen:
+        app = screen.app
         assert app._memory.cache == last
         panel = app.query_one(MemoryPanel)
         assert f"{last.kept} of {last.seen} tokens kept" in panel.render().plain
@@ -92,56 +73,38 @@ async def test_the_screen_is_what_it_was(recording: Path) -> None:
         assert gauges == [held.get(index, 0.0) for index in range(7)]
 
 
-async def test_a_recording_of_the_screen_shows_the_same_screen(
-    drive: Any, shared_models: Path, tmp_path: Path
-) -> None:
+async def test_a_recording_of_the_screen_shows_the_same_screen(stored: Drive, tmp_path: Path) -> None:
     """Begun anew and an edited message, recorded while they happen, then shown again."""
     path = tmp_path / "r.jsonl"
     recorder = Recorder(path)
     recorder.open()
-    async with drive("pilot-chat", open_chat=stored(shared_models, tmp_path), recorder=recorder) as screen:
-        await screen.opened()
-        await screen.ask("Hi!")
-        await screen.answered()
-        await screen.pilot.press("ctrl+n")
-        await screen.until(lambda: not screen.chat.messages, "another one has begun")
-        await screen.answered()
-        for text in ("Hi, my name is Flora.", "Do you like films?"):
-            await screen.ask(text)
-            await screen.answered()
+    async with stored(recorder=recorder) as screen:
+        await screen.say("Hi!")
+        await screen.another()
+        await screen.say("Hi, my name is Flora.", "Do you like films?")
         await screen.pilot.press("ctrl+e")
-        await screen.ask("What is my name?")
-        await screen.answered()
+        await screen.say("What is my name?")
         bodies, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.messages.views]
         panel = screen.app.query_one(MemoryPanel).render().plain
     recorder.end()
-    app = replaying(path)
-    async with app.run_test(size=WIDE) as pilot:
-        again = Screen(app, pilot)
-        await ended(again)
+    async with replayed(path) as again:
         assert again.bodies() == bodies
-        assert [view.hold for view in app.transcript.messages.views] == gauges
-        assert app.query_one(MemoryPanel).render().plain == panel
+        assert [view.hold for view in again.app.transcript.messages.views] == gauges
+        assert again.app.query_one(MemoryPanel).render().plain == panel
 
 
-async def test_what_was_pinned_is_pinned_in_its_recording(
-    drive: Any, shared_models: Path, tmp_path: Path
-) -> None:
+async def test_what_was_pinned_is_pinned_in_its_recording(stored: Drive, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     recorder = Recorder(path)
     recorder.open()
-    short = Sampling(max_tokens=8)
     seen = []
 
     def heads(screen: Screen) -> list[bool]:
         return [view.pinned for view in screen.app.transcript.messages.views if view.index is not None]
 
-    open_chat = stored(shared_models, tmp_path / "data")
-    async with drive("pilot-chat", open_chat=open_chat, recorder=recorder, sampling=short) as screen:
-        await screen.opened()
+    async with stored(recorder=recorder, sampling=Sampling(max_tokens=8)) as screen:
         for text in ("/pin next", "I am Flora.", "And you?", "/unpin 1", "/pin 3"):
-            await screen.ask(text)
-            await screen.answered()
+            await screen.say(text)
             seen.append(heads(screen))
         pinned = [[at for at, one in enumerate(page) if one] for page in seen]
         assert pinned == [[], [0], [0], [], [2]]
@@ -160,7 +123,7 @@ async def test_what_was_pinned_is_pinned_in_its_recording(
     app.pane.on_note = note  # type: ignore[method-assign]
     async with app.run_test(size=WIDE) as pilot:
         again = Screen(app, pilot)
-        await ended(again)
+        await again.until(lambda: not app.busy, "the recording has ended")
         assert heads(again) == seen[-1]
         assert any("you · pinned" in line for line in again.lines())
     assert [one for one in shown if len(one) == 4][:2] == seen[3:], "when it was let go, and pinned"
@@ -172,7 +135,7 @@ async def test_it_can_be_paused_and_left(recording: Path) -> None:
         screen = Screen(app, pilot)
         await screen.until(lambda: len(screen.bodies()) > 3, "the first answer has begun")
         await pilot.press("space")
-        assert "space goes on" in _line(app)
+        assert "space goes on" in screen.replay_line()
         await pilot.pause(0.3)
         before = screen.bodies()
         await pilot.pause(0.3)
@@ -180,26 +143,19 @@ async def test_it_can_be_paused_and_left(recording: Path) -> None:
         await pilot.press("escape")  # there is nothing to stop
         assert app.busy
         await pilot.press("space")
-        assert "space pauses" in _line(app)
+        assert "space pauses" in screen.replay_line()
         await screen.until(lambda: screen.bodies() != before, "it goes on")
         await pilot.press("ctrl+q")
     assert not app.is_running
 
 
 async def test_it_fits_small_screens(recording: Path) -> None:
-    app = replaying(recording)
-    async with app.run_test(size=SMALL) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
-        page = "\n".join(screen.lines())
+    async with replayed(recording, SMALL) as screen:
+        page = screen.page()
         assert "a recording · it has ended · ctrl+q leaves" in page
         assert "remembers 32 of " in page
 
 
-SESSION = Session(
-    *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),
-    *("transformers", 1, 7, 2, 4, 256),
-)
 TURN = Turn("hi", "eos", 1, 1, 3.0, 4.0, 5, 5, 0, 0.5, [(0, 0.25), (1, 0.5)])
 
 
@@ -218,10 +174,7 @@ async def test_notes_errors_and_damage_are_shown(tmp_path: Path) -> None:
         '{"event": "token"}',
         TURN,
     )
-    app = replaying(path)
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
+    async with replayed(path) as screen:
         _, one, note, answer, error, skipped, two, cut, damage = screen.bodies()
         assert (one, note, answer) == ("one", "The disk is full.\n→ Make room.", "hi")
         assert error == "It is full.\n→ Begin anew."
@@ -231,10 +184,9 @@ async def test_notes_errors_and_damage_are_shown(tmp_path: Path) -> None:
 
 
 async def test_a_recording_in_which_nothing_is_said(tmp_path: Path) -> None:
-    app = replaying(written(tmp_path / "r", SESSION, Token(1, "hi", 1, 0.0), TURN, Token(1, "ho", 2, 0.0)))
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
+    async with replayed(
+        written(tmp_path / "r", SESSION, Token(1, "hi", 1, 0.0), TURN, Token(1, "ho", 2, 0.0))
+    ) as screen:
         assert screen.bodies()[1:4] == [UNSAID, "hi", UNSAID]
 
 
@@ -244,10 +196,7 @@ async def test_another_conversation_begins_a_new_page_and_long_histories_are_cut
         tmp_path / "r", SESSION, Said(0, "user", "one"), TURN, SESSION, *history,
         Said(2000, "user", "now"), TURN, Said(1998, "user", "instead"),
     )  # fmt: skip
-    app = replaying(path)
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
+    async with replayed(path) as screen:
         _, earlier, first, *_, last, answer = screen.bodies()
         assert "1000 earlier messages" in earlier
         assert (first, last) == ("number 1000", "instead")
@@ -274,7 +223,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_in
 )
 @given(st.data())
 async def test_no_number_and_no_text_crashes_the_screen(tmp_path: Path, data: st.DataObject) -> None:
-    """What the reader lets through, the screen can draw."""
+    """Whatever the reader lets through, the screen can draw."""
     cache = CacheState(9, 4, 10, 90, 0.1, {"S": 1}, [], [], [[0.5]])
     raw = [
         json.loads(to_json(one))
@@ -296,7 +245,9 @@ async def test_no_number_and_no_text_crashes_the_screen(tmp_path: Path, data: st
     app = replaying(written(tmp_path / "r", *(json.dumps(one) for one in raw)))
     async with app.run_test(size=data.draw(st.sampled_from([WIDE, SMALL]))) as pilot:
         screen = Screen(app, pilot)
-        await screen.until(lambda: app.exit_code or "ended" in _line(app), "it is played or refused")
+        await screen.until(
+            lambda: app.exit_code or "ended" in screen.replay_line(), "it is played or refused"
+        )
         for key in ("tab", *["right"] * len(TABS), "tab", "left"):
             await pilot.press(key)
             assert screen.lines()
@@ -309,11 +260,10 @@ def test_no_model_is_needed(recording: Path) -> None:
 import asyncio, sys
 sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 from pathlib import Path
-from test_replay import replaying, ended, Screen, WIDE
+from screens import replayed
 async def main():
-    app = replaying(Path({str(recording)!r}))
-    async with app.run_test(size=WIDE) as pilot:
-        await ended(Screen(app, pilot))
+    async with replayed(Path({str(recording)!r})):
+        pass
 asyncio.run(main())
 assert "textual" in sys.modules
 from h2o_chat.cli.cli import app

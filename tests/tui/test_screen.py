@@ -1,37 +1,27 @@
-"""What a person does and sees, on the real app with a real small model."""
+"""Things a person does and sees, on the real app with a real small model."""
 
 import re
-import threading
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-from screens import SMALL, WIDE, Screen, opener
-from sweep import sweep
+from screens import LONG, SMALL, WIDE, Drive, Screen
 
-from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.side_panels import MemoryLine, StatusLine
 from h2o_chat.tui.transcript.message_body import CARET
 from h2o_chat.tui.transcript.turn import FINISHES
 
-Drive = Callable[..., Any]
-LONG = Sampling(max_tokens=None, ignore_eos=True)
-"""An answer that only a person ends."""
-
 
 async def test_a_question_and_a_second_one(drive: Drive) -> None:
     async with drive("stories3m") as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time there was a red key")
-        await screen.answered()
-        first = screen.chat.messages[1].text
-        assert first
+        await screen.say("Once upon a time there was a red key")
+        _assert_panel_is_true(screen)
+        assert screen.chat.messages[1].text
         assert screen.app.prompt.text == ""
-        await screen.ask("Then the bird said")
-        await screen.answered()
+        await screen.say("Then the bird said")
+        _assert_panel_is_true(screen)
+        assert re.search("6[34] of", _panel(screen)), "two slots are given up at once"
         note, *shown = screen.bodies()
         assert "continues what you write" in note
         assert len(shown) == len(screen.chat.messages) == 4
@@ -43,10 +33,7 @@ async def test_a_question_and_a_second_one(drive: Drive) -> None:
 
 async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
     async with drive("pilot-chat", system="You are a concise assistant.") as screen:
-        await screen.opened()
-        for prompt in ("What is the capital of France?", "My name is Priya and the code is 4821."):
-            await screen.ask(prompt)
-            await screen.answered()
+        await screen.say("What is the capital of France?", "My name is Priya and the code is 4821.")
         _assert_panel_is_true(screen)
         assert " pinned · " in _details(screen)
         roles = [message.role for message in screen.chat.messages]
@@ -58,7 +45,6 @@ async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
 
 async def test_stopped_answer_is_kept_and_marked(drive: Drive) -> None:
     async with drive("stories3m", sampling=LONG) as screen:
-        await screen.opened()
         await screen.ask("Once upon a time")
         await screen.streaming()
         live = _words(" ".join(screen.bodies()[2:]).replace(CARET, ""))
@@ -72,87 +58,20 @@ async def test_stopped_answer_is_kept_and_marked(drive: Drive) -> None:
         assert shown[: len(_words(answer.text))] == _words(answer.text)
         assert FINISHES["stopped"] in screen.bodies()[-1]
         await screen.ask("The next day")  # and it goes on
+        await screen.until(lambda: screen.app._memory.seen > 64, "something was let go")
         await screen.streaming()
         await screen.pilot.press("escape")
         await screen.answered()
         assert len(screen.chat.messages) == 4
-
-
-async def test_a_prompt_stopped_while_it_is_read_was_not_sent(drive: Drive) -> None:
-    long = "Once upon a time there was a red key in the garden and a bird. " * 1600  # a second to read
-    async with drive("stories3m") as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time")
-        await screen.answered()
-        before, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.messages.views]
-        await screen.ask(long)
-        said, told, answer = screen.bodies()[-3:]
-        assert (said, answer) == (long, CARET)
-        assert "64 slots: it is read once" in told
-        await screen.pilot.press("escape")
-        await screen.answered()
-        assert len(screen.chat.messages) == 2
-        assert screen.bodies() == before
-        assert [view.hold for view in screen.app.transcript.messages.views] == gauges
-        assert screen.app.prompt.text == long
-        assert "nothing was sent" in screen.app.divider.remark
-        await screen.ask("Then the bird said")  # and it goes on
-        await screen.answered()
-        assert len(screen.chat.messages) == 4
         _assert_panel_is_true(screen)
-        hold = [view.hold for view in screen.app.transcript.messages.views][1:]
-        assert hold == [message.hold for message in screen.chat.messages]
 
 
 async def test_a_short_conversation_is_not_said_to_save_memory(drive: Drive) -> None:
     async with drive("stories3m", budget=1024) as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time")
-        await screen.answered()
+        await screen.say("Once upon a time")
         assert " allocated, full: " in _details(screen)
         assert "KiB" not in _panel(screen)
         assert " less" not in _panel(screen)
-
-
-async def test_no_color_leaves_greys(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with drive("stories3m") as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time")
-        await screen.answered()
-        strips = screen.app.screen._compositor.render_strips()
-        styles = [segment.style for strip in strips for segment in strip if segment.style]
-        colors = [color for style in styles for color in (style.color, style.bgcolor) if color]
-        assert colors
-        assert all(len(set(color.get_truecolor())) == 1 for color in colors)
-
-
-async def test_every_key_in_the_footer_is_ours(drive: Drive) -> None:
-    async with drive("stories3m") as screen:
-        await screen.opened()
-        await screen.pilot.press("ctrl+p")
-        assert len(screen.app.screen_stack) == 1, "Textual's palette is switched off"
-
-
-async def test_the_panel_shows_what_the_cache_keeps(drive: Drive) -> None:
-    async with drive("stories3m") as screen:
-        await screen.opened()
-        for prompt in ("Once upon a time Lily found a red key in the garden", "Then Tom said"):
-            await screen.ask(prompt)
-            await screen.answered()
-            _assert_panel_is_true(screen)
-        assert screen.chat.session.budget == 64
-        assert re.search("6[34] of", _panel(screen)), "two slots are given up at once"
-
-
-async def test_the_panel_is_true_after_a_stop(drive: Drive) -> None:
-    async with drive("stories3m", sampling=LONG) as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time")
-        await screen.until(lambda: screen.app._memory.seen > 64, "something was let go")
-        await screen.pilot.press("escape")
-        await screen.answered()
-        _assert_panel_is_true(screen)
 
 
 def _assert_panel_is_true(screen: Screen) -> None:
@@ -186,28 +105,9 @@ def _assert_panel_is_true(screen: Screen) -> None:
     assert f"remembers {most:,} of {seen:,} tokens" in _text(screen, StatusLine)
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE, *sweep(((80, 24),))])
-async def test_every_size_shows_everything(drive: Drive, size: tuple[int, int]) -> None:
-    async with drive("stories3m", size) as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time Lily found a red key in the garden")
-        await screen.answered()
-        rows = screen.lines()
-        status, page = rows[0], "\n".join(rows)
-        form = {"none": "fp32"}.get(screen.chat.session.quantization, screen.chat.session.quantization)
-        for part in ("stories3m", form, "cpu", "remembers 6"):
-            assert part in status
-        assert re.search("6[34] of", page)
-        assert "enter send" in page
-        wide = size[0] >= 100
-        assert screen.app.query_one(MemoryPanel).display is wide
-        assert screen.app.query_one(MemoryLine).display is not wide
-
-
 async def test_a_terminal_of_no_size_breaks_nothing(drive: Drive) -> None:
     """A window that is made, dragged or left by its manager may say any size for a moment."""
     async with drive("stories3m") as screen:
-        await screen.opened()
         for size in ((20, 8), (5, 3), (4, 24), (2, 2), (1, 1), (1, 24), (80, 1), WIDE):
             await screen.pilot.resize_terminal(*size)
             await screen.pilot.press("a")
@@ -216,7 +116,6 @@ async def test_a_terminal_of_no_size_breaks_nothing(drive: Drive) -> None:
 
 async def test_the_panel_folds_while_the_terminal_changes(drive: Drive) -> None:
     async with drive("stories3m") as screen:
-        await screen.opened()
         await screen.pilot.resize_terminal(*SMALL)
         assert screen.app.query_one(MemoryLine).display
         await screen.pilot.resize_terminal(*WIDE)
@@ -232,7 +131,7 @@ async def test_the_panel_folds_while_the_terminal_changes(drive: Drive) -> None:
 
 
 async def test_a_model_that_does_not_exist(drive: Drive) -> None:
-    async with drive("no-such-model") as screen:
+    async with drive("no-such-model", opens=False) as screen:
         await screen.until(lambda: screen.app.exit_code, "the failure is shown")
         await screen.until(lambda: "no-such-model" in screen.bodies()[-1], "the error names the model")
         assert "→ " in screen.bodies()[-1]
@@ -247,7 +146,7 @@ async def test_our_own_bug_is_shown_with_its_traceback(drive: Drive, tmp_path: A
     def broken(progress: Any) -> Any:
         raise ZeroDivisionError("[/b] \x1b[31mred")
 
-    async with drive("stories3m", open_chat=broken) as screen:
+    async with drive("stories3m", open_chat=broken, opens=False) as screen:
         await screen.until(lambda: screen.app.exit_code, "the bug is shown")
         assert screen.app.exit_code == ExitCode.BUG
         body = screen.bodies()[-1]
@@ -255,43 +154,6 @@ async def test_our_own_bug_is_shown_with_its_traceback(drive: Drive, tmp_path: A
         [log] = tmp_path.rglob("h2o-chat-bug-*.log")
         assert log.name in body.replace("\n", "")
         assert "Traceback" in log.read_text()
-
-
-async def test_the_prompt_can_be_typed_while_the_model_loads(drive: Drive, shared_models: Any) -> None:
-    settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1)
-    go_on = threading.Event()
-
-    def slow(progress: Any) -> Any:
-        progress("resolve", None)
-        progress("load", 0.25)
-        go_on.wait(60)
-        return opener(settings)(progress)
-
-    async with drive("stories3m", open_chat=slow) as screen:
-        await screen.until(lambda: "25%" in screen.bodies()[0], "the stage is shown")
-        assert "✓ resolve" in screen.bodies()[0]
-        await screen.pilot.press(*"Once")
-        await screen.pilot.press("enter")
-        assert "sent as soon as" in screen.app.divider.remark
-        await screen.pilot.press(*"And then", "enter")
-        assert screen.app.prompt.text == ""
-        go_on.set()
-        await screen.opened()
-        await screen.until(lambda: len(screen.chat.messages) == 4 and not screen.app.busy, "both were sent")
-        assert [message.text for message in screen.chat.messages[::2]] == ["Once", "And then"]
-
-
-async def test_a_prompt_waits_while_an_answer_streams(drive: Drive) -> None:
-    async with drive("stories3m", sampling=LONG) as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time")
-        await screen.streaming()
-        await screen.ask("and now?")
-        assert "waits: “and now?”" in "\n".join(screen.lines())
-        await screen.pilot.press("escape")
-        await screen.answered()
-        assert screen.app.prompt.text == "and now?"
-        assert len(screen.chat.messages) == 2
 
 
 def _words(text: str) -> list[str]:

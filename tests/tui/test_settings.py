@@ -1,18 +1,14 @@
 """The settings, changed through their fields while a conversation goes on, on a real small model."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import SMALL, WIDE, Screen, stored
+from screens import SMALL, WIDE, Drive, Screen
 from textual.widgets import Input, Select, Static
 
 from h2o_chat.base.config import CHOSEN, Sampling
 from h2o_chat.chat.commands import settable
 from h2o_chat.tui.prompt.settings_screen import CHOICES, GROUPS, HELP, SettingsScreen
-
-Drive = Callable[..., Any]
 
 
 def field(screen: Screen, name: str) -> Any:
@@ -20,7 +16,7 @@ def field(screen: Screen, name: str) -> Any:
 
 
 def said(screen: Screen, name: str) -> str:
-    """What stands beside a field."""
+    """The remark beside a field."""
     return str(screen.app.screen.query_one(f"#remark-{name}", Static).content)
 
 
@@ -60,14 +56,9 @@ def test_a_value_is_typed_as_it_is_read(name: str, value: Any) -> None:
     assert settable.read(name, settable.typed(value)) == value
 
 
-async def test_what_is_changed_holds_after_one_key(
-    drive: Drive, shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    open_chat = stored(shared_models, tmp_path / "data")
-    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=8)) as screen:
-        await screen.opened()
-        await screen.ask("My name is Flora.")
-        await screen.answered()
+async def test_what_is_changed_holds_after_one_key(stored: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stored(sampling=Sampling(max_tokens=8)) as screen:
+        await screen.say("My name is Flora.")
         seen, built = screen.chat.engine.seen, []
         real = screen.chat.engine.remade
 
@@ -95,15 +86,11 @@ async def test_what_is_changed_holds_after_one_key(
         assert screen.chat.engine.seen == seen
         assert screen.chat.engine.cache.most_kept <= 32
         assert screen.app.prompt.has_focus
-        assert any("temperature = 0.7, max_tokens = none" in body for body in screen.bodies())
+        assert screen.said("temperature = 0.7, max_tokens = none")
 
 
-async def test_what_is_wrong_is_said_beside_its_field(
-    drive: Drive, shared_models: Path, tmp_path: Path
-) -> None:
-    open_chat = stored(shared_models, tmp_path / "data")
-    async with drive("pilot-chat", SMALL, open_chat=open_chat) as screen:
-        await screen.opened()
+async def test_what_is_wrong_is_said_beside_its_field(stored: Drive) -> None:
+    async with stored(SMALL) as screen:
         before = settable.values(screen.chat, screen.app.pane.sampling)
         await opened(screen)
         await type_into(screen, "top_p", "3")
@@ -129,9 +116,7 @@ async def test_what_is_wrong_is_said_beside_its_field(
 
 async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> None:
     async with drive("stories3m", WIDE, sampling=Sampling(max_tokens=5)) as screen:
-        await screen.opened()
-        await screen.ask("Once")
-        await screen.answered()
+        await screen.say("Once")
         await screen.ask("/set")
         await screen.until(lambda: is_open(screen), "the command shows them")
         await type_into(screen, "recent", "5")
@@ -146,12 +131,8 @@ async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> Non
         assert all(isinstance(field(screen, name), Input | Select) for name in HELP)
 
 
-async def test_a_policy_to_compare_with_is_offered_only_where_it_is_on(
-    drive: Drive, shared_models: Path, tmp_path: Path
-) -> None:
-    open_chat = stored(shared_models, tmp_path / "data", policy="lru")
-    async with drive("pilot-chat", SMALL, open_chat=open_chat) as screen:
-        await screen.opened()
+async def test_a_policy_to_compare_with_is_offered_only_where_it_is_on(stored: Drive) -> None:
+    async with stored(SMALL, policy="lru") as screen:
         await opened(screen)
         select = field(screen, "policy")
         assert [value for _, value in select._options] == [*CHOSEN, "lru"]

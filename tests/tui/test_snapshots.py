@@ -1,4 +1,4 @@
-"""What the screen looks like, letter by letter and colour by colour, from recordings of the real engine.
+"""The looks of the screen, letter by letter and colour by colour, from recordings of the real engine.
 
 Kept as text, in tests/tui/__snapshots__, and not as pictures: it reads well in a diff and holds on every
 machine, whatever fonts and hashes a picture would have in it. The recordings are made by
@@ -15,7 +15,7 @@ from string import ascii_letters
 from typing import Any
 
 import pytest
-from screens import POCKET, Screen
+from screens import POCKET, RECORDING, Screen, chat_of, replayed
 from sweep import sweep
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
@@ -23,14 +23,10 @@ from textual.widgets import Input
 
 from h2o_chat.base.config import Look, Sampling, Settings
 from h2o_chat.base.errors import GenerationError, ModelError, OutOfMemoryError
-from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Progress
+from h2o_chat.tui.pane.jobs import OpenChat, Progress
 from h2o_chat.tui.prompt.dialogs import ModelRow, Models
-from h2o_chat.tui.replay import Pace, Player, ReplayPane
 from h2o_chat.tui.side_panels import StatusLine
-
-RECORDINGS = Path(__file__).parent / "recordings"
 
 
 @dataclass(frozen=True)
@@ -114,12 +110,9 @@ async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.Mo
     shot = SHOTS[name]
     if shot.no_color:
         monkeypatch.setenv("NO_COLOR", "1")
-    player = Player(read(RECORDINGS / f"{shot.recording}.jsonl"), Pace(float("inf")))
-    pane = ReplayPane(Jobs(), player, f"{shot.recording}.jsonl")
-    app = ChatApp(player.open, Settings(model="pocket"), Sampling(), pane=pane, look=Look(theme=shot.theme))
-    async with app.run_test(size=(shot.columns, shot.rows)) as pilot:
-        screen = Screen(app, pilot)
-        await screen.until(lambda: app.chat is not None and not app.busy, "the recording has ended")
+    path, look = RECORDING.with_stem(shot.recording), Look(theme=shot.theme)
+    async with replayed(path, (shot.columns, shot.rows), look=look) as screen:
+        app, pilot = screen.app, screen.pilot
         # Its thumb depends on guesses, which depend on what was on the screen when.
         app.transcript.styles.scrollbar_visibility = "hidden"
         app.transcript.window.follow()
@@ -132,39 +125,29 @@ async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.Mo
 looked_at = threading.Event()
 
 
-def loading(progress: Progress) -> Any:
-    """Opens nothing until it was looked at."""
-    progress("read weights", 0.4)
-    looked_at.wait(60)
-    raise ModelError("It was only to be looked at.")
+def opening(*stages: tuple[str, float | None], error: Exception | None = None) -> OpenChat:
+    """Tells these stages and fails; where no error is named, once it was looked at."""
+
+    def open_chat(progress: Progress) -> Any:
+        for stage in stages:
+            progress(*stage)
+        if error is None:
+            looked_at.wait(60)
+        raise error or ModelError("It was only to be looked at.")
+
+    return open_chat
 
 
-def not_found(progress: Progress) -> Any:
-    raise ModelError("There is no model named 'nothing'.", "h2o-chat models lists what there is.")
-
-
-def too_large(progress: Progress) -> Any:
-    raise OutOfMemoryError("The weights take 13 GiB, and 4 GiB are free.", "Try --quantize nf4.")
-
-
-def broken(progress: Progress) -> Any:
-    progress("read weights", 0.9)
-    raise RuntimeError("the shapes [bold]do not[/] match \x1b[31m")
-
-
-def fetching(progress: Progress) -> Any:
-    progress("resolve", None)
-    progress("download: 12.5 MB of 48.0 MB, 3.4 MB/s, 10 s left", 12.5 / 48)
-    looked_at.wait(60)
-    raise ModelError("It was only to be looked at.")
-
-
+NOT_FOUND = ModelError("There is no model named 'nothing'.", "h2o-chat models lists what there is.")
+TOO_LARGE = OutOfMemoryError("The weights take 13 GiB, and 4 GiB are free.", "Try --quantize nf4.")
+BROKEN = RuntimeError("the shapes [bold]do not[/] match \x1b[31m")
+FAR = "download: 12.5 MB of 48.0 MB, 3.4 MB/s, 10 s left"
 OPENINGS: dict[str, tuple[OpenChat, str]] = {
-    "loading": (loading, "read weights"),
-    "download": (fetching, "3.4 MB/s"),
-    "not-found": (not_found, "nothing is open"),
-    "out-of-memory": (too_large, "nothing is open"),
-    "a-bug": (broken, "nothing is open"),
+    "loading": (opening(("read weights", 0.4)), "read weights"),
+    "download": (opening(("resolve", None), (FAR, 12.5 / 48)), "3.4 MB/s"),
+    "not-found": (opening(error=NOT_FOUND), "nothing is open"),
+    "out-of-memory": (opening(error=TOO_LARGE), "nothing is open"),
+    "a-bug": (opening(("read weights", 0.9), error=BROKEN), "nothing is open"),
 }
 
 
@@ -177,7 +160,7 @@ async def test_opening_looks_so(name: str, page: Any, monkeypatch: pytest.Monkey
     async with app.run_test(size=(100, 30)) as pilot:
         screen = Screen(app, pilot)
         app.prompt.cursor_blink = False
-        await screen.until(lambda: until in "\n".join(screen.lines()), f"it says: {until}")
+        await screen.until(lambda: until in screen.page(), f"it says: {until}")
         await pilot.pause()
         shown = drawn(screen)
         looked_at.set()
@@ -206,23 +189,18 @@ TALKS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
 async def test_a_conversation_looks_so(
     name: str, page: Any, exact: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from h2o_chat.chat.conversation.chat import Chat
-    from h2o_chat.engine.engine import Engine
-
     size, awaited, keys = TALKS[name]
     settings = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
-    engine = Engine(exact, settings)
+    chat = chat_of(exact, settings)
     if name == "answer-failed":
-        monkeypatch.setattr(engine, "forward", failing(engine.forward))
-    app = ChatApp(lambda _: Chat(engine, settings), settings, Sampling(max_tokens=60))
+        monkeypatch.setattr(chat.engine, "forward", failing(chat.engine.forward))
+    app = ChatApp(lambda _: chat, settings, Sampling(max_tokens=60))
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, pilot)
         await screen.opened()
         app.prompt.cursor_blink = False
         await pilot.press(*keys)
-        await screen.until(
-            lambda: awaited in "\n".join(screen.lines()) and not app.busy, f"it says: {awaited}"
-        )
+        await screen.until(lambda: awaited in screen.page() and not app.busy, f"it says: {awaited}")
         for field in app.screen.query(Input):
             field.cursor_blink = False
         if app._memory.tok_s is not None:
@@ -246,11 +224,11 @@ def failing(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 async def test_the_models_look_so(page: Any) -> None:
     looked_at.set()
-    app = ChatApp(loading, Settings(model="pocket"), Sampling())
+    app = ChatApp(opening(("read weights", 0.4)), Settings(model="pocket"), Sampling())
     async with app.run_test(size=(100, 30)) as pilot:
         screen = Screen(app, pilot)
         app.prompt.cursor_blink = False
-        await screen.until(lambda: "nothing is open" in "\n".join(screen.lines()), "it has failed")
+        await screen.until(lambda: "nothing is open" in screen.page(), "it has failed")
         await app.push_screen(Models(ROWS))
         await screen.until(lambda: isinstance(app.focused, Input), "the list is there")
         await pilot.press(*"mod", "down")

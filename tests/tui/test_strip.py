@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -10,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from screens import SMALL, WIDE, Screen
-from test_replay import ended, replaying
+from screens import SESSION, SMALL, WIDE, replayed
 from textual.geometry import Size
 
 from h2o_chat.base.glyphs import height
@@ -54,7 +54,7 @@ def test_the_axis_is_chosen_by_length() -> None:
 def test_a_cell_is_what_its_tokens_are(
     told: Path, edges_of: Callable[[int, int], list[int]], cells: int
 ) -> None:
-    """Of a recording of the real engine, each cell counted again token by token."""
+    """Each cell of a recording of the real engine is counted again token by token."""
     memory = CacheView()
     for event in read(told):
         if isinstance(event, Session):
@@ -91,11 +91,8 @@ class Unmounted(RememberStrip):
 
 
 def long(seen: int, messages: int, budget: int = 512) -> CacheView:
-    """What a long conversation leaves: sinks, the recent part, and some of what lies between."""
-    session = Session(
-        *("org/name", None, "plain", "h2o", budget, 4, budget // 2, 16, "chunked", "none", "float32"),
-        *("float32", "cpu", "transformers", 1, 7, 8, 4, 256),
-    )
+    """The cache after a long conversation: sinks, the recent part, and some of what lies between."""
+    session = replace(SESSION, budget=budget, recent=budget // 2, layers=8)
     random, recent_from = Random(1), max(seen - budget // 2, 4)
     old = range(4, recent_from)
     some = random.sample(old, min(len(old), 4 * budget))
@@ -139,10 +136,8 @@ def test_it_can_be_read_at_any_length(seen: int, messages: int, note: str) -> No
 
 
 async def test_the_keys_move_along_it_and_the_transcript_follows(told: Path) -> None:
-    app = replaying(told)
-    async with app.run_test(size=(WIDE[0], 30)) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
+    async with replayed(told, (WIDE[0], 30)) as screen:
+        app, pilot = screen.app, screen.pilot
         strip, memory = app.query_one(RememberStrip), app._memory
         before = app.transcript.scroll_offset.y
         assert before > 0
@@ -168,10 +163,8 @@ async def test_the_keys_move_along_it_and_the_transcript_follows(told: Path) -> 
 
 
 async def test_it_goes_where_there_is_no_room(told: Path) -> None:
-    app = replaying(told)
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
+    async with replayed(told) as screen:
+        app, pilot = screen.app, screen.pilot
         strip = app.query_one(RememberStrip)
         assert (strip.display, strip.size.height) == (True, 5)
         for size, rows in ((SMALL, 3), ((59, 36), 0), ((100, 15), 0), ((250, 60), 5)):

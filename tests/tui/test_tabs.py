@@ -7,28 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from screens import POCKET, WIDE, Screen, opener
-from test_replay import ended, replaying
+from screens import POCKET, WIDE, Screen, opener, replayed
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.memory.cache_view import COLUMNS, STEPS, CacheView, Survival
-from h2o_chat.events.events import Session
-from h2o_chat.events.recording import Recorder, read
+from h2o_chat.events.recording import Recorder
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.panel import details, loss_history, overview
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 
-
-@pytest.fixture
-def memory(told: Path) -> CacheView:
-    found = CacheView()
-    for event in read(told):
-        if isinstance(event, Session):
-            found.begin(event, None)
-        found.add(event)
-    return found
-
-
+LEGENDS = {"now": overview.LEGEND, "history": loss_history.LEGEND, "details": details.LEGEND}
 BITS = st.integers(1, 80).flatmap(
     lambda heads: st.lists(st.lists(st.booleans(), min_size=heads, max_size=heads), min_size=1, max_size=80)
 )
@@ -109,16 +97,13 @@ def test_a_million_tokens_leave_a_small_history() -> None:
 
 
 async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
-    app = replaying(told)
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
+    async with replayed(told) as screen:
+        app, pilot = screen.app, screen.pilot
         panel, memory = app.query_one(MemoryPanel), app._memory
-        legends = {"now": overview.LEGEND, "history": loss_history.LEGEND, "details": details.LEGEND}
         app.set_focus(panel)
         for name in (*TABS, TABS[0]):
-            text = "\n".join(screen.lines())
-            assert [one for one in legends if legends[one] in text] == [name]
+            text = screen.page()
+            assert [one for one in LEGENDS if LEGENDS[one] in text] == [name]
             await pilot.press("right")
         await pilot.press("left")
         assert panel.tab == 0
@@ -132,7 +117,7 @@ async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
         await pilot.press("down", "down", "up")
         assert memory.cursor == words[1]
         text = memory.word(words[1]).text  # type: ignore[union-attr]
-        assert f"▸ {text}" in "\n".join(screen.lines())
+        assert f"▸ {text}" in screen.page()
         rows = sorted(panel._lines)
         await pilot.click(MemoryPanel, offset=(5, rows[2]))
         assert memory.cursor == words[2]
@@ -143,7 +128,7 @@ async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
         heaviest = [heavy.position for heavy in memory.cache.heaviest]
         await pilot.press("down", "down")
         assert memory.cursor == heaviest[1]
-        assert f"@{memory.cursor} ──" in "\n".join(screen.lines())
+        assert f"@{memory.cursor} ──" in screen.page()
         await pilot.press("up", "up")
         assert memory.cursor == heaviest[0]
         width = panel.size.width
@@ -153,18 +138,29 @@ async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
         assert screen.lines()
 
 
-async def test_every_size_can_be_drawn(told: Path) -> None:
-    app = replaying(told)
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await ended(screen)
-        panel = app.query_one(MemoryPanel)
-        for size in ((250, 60), (100, 16), (100, 24), (101, 9), (100, 5), (160, 28)):
-            await pilot.resize_terminal(*size)
-            app.set_focus(panel)
-            for key in ("right", "right", "right", "ctrl+b", "ctrl+b", "ctrl+b"):
-                await pilot.press(key)
-                assert screen.lines()
+ALSO_WIDE = ((250, 60), (100, 16), (100, 24), (101, 9), (100, 5), (160, 28))
+
+
+async def test_at_every_size_it_is_cut_at_whole_lines_and_keeps_its_legend(told: Path) -> None:
+    async with replayed(told) as screen:
+        panel = screen.app.query_one(MemoryPanel)
+        for size in (*((100, rows) for rows in (36, 20, 15, 9, 6)), *ALSO_WIDE):
+            await screen.pilot.resize_terminal(*size)
+            for _ in range(3 if size in ALSO_WIDE else 1):  # beside the chat, wide, hidden
+                for number, name in enumerate(TABS):
+                    panel.tab = number
+                    await screen.pilot.pause()
+                    assert screen.lines()
+                    lines = str(panel.render().plain).split("\n")
+                    if panel.display and panel.size.height >= 6:
+                        assert len(lines) == panel.size.height
+                        assert {cell_len(line) for line in lines} == {panel.size.width}
+                        assert lines[-1] == f"╰{'─' * (panel.size.width - 2)}╯"
+                        assert LEGENDS[name] in lines[-2]
+                        tabs_at = -4 if name == "now" and panel.size.height >= 16 else -3
+                        assert "now  history  details" in lines[tabs_at]
+                if size in ALSO_WIDE:
+                    await screen.pilot.press("ctrl+b")
 
 
 async def test_a_hidden_panel_is_not_fed(tmp_path: Path, pocket: Any) -> None:
@@ -177,13 +173,11 @@ async def test_a_hidden_panel_is_not_fed(tmp_path: Path, pocket: Any) -> None:
             screen = Screen(app, pilot)
             await screen.opened()
             await pilot.press("ctrl+b", "ctrl+b")
-            await screen.ask("Hi, my name is Flora.")
-            await screen.answered()
+            await screen.say("Hi, my name is Flora.")
             assert app._memory.hold
             assert app._memory.cache is not None
             assert bool(app._memory.cache.heads) is (recorder is not None)
             await pilot.press("ctrl+b")
-            await screen.ask("Do you like films?")
-            await screen.answered()
+            await screen.say("Do you like films?")
             assert app._memory.cache.heads
             assert app._memory.which(app._memory.seen - 1) is not None

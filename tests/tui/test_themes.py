@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import Screen
+from screens import RECORDING, Screen, replayed
 from sweep import sweep
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
@@ -13,13 +13,10 @@ from textual.theme import BUILTIN_THEMES, Theme
 from h2o_chat.base import precedence
 from h2o_chat.base.config import Look, Sampling, Settings, config_file
 from h2o_chat.cli import config_command
-from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
-from h2o_chat.tui.pane.jobs import Jobs, Progress
-from h2o_chat.tui.replay import Pace, Player, ReplayPane
+from h2o_chat.tui.pane.jobs import Progress
 from h2o_chat.tui.widgets.theme import H2O_ANSI, H2O_DARK, H2O_LIGHT, ramp, variables
 
-RECORDING = Path(__file__).parent / "recordings" / "chat.jsonl"
 # Machado, Oliveira, Fernandes: A physiologically-based model for simulation of color vision deficiency, 2009.
 EYES = {
     "all colours": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -98,12 +95,6 @@ def test_what_is_said_can_be_read(theme: Theme) -> None:
     assert contrast(Color.parse(own["found"]), Color.parse(own["found-ground"])) >= 7
 
 
-def recorded(**options: Any) -> ChatApp:
-    player = Player(read(RECORDING), Pace(float("inf")))
-    pane = ReplayPane(Jobs(), player, RECORDING.name)
-    return ChatApp(player.open, Settings(model="pocket"), Sampling(), pane=pane, **options)
-
-
 def unreadable(screen: Screen) -> list[str]:
     """Words on the screen in the colour of their ground."""
     strips = screen.app.screen._compositor.render_strips()
@@ -121,10 +112,8 @@ async def test_every_theme_there_is_shows_every_word(no_color: bool, monkeypatch
     monkeypatch.delenv("NO_COLOR", raising=False)
     if no_color:
         monkeypatch.setenv("NO_COLOR", "")
-    app = recorded()
-    async with app.run_test(size=(120, 36)) as pilot:
-        screen = Screen(app, pilot)
-        await screen.until(lambda: app.chat is not None and not app.busy, "the recording has ended")
+    async with replayed(RECORDING) as screen:
+        app, pilot = screen.app, screen.pilot
         await pilot.press("ctrl+t")
         await screen.until(lambda: not app.divider.remark, "what was said of the heat has gone")
         words = screen.lines()
@@ -133,8 +122,7 @@ async def test_every_theme_there_is_shows_every_word(no_color: bool, monkeypatch
             await pilot.pause()
             assert screen.lines() == words, name
             assert unreadable(screen) == [], name
-            strips = app.screen._compositor.render_strips()
-            looks = [segment.style for strip in strips for segment in strip if segment.style]
+            looks = screen.looks()
             colors = {color for look in looks for color in (look.color, look.bgcolor) if color}
             if app.current_theme.ansi:
                 assert all(color.triplet is None for color in colors), name
@@ -158,7 +146,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started() -> ChatApp:
-    """As the command line starts it."""
+    """The app that the command line starts."""
     keep = config_command.change
     return ChatApp(nothing_to_open, Settings(), Sampling(), look=precedence.look(), keep_look=keep)
 

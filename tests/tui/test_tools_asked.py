@@ -1,7 +1,8 @@
 """The screen asks before the model calls a tool of a real MCP server."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ def servers() -> Iterator[McpServers]:
     found.close()
 
 
-def app_of(servers: McpServers, call: Any = CALL) -> ChatApp:
-    """The app; every second answer is the call."""
+@asynccontextmanager
+async def calling(servers: McpServers, call: Any = CALL) -> AsyncIterator[Screen]:
+    """The app; every second answer is the call, which is asked for once."""
 
     def forced(progress: Progress) -> Any:
         chat: Any = opener(SETTINGS)(progress)
@@ -47,13 +49,18 @@ def app_of(servers: McpServers, call: Any = CALL) -> ChatApp:
     servers.allowed.clear()
     app = ChatApp(with_tools(forced, servers), SETTINGS, Sampling(max_tokens=40))
     servers.ask = partial(ask_on_screen, app)
-    return app
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await screen.opened()
+        await screen.ask("Hello!")
+        assert f"may the model call {call['name']}?" in await asked(screen)
+        yield screen
 
 
 async def asked(screen: Screen) -> str:
     """The text of the question, once it is there."""
     await screen.until(lambda: isinstance(screen.app.screen, ToolQuestion), "it is asked")
-    return "\n".join(screen.lines())
+    return screen.page()
 
 
 def results(screen: Screen) -> list[str]:
@@ -61,12 +68,8 @@ def results(screen: Screen) -> list[str]:
 
 
 async def test_a_call_is_asked_for_and_its_result_shown(servers: McpServers) -> None:
-    app = app_of(servers)
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await screen.opened()
-        await screen.ask("Hello!")
-        assert "may the model call escapes?" in await asked(screen)
+    async with calling(servers) as screen:
+        pilot = screen.pilot
         await pilot.press("n")
         await screen.answered()
         assert "does not allow" in results(screen)[0]
@@ -75,27 +78,22 @@ async def test_a_call_is_asked_for_and_its_result_shown(servers: McpServers) -> 
         await pilot.press("y")
         await screen.answered()
         assert "red" in results(screen)[1]
-        shown = "\n".join(screen.lines())
+        shown = screen.page()
         assert "escapes (untrusted)" in shown
         assert "\x1b" not in shown
         await screen.ask("Once more!")
         await asked(screen)
         await pilot.press("a")
         await screen.answered()
-        await screen.ask("And more!")
-        await screen.answered()
+        await screen.say("And more!")
         assert "red" in results(screen)[3], "it was not asked again"
         assert [one.role for one in screen.chat.messages].count("assistant") == 8
 
 
 @pytest.mark.parametrize("leave", ["stop", "quit"])
 async def test_whoever_is_asked_may_stop_or_leave(servers: McpServers, leave: str) -> None:
-    app = app_of(servers)
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await screen.opened()
-        await screen.ask("Hello!")
-        await asked(screen)
+    async with calling(servers) as screen:
+        app, pilot = screen.app, screen.pilot
         if leave == "quit":
             await pilot.press("ctrl+q")
         else:
@@ -108,17 +106,12 @@ async def test_whoever_is_asked_may_stop_or_leave(servers: McpServers, leave: st
 
 async def test_a_tool_that_hangs_is_stopped(servers: McpServers) -> None:
     own = McpServers(servers.configured)
-    app = app_of(own, {"name": "hangs", "arguments": {}})
-    async with app.run_test(size=WIDE) as pilot:
-        screen = Screen(app, pilot)
-        await screen.opened()
-        await screen.ask("Hello!")
-        await asked(screen)
+    async with calling(own, {"name": "hangs", "arguments": {}}) as screen:
+        app, pilot = screen.app, screen.pilot
         await pilot.press("y")
         await screen.until(lambda: not isinstance(app.screen, ToolQuestion), "it is answered")
         await pilot.press("escape")
         await screen.answered()
-        await screen.ask("Do you like films?")
-        await screen.answered()
+        await screen.say("Do you like films?")
         assert screen.chat.messages[-1].text
     own.close()

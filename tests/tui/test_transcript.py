@@ -1,10 +1,13 @@
 """Answers of any length, in the real transcript without a model."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from screens import rows
 from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 from textual.selection import SELECT_ALL
 
 from h2o_chat.events.events import Turn
@@ -33,6 +36,13 @@ class TranscriptApp(App[None]):
         yield Transcript(id="transcript")
 
 
+@asynccontextmanager
+async def transcript_of(width: int = 80, height: int = 30) -> AsyncIterator[tuple[Transcript, Pilot[None]]]:
+    """An empty transcript in an app that has nothing else."""
+    async with TranscriptApp().run_test(size=(width, height)) as pilot:
+        yield pilot.app.query_one(Transcript), pilot
+
+
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Characters given to the parser, call by call."""
@@ -52,9 +62,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_what_a_step_draws_does_not_depend_on_the_length(kind: str, drawn: list[int]) -> None:
     chars = CHARS if kind == "paragraphs" else CHARS // 10
     text = ("```\n" if kind == "open code" else "") + LONG[kind] * (chars // len(LONG[kind]) + 1)
-    app = TranscriptApp()
-    async with app.run_test(size=(100, 30)) as pilot:
-        transcript = app.query_one(Transcript)
+    async with transcript_of(100, 30) as (transcript, pilot):
         transcript.messages.message("user", "you", "go on", 0)
         transcript.messages.open_answer("model", 1)
         for number, piece in enumerate(_pieces(text)):
@@ -81,9 +89,7 @@ async def test_an_answer_in_parts_is_copied_and_gauged_as_one() -> None:
         "\n\n".join(f"{n} {WORDS * 30}\nand line {n}".replace(" \n", "\n") for n in range(20))
         + "\n\n- a\n- b"
     )
-    app = TranscriptApp()
-    async with app.run_test(size=(100, 30)) as pilot:
-        transcript = app.query_one(Transcript)
+    async with transcript_of(100, 30) as (transcript, pilot):
         transcript.messages.message("user", "you", "go on", 0)
         transcript.messages.open_answer("model", 1)
         for piece in _pieces(text):
@@ -94,14 +100,12 @@ async def test_an_answer_in_parts_is_copied_and_gauged_as_one() -> None:
         question, answer = transcript.messages.views
         assert (question.hold, answer.hold) == (0.0, 0.5)
         assert len(answer.pieces) > 1
-        app.screen.selections = {transcript: SELECT_ALL}
-        assert app.screen.get_selected_text() == f"go on\n\n{markdown.render(text).plain}"
+        transcript.screen.selections = {transcript: SELECT_ALL}
+        assert transcript.screen.get_selected_text() == f"go on\n\n{markdown.render(text).plain}"
 
 
 async def test_a_short_answer_is_one_piece() -> None:
-    app = TranscriptApp()
-    async with app.run_test() as pilot:
-        transcript = app.query_one(Transcript)
+    async with transcript_of() as (transcript, pilot):
         transcript.messages.open_answer("model", 0)
         transcript.messages.stream("one\n\ntwo")
         transcript.messages.close_answer("eos", "one\n\ntwo.")
@@ -111,44 +115,41 @@ async def test_a_short_answer_is_one_piece() -> None:
 
 
 async def test_the_window_follows_the_end_until_the_reader_leaves_it() -> None:
-    app = TranscriptApp()
-    async with app.run_test(size=(60, 20)) as pilot:
-        transcript = app.query_one(Transcript)
+    async with transcript_of(60, 20) as (transcript, pilot):
         for n in range(40):
             transcript.messages.message("user", "you", f"question {n}", 2 * n)
             transcript.messages.message(
                 "assistant", "model", f"**answer** {n}\n\n" + WORDS * (n % 7), 2 * n + 1
             )
         await pilot.pause()
-        assert any("answer 39" in row for row in _page(app))
+        assert any("answer 39" in row for row in _page(transcript))
         assert transcript.scroll_offset.y == transcript.max_scroll_y
         transcript.focus()
         await pilot.press("home")
         await pilot.pause(0.5)
-        before = _page(app)
+        before = _page(transcript)
         assert before[0].strip() == "#1 you"
         assert "question 0" in before[1]
         transcript.messages.open_answer("model", 80)
         transcript.messages.stream("new words\n" * 50)
         await pilot.pause()
-        assert _page(app) == before  # what is read stays where it is
+        assert _page(transcript) == before  # what is read stays where it is
         for _ in range(200):  # row by row, through messages whose height was only guessed
-            before = _page(app)
+            before = _page(transcript)
             transcript.scroll_to(y=transcript.scroll_offset.y + 1, animate=False)
             await pilot.pause()
-            assert _page(app)[:-1] == before[1:]
+            assert _page(transcript)[:-1] == before[1:]
             if "new words" in before[-1]:
                 break
         transcript.window.follow()
         transcript.messages.stream("the end")
         await pilot.pause()
-        assert any("the end" in row for row in _page(app))
+        assert any("the end" in row for row in _page(transcript))
 
 
-def _page(app: App[None]) -> list[str]:
+def _page(transcript: Transcript) -> list[str]:
     """The screen without its scrollbar."""
-    strips = app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in strip)[:-1].rstrip() for strip in strips]
+    return [row[:-1].rstrip() for row in rows(transcript.app)]
 
 
 def _pieces(text: str) -> Iterator[str]:

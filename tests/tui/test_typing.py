@@ -1,43 +1,27 @@
 """Keys, pastes and the mouse on the real app: nothing is lost, what is left is stopped."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
-from screens import SMALL, Screen
+from screens import LONG, SMALL, Drive
 from textual import events
 
-from h2o_chat.base.config import Sampling
 
-Drive = Callable[..., Any]
-LONG = Sampling(max_tokens=None, ignore_eos=True)
-"""An answer that only a person ends."""
-
-
-async def test_several_lines_and_empty_prompts(drive: Drive) -> None:
-    async with drive("pilot-chat") as screen:
-        await screen.opened()
+async def test_several_lines_are_typed_and_pasted(drive: Drive) -> None:
+    async with drive("stories3m") as screen:
         await screen.ask("  \n ")
         assert not screen.chat.messages
         screen.app.prompt.clear()
         await screen.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
         assert screen.app.prompt.text == "a\nb\nc"
         assert screen.app.prompt.size.height == 3
-
-
-async def test_a_paste_is_inserted_once_with_its_line_breaks(drive: Drive) -> None:
-    async with drive("stories3m") as screen:
-        await screen.opened()
-        await screen.pilot.press("x")
         screen.app.post_message(events.Paste("one\rtwo\r\nthree\nfour \x1b[31m"))
         await screen.until(lambda: "four" in screen.app.prompt.text, "the paste has arrived")
-        assert screen.app.prompt.text == "xone\ntwo\nthree\nfour ␛[31m"
+        assert screen.app.prompt.text == "a\nb\ncone\ntwo\nthree\nfour ␛[31m"
 
 
 async def test_a_burst_of_keys_loses_nothing(drive: Drive) -> None:
-    """What is typed ahead of enter is sent, what is typed behind it is the next text."""
+    """Keys ahead of enter are sent, those behind it are the next text."""
     async with drive("stories3m") as screen:
-        await screen.opened()
         for key in ("O", "n", "c", "e", "enter", "t", "h", "e", "n"):
             screen.app.post_message(events.Key(key, None if key == "enter" else key))
         await screen.until(lambda: screen.app.prompt.text == "then", "all keys have arrived")
@@ -47,7 +31,6 @@ async def test_a_burst_of_keys_loses_nothing(drive: Drive) -> None:
 
 async def test_ctrl_c_stops_first_and_leaves_second(drive: Drive) -> None:
     async with drive("stories3m", sampling=LONG) as screen:
-        await screen.opened()
         await screen.ask("Once upon a time")
         await screen.streaming()
         await screen.pilot.press("ctrl+c")
@@ -61,10 +44,8 @@ async def test_ctrl_c_stops_first_and_leaves_second(drive: Drive) -> None:
 
 async def test_ctrl_c_copies_what_is_selected(drive: Drive) -> None:
     async with drive("pilot-chat") as screen:
-        await screen.opened()
-        await screen.ask("What is the capital of France?")
-        await screen.answered()
-        x, y = where(screen, "What is")
+        await screen.say("What is the capital of France?")
+        x, y = screen.where("What is")
         await screen.pilot.mouse_down(offset=(x, y))
         await screen.pilot.hover(offset=(x + 12, y))
         await screen.pilot.mouse_up(offset=(x + 30, y))
@@ -75,7 +56,6 @@ async def test_ctrl_c_copies_what_is_selected(drive: Drive) -> None:
 
 async def test_leaving_stops_the_answer(drive: Drive) -> None:
     async with drive("stories3m", sampling=LONG) as screen:
-        await screen.opened()
         await screen.ask("Once upon a time")
         await screen.streaming()
         await screen.pilot.press("ctrl+q")
@@ -86,24 +66,9 @@ async def test_leaving_stops_the_answer(drive: Drive) -> None:
     assert screen.chat.messages[-1].finish == "stopped"
 
 
-async def test_escapes_and_markup_are_text(drive: Drive) -> None:
-    evil = "\x1b[31mred\x1b]8;;http://x\x07link\x9b2J [bold red]x[/] [/nope] \u202eabc \x07"
-    async with drive("pilot-chat") as screen:
-        await screen.opened()
-        await screen.ask(evil)
-        await screen.answered()
-        page = "\n".join(screen.lines())
-        assert "␛[31mred␛]8;;http://x␇link" in page
-        assert "[bold red]x[/] [/nope]" in page
-        assert not set(page) & {"\x1b", "\x9b", "\x07", "\u202e"}
-
-
 async def test_pages_scroll_the_conversation_unless_the_text_needs_them(drive: Drive) -> None:
     async with drive("stories3m", SMALL) as screen:
-        await screen.opened()
-        for text in ("one\n" * 20, "two\n" * 20):
-            await screen.ask(text)
-            await screen.answered()
+        await screen.say("one\n" * 20, "two\n" * 20)
         prompt, transcript = screen.app.prompt, screen.app.transcript
         at = transcript.scroll_y
         await screen.pilot.press("a", "pageup")
@@ -116,8 +81,3 @@ async def test_pages_scroll_the_conversation_unless_the_text_needs_them(drive: D
         await screen.pilot.press("pageup")
         assert prompt.cursor_location[0] < row
         assert transcript.scroll_y >= at
-
-
-def where(screen: Screen, text: str) -> tuple[int, int]:
-    """Column and row of a text on the screen."""
-    return next((line.index(text), row) for row, line in enumerate(screen.lines()) if text in line)

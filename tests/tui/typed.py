@@ -4,18 +4,16 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import POCKET, Screen
+from screens import POCKET, Screen, chat_of
 from sweep import sweep
-from textual.events import Key
-from textual.geometry import Offset
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Look, Sampling, Settings
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.progress import Progress
 from h2o_chat.tui.chat_app import ChatApp
 
 SIZES = [(120, 36), (80, 24), (60, 20)]
@@ -53,51 +51,36 @@ class Held:
         monkeypatch.setattr(engine, "generate", generate)
 
 
-@pytest.fixture
-def talk(pocket: Any, tmp_path: Path) -> Callable[..., Any]:
-    """The app with the bundled model and two turns said, stored: `async with talk((80, 24)) as screen`."""
-    return lambda size, said=SAID: talking(pocket, tmp_path, size, said)
-
-
 @asynccontextmanager
 async def talking(
-    pocket: Any, folder: Path, size: tuple[int, int], said: tuple[str, ...] = SAID, **options: Any
+    pocket: Any,
+    folder: Path,
+    size: tuple[int, int],
+    said: tuple[str, ...] = SAID,
+    *,
+    first: Callable[[], Any] | None = None,
+    theme: str = "h2o-dark",
+    **others: Any,
 ) -> AsyncIterator[Screen]:
-    given = Settings(model=str(POCKET), budget=64, threads=1, seed=7)
-    opened = options.pop("opened", None) or (lambda: chat_with(pocket, given, folder))
-    app = ChatApp(lambda _: opened(), given, Sampling(max_tokens=12, temperature=0.0), **options)
+    """The app with the bundled model when this was said in it; it is stored.
+
+    Args:
+        first: what is called before this model is opened, and before any other; nobody waits for it here.
+    """
+    given = Settings(**({"budget": 64, "threads": 1, "seed": 7} | others), model=str(POCKET))
+
+    def open_chat(_: Progress) -> Any:
+        if first:
+            first()
+        return chat_of(pocket, given, folder / "data")
+
+    sampling = Sampling(max_tokens=12)
+    app = ChatApp(open_chat, given, sampling, look=Look(theme=theme), opener_of=lambda *_: open_chat)
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, pilot)
-        if said:
+        if not first:
             await screen.opened()
         for text in said:
             app.pane.submit(text)  # type: ignore[attr-defined]  # not typed: `up` finds nothing
             await screen.until(lambda: screen.chat.messages and not app.busy, "it is answered")
         yield screen
-
-
-def chat_with(pocket: Any, given: Settings, folder: Path) -> Any:
-    from h2o_chat.chat.conversation.chat import Chat
-    from h2o_chat.chat.conversation.keeper import Keeper
-    from h2o_chat.engine.engine import Engine
-    from h2o_chat.store import Store
-
-    engine = Engine(pocket, given)
-    return Chat(engine, given, Keeper(Store(folder / "data"), None, engine.session, asdict(given)))
-
-
-def own(screen: Screen) -> list[str]:
-    return [message.text for message in screen.chat.messages if message.role == "user"]
-
-
-def page(screen: Screen) -> str:
-    return "\n".join(screen.lines())
-
-
-def at_once(screen: Screen, *keys: str) -> None:
-    for key in keys:
-        screen.app.post_message(Key(key, key if len(key) == 1 else None))
-
-
-def where(screen: Screen, text: str) -> Offset:
-    return next(Offset(line.index(text), row) for row, line in enumerate(screen.lines()) if text in line)

@@ -103,11 +103,16 @@ def write(
             writer.add_tensor(called, rows.reshape(*numbers.shape[:-1], -1), raw_dtype=Kind[wanted])
     for called, numbers in (tensors or {}).items():
         writer.add_tensor(called, np.ascontiguousarray(numbers, np.float32))
+    finish(writer)
+    return path
+
+
+def finish(writer: gguf.GGUFWriter) -> None:
+    """Writes all that was added to a file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
 
 
 def quantized(numbers: Floats, kind: str) -> NDArray[Any]:

@@ -193,13 +193,3 @@ def feed(model: Any, cache: Cache, token: int) -> Tensor:
     """One token in, the logits of the next out: [V], on the CPU. Any cache will do: both sides step alike."""
     ids = torch.tensor([[token]], device=model.device)
     return model(ids, past_key_values=cache).logits[0, -1].cpu()
-
-
-def greedy_turn(model: Any, cache: Cache, prompt: list[int], new_tokens: int) -> list[int]:
-    """Feeds one turn and answers greedily; the answer's last token is left for the next turn."""
-    for token in prompt:
-        logits = feed(model, cache, token)
-    answer = [int(logits.argmax())]
-    while len(answer) < new_tokens:
-        answer.append(int(feed(model, cache, answer[-1]).argmax()))
-    return answer

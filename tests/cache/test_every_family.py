@@ -14,10 +14,11 @@ import pytest
 import torch
 from any_family import names, ours, prompt, stock, tiny, two_turns, verdict
 from any_oracle import ATTENTION, LiteralCache
+from feeding import kept
 from forking import Forked
 from oracle import feed
 from sweep import sweep
-from transformers import AutoTokenizer, DynamicCache
+from transformers import AutoTokenizer
 
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
@@ -72,26 +73,6 @@ def test_with_room_for_everything_it_is_stock(family: str) -> None:
     torch.testing.assert_close(ours(model, parts, cache), expected, atol=NEAR, rtol=0)
     held = {int((cache.kept(layer) >= 0).sum(-1).min()) for layer in range(len(cache.attention_layers))}
     assert held == {85}
-
-
-@pytest.mark.parametrize("family", CASES)
-def test_padded_rows_are_stock(family: str) -> None:
-    model = tiny(family, torch.float32, GENTLE)
-    ids, mask = prompt(20, rows=3), torch.ones(3, 20, dtype=torch.long)
-    for row, pads in enumerate((0, 4, 13)):
-        ids[row, :pads] = mask[row, :pads] = 0
-    inputs = {"input_ids": ids, "attention_mask": mask, "max_new_tokens": 12, "do_sample": False}
-    found = []
-    for name in ("eager", registered.NAME):
-        model.set_attn_implementation(name)
-        mine = name == registered.NAME
-        cache: Any = H2OCache(32, chunk=8, model=model) if mine else DynamicCache(config=model.config)
-        out = model.generate(
-            **inputs, past_key_values=cache, output_logits=True, return_dict_in_generate=True
-        )
-        found.append((out.sequences, torch.stack(out.logits, 1)))
-    assert torch.equal(found[0][0], found[1][0])
-    torch.testing.assert_close(found[1][1], found[0][1], atol=NEAR, rtol=0)
 
 
 @pytest.mark.parametrize("family", CASES)
@@ -173,14 +154,6 @@ def answer(row: Row, ids: list[int], tokens: int) -> list[int]:
         row.pending = (found[-1],)
         logits = row.feed([]) if len(found) < tokens else None
     return found
-
-
-def kept(cache: H2OCache) -> list[list[list[list[int]]]]:
-    """`OracleCache.kept` for our cache."""
-    return [
-        [[sorted(p for p in head if p >= 0) for head in row] for row in cache.kept(layer).tolist()]
-        for layer in range(len(cache.attention_layers))
-    ]
 
 
 @pytest.mark.parametrize("family", ["falcon_h1", "qwen3_next", "lfm2", "gemma4_text", "deepseek_v3"])

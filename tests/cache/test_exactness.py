@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from oracle import ATTENTION, Held, OracleCache, OracleHead, feed, greedy_turn
+from feeding import kept
+from oracle import ATTENTION, Held, OracleCache, OracleHead, feed
 from sweep import sweep
 from tiny_models import VOCAB, WINDOW, tiny
 from torch import Tensor
@@ -62,14 +63,6 @@ def story(shared_models: Path, shared_text: Path) -> list[int]:
 
 def noise(count: int, seed: int) -> list[int]:
     return random.Random(seed).choices(range(3, VOCAB), k=count)
-
-
-def kept(cache: H2OCache) -> list[list[list[list[int]]]]:
-    """`OracleCache.kept` for our cache: [layers][R][H][...], oldest first."""
-    return [
-        [[sorted(p for p in head if p >= 0) for head in row] for row in cache.kept(layer).tolist()]
-        for layer in range(len(cache.layers))
-    ]
 
 
 def assert_same_steps(pair: Pair, caches: Pair, tokens: list[int]) -> Tensor:
@@ -235,25 +228,6 @@ def test_a_sliding_layer_gives_up_first_what_nobody_sees_again(device: str) -> N
     pair = tiny("mistral", ATTENTION), tiny("mistral", "h2o").to(device)
     caches = OracleCache(12, SlidingHead), H2OCache(12, policy="h2o-paper")
     assert_same_steps(pair, caches, noise(200, seed=1))
-
-
-@pytest.mark.parametrize(
-    ("tiny_pair", "budget"),
-    [("llama", 16), ("opt", 64), ("gpt_neox", 16), *sweep(("llama", 64), ("opt", 16), ("gpt_neox", 64))],
-    indirect=["tiny_pair"],
-)
-def test_same_greedy_answers_over_two_turns(tiny_pair: Pair, budget: int) -> None:
-    caches = OracleCache(budget), H2OCache(budget=budget, policy="h2o-paper")
-    previous: list[int] = []
-    for seed in (3, 4):
-        turn = previous[-1:] + noise(20, seed)
-        expected, actual = (
-            greedy_turn(model, cache, turn, 60) for model, cache in zip(tiny_pair, caches, strict=True)
-        )
-        assert actual == expected
-        assert len(set(expected)) > 3, "a model that repeats itself shows nothing"
-        previous = expected
-    assert kept(caches[1]) == caches[0].kept()
 
 
 def test_the_oracle_itself() -> None:

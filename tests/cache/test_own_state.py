@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from feeding import kept
 from oracle import ATTENTION, Held, OracleCache, OracleHead
-from test_exactness import assert_same_steps, kept, noise
+from test_exactness import assert_same_steps, noise
 from tiny_models import tiny
 from torch import Tensor
 

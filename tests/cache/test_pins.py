@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from feeding import ask_in_place, kept, tokens
 from opened_models import loaded
 from oracle import ATTENTION, OracleCache, OracleHead
-from test_exactness import assert_same_steps, kept, noise
-from tiny_models import VOCAB, tiny
+from test_exactness import assert_same_steps, noise
+from tiny_models import tiny
 
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import BudgetError
-from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.engine import Engine
 from h2o_chat.transformers_cache.probe import probe
 
@@ -141,11 +141,8 @@ def test_what_is_kept_is_not_touched_when_other_pins_are_let_go() -> None:
     model = tiny("llama", "h2o", max_position_embeddings=64)
     cache = H2OCache(40, positions=probe(model, chats=True))
     cache.pin([10, 11, 20, 90])
-    ids = torch.randint(3, VOCAB, (1, 80), generator=torch.Generator().manual_seed(3))
-    with torch.inference_mode():
-        for part in ids.split(10, dim=1):
-            cache.prepare(Step(10))
-            model(part, position_ids=cache.position_ids(), past_key_values=cache)
+    for part in tokens(80, seed=3).split(10, 1):
+        ask_in_place(model, cache, part)
     layer = cache.layers[0].slots
     keys, pinned = layer.keys.clone(), torch.isin(layer.positions, torch.tensor([10, 11]))
     assert bool((layer.clamped & pinned).any())
@@ -160,7 +157,7 @@ def test_what_is_kept_is_not_touched_when_other_pins_are_let_go() -> None:
 def test_rows_with_padding_have_the_pins_at_their_own_positions() -> None:
     cache, model = H2OCache(24, policy="h2o-paper"), tiny("llama", "h2o")
     cache.pin([12, 13])
-    ids, mask = torch.randint(3, VOCAB, (2, 90)), torch.ones(2, 90, dtype=torch.long)
+    ids, mask = tokens(90, rows=2), torch.ones(2, 90, dtype=torch.long)
     mask[1, :30] = 0
     with torch.inference_mode():
         model(ids, attention_mask=mask, past_key_values=cache)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from feeding import ask, kept_by, tokens
 from oracle import ATTENTION, OracleCache, feed
-from tiny_models import VOCAB, tiny
+from tiny_models import tiny
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from twins import TWINS, WholePrompt
@@ -14,31 +15,10 @@ from twins import TWINS, WholePrompt
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, attention
-from h2o_chat.cache.forward_call import Step
 from h2o_chat.policies.policies import Slots
 from h2o_chat.policies.references import named
 
 BUDGET = 16
-
-
-def tokens(count: int, seed: int = 0) -> Tensor:
-    return torch.randint(3, VOCAB, (1, count), generator=torch.Generator().manual_seed(seed))
-
-
-@torch.no_grad()
-def ask(model: Any, cache: H2OCache, ids: Tensor, **inputs: Any) -> Tensor:
-    """Logits of every column, [R, N, V]; all of it said to the model."""
-    mask = inputs.get("attention_mask")
-    real = None if mask is None else mask[:, -ids.shape[1] :].bool()
-    cache.prepare(Step(ids.shape[1], prompt=True, real=real))
-    return model(ids, past_key_values=cache, **inputs).logits
-
-
-def kept(cache: H2OCache, row: int = 0) -> list[list[list[int]]]:
-    return [
-        [sorted(p for p in head if p >= 0) for head in cache.kept(layer)[row].tolist()]
-        for layer in range(len(cache.layers))
-    ]
 
 
 @pytest.mark.parametrize("family", ["llama", "opt"])
@@ -54,11 +34,11 @@ def test_the_papers_prompt_pass(family: str, monkeypatch: pytest.MonkeyPatch) ->
             WholePrompt.reading = at < length - 1
             expected.append(feed(oracle, literal, token))
         torch.testing.assert_close(ask(ours, cache, prompt)[0], torch.stack(expected), atol=1e-7, rtol=0)
-        assert kept(cache) == [layer[0] for layer in literal.kept()]
+        assert kept_by(cache) == [layer[0] for layer in literal.kept()]
         for token in tokens(25, seed + 10)[0].tolist():
             one = feed(oracle, literal, token)
             torch.testing.assert_close(feed(ours, cache, token), one, atol=1e-7, rtol=0)
-            assert kept(cache) == [layer[0] for layer in literal.kept()]
+            assert kept_by(cache) == [layer[0] for layer in literal.kept()]
 
 
 @pytest.mark.parametrize("policy", [*TWINS, "h2o", "full"])
@@ -69,7 +49,9 @@ def test_blocks_change_nothing(policy: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(attention, "BLOCK", block)
         cache = H2OCache(40, policy=policy, prefill="full", observe=True)
         logits = [ask(model, cache, part) for part in tokens(200).split([90, 1, 70, 39], 1)]
-        found.append((torch.cat(logits, 1), kept(cache), [arena.lost for arena in cache.absorbed_arenas()]))
+        found.append(
+            (torch.cat(logits, 1), kept_by(cache), [arena.lost for arena in cache.absorbed_arenas()])
+        )
     (one, held, lost), (other, other_held, other_lost) = found
     torch.testing.assert_close(one, other, atol=1e-9, rtol=0)
     assert held == other_held
@@ -158,19 +140,7 @@ def test_a_choice_that_fails_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatc
     expected = H2OCache(BUDGET, chunk=8)
     for seed, length in enumerate((30, 7)):
         ask(model, expected, tokens(length, seed))
-    assert kept(cache) == kept(expected)
-
-
-@pytest.mark.parametrize("policy", [name for name in TWINS if name != "snapkv"])
-def test_chunks_count_as_single_steps_do(policy: str) -> None:
-    """Nothing is evicted of 48 tokens, but what they scored decides who goes afterwards."""
-    model = tiny("llama", "h2o")
-    caches = [H2OCache(48, policy=policy, chunk=chunk) for chunk in (48, 5, 1)]
-    for cache in caches:
-        ask(model, cache, tokens(48))
-        for token in tokens(40, seed=1).split(1, 1):
-            ask(model, cache, token)
-    assert kept(caches[0]) == kept(caches[1]) == kept(caches[2])
+    assert kept_by(cache) == kept_by(expected)
 
 
 def test_a_prompt_is_judged_by_its_last_32_queries() -> None:
@@ -186,7 +156,7 @@ def test_a_prompt_is_judged_by_its_last_32_queries() -> None:
             sums = attended[0, 2 * head : 2 * head + 2, -32:].sum((0, 1)).tolist()
             rank = [max(sums[max(0, at - 3) : at + 4]) for at in range(100)]
             best = sorted(range(84), key=lambda at: (rank[at], at))[-48:]  # the newest 16 are safe
-            assert kept(cache)[layer][head] == sorted(best) + list(range(84, 100))
+            assert kept_by(cache)[layer][head] == sorted(best) + list(range(84, 100))
 
 
 def test_pooling_goes_by_age_and_leaves_empty_slots_out() -> None:
@@ -195,21 +165,6 @@ def test_pooling_goes_by_age_and_leaves_empty_slots_out() -> None:
     slots = Slots(positions=positions, score=score[..., None])
     # By age: - 5 7 9 12 21 30 40, and three neighbours to either side.
     assert named("snapkv").priority(slots).tolist() == [[[3, 3, 3, 1, 3, 3, 3, 3]]]
-
-
-def test_a_padded_row_equals_the_row_alone() -> None:
-    model = tiny("llama", "h2o")
-    ids, mask = torch.zeros(2, 70, dtype=torch.long), torch.zeros(2, 70, dtype=torch.long)
-    rows = [tokens(70, seed=1), tokens(45, seed=2)]
-    for row, one in enumerate(rows):
-        ids[row, -one.shape[1] :], mask[row, -one.shape[1] :] = one, 1
-    together = H2OCache(BUDGET, prefill="full")
-    where = (mask.cumsum(-1) - 1).clamp_min(0)
-    logits = ask(model, together, ids, attention_mask=mask, position_ids=where)
-    for row, one in enumerate(rows):
-        alone = H2OCache(BUDGET, prefill="full")
-        torch.testing.assert_close(logits[row][mask[row].bool()], ask(model, alone, one)[0])
-        assert kept(together, row) == kept(alone)
 
 
 class Largest(TorchDispatchMode):
@@ -232,8 +187,3 @@ def test_no_matrix_of_the_whole_prompt_is_held(monkeypatch: pytest.MonkeyPatch) 
     heads = 4
     assert largest.elements < heads * length * length / 10
     assert largest.elements >= heads * 16 * length  # the measure sees what it should
-
-
-def test_an_unknown_prefill_is_refused() -> None:
-    with pytest.raises(UsageError, match="whole"):
-        H2OCache(BUDGET, prefill="whole")  # type: ignore[arg-type]

@@ -3,17 +3,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from feeding import ask_in_place, kept, tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import ATTENTION, OracleCache, RoundedHead, feed, rounded
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from sweep import sweep
-from tiny_models import VOCAB, tiny
+from tiny_models import tiny
 from torch import Tensor
 from transformers import AutoConfig
 from typer.testing import CliRunner
@@ -23,7 +23,6 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import SavedCacheError, UsageError
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.distance import indices
-from h2o_chat.cache.forward_call import Step
 from h2o_chat.cache.quantized import BITS, dequantise, quantise, row_bytes
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.cli.cli import app
@@ -38,13 +37,6 @@ from h2o_chat.transformers_cache.probe import probe
 
 KINDS = list(BITS)
 SHORT = Sampling(max_tokens=24, ignore_eos=True)
-
-
-def noise(rows: int, count: int, seed: int = 0) -> Tensor:
-    return torch.randint(3, VOCAB, (rows, count), generator=torch.Generator().manual_seed(seed))
-
-
-# -- the rounding ------------------------------------------------------------------------------------------
 
 
 @given(
@@ -90,9 +82,6 @@ def test_four_bits_of_an_odd_head_are_refused() -> None:
     feed(model, H2OCache(16, kv="int8"), 5)
 
 
-# -- the cache, against the literal algorithm --------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("family", "kind"), [("llama", "int4"), ("opt", "int8"), *sweep(("llama", "int8"), ("opt", "int4"))]
 )
@@ -106,17 +95,13 @@ def test_same_positions_and_logits_as_the_literal_algorithm(
     cache = H2OCache(16, policy="h2o-paper", positions=probe(ours), kv=kind)
     plain = H2OCache(16, policy="h2o-paper", positions=probe(ours))
     moved = 0.0
-    for token in noise(1, 120)[0].tolist():
+    for token in tokens(120)[0].tolist():
         expected = feed(literal, oracle, token)
         actual = feed(ours, cache, token)
         torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
         moved = max(moved, float((actual - feed(ours, plain, token)).abs().max()))
-        held = [[sorted(p for p in h if p >= 0) for h in cache.kept(n)[0].tolist()] for n in range(3)]
-        assert held == [layer[0] for layer in oracle.kept()]
+        assert kept(cache) == oracle.kept()
     assert moved > 1e-3, "rounding shows"
-
-
-# -- against a plain cache whose keys and values are rounded as they come ----------------------------------
 
 
 @pytest.fixture(params=KINDS)
@@ -134,15 +119,6 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
     monkeypatch.setattr(Arena, "to_store", rounds)
     return request.param
-
-
-@torch.no_grad()
-def logits(model: Any, cache: H2OCache, ids: Tensor, real: Tensor | None = None) -> Tensor:
-    """[R, N, V] of a call."""
-    cache.prepare(Step(ids.shape[1], real=real))
-    where = cache.position_ids().expand_as(ids)
-    seen = {} if real is None else {"attention_mask": real.long()}
-    return model(ids, position_ids=where, past_key_values=cache, **seen).logits
 
 
 @pytest.mark.parametrize(
@@ -163,71 +139,20 @@ def test_far_past_the_window_keys_stand_where_a_plain_caches_do(family: str, pol
     caches = [H2OCache(24, policy=policy, positions=positions, kv=kv) for kv in ("auto", kind)]
     for cache in caches if policy == "h2o" else ():
         cache.pin({9, 10})
-    for part in noise(2, 190).split([40, *[1] * 60, 50, *[1] * 40], 1):
-        twin, ours = (logits(model, cache, part) for cache in caches)
+    for part in tokens(190, rows=2).split([40, *[1] * 60, 50, *[1] * 40], 1):
+        twin, ours = (ask_in_place(model, cache, part) for cache in caches)
         torch.testing.assert_close(ours, twin, atol=1e-4, rtol=0)
     assert caches[1].absorbed_arenas()[0].clamps
     for layer in range(3):
         assert torch.equal(*(cache.kept(layer) for cache in caches))
 
 
-def test_full_grows_and_rows_follow_each_other(kind: str) -> None:
-    model, ids, order = tiny("llama", "h2o"), noise(3, 400), torch.tensor([1, 2, 0])
-    real = torch.ones(3, 300, dtype=torch.bool)
-    real[1, :37] = False
-    found = []
-    for kv in ("auto", kind):
-        cache = H2OCache(policy="full", positions=probe(model), kv=kv)
-        first = logits(model, cache, ids[:, :300], real)
-        cache.reorder_cache(order)
-        second = logits(model, cache, ids[order, 300:])
-        found.append(torch.cat((first[real], second.flatten(0, 1))))
-        assert cache.absorbed_arenas()[0].shape[3] > 400
-    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_key_is_written_once(kind: str) -> None:
-    """The bytes of a sink after 150 tokens, five windows on, are those of the beginning."""
-    model = tiny("llama", "h2o", max_position_embeddings=32)
-    cache = H2OCache(16, policy="streaming", positions=probe(model), kv=kind)
-    logits(model, cache, noise(1, 20))
-    before = [bytes_of(cache, layer) for layer in range(3)]
-    for part in noise(1, 150, seed=1).split(1, 1):
-        logits(model, cache, part)
-    assert [bytes_of(cache, layer) for layer in range(3)] == before
-
-
-def bytes_of(cache: H2OCache, layer: int) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
-    """Stored keys and values of the first four tokens, by head and position."""
-    one, found = cache.layers[layer].slots, {}
-    for head, slot in (cache.kept(layer)[0] >= 0).nonzero().tolist():
-        position = int(cache.kept(layer)[0, head, slot])
-        if position < 4:
-            found[head, position] = (one.keys[0, head, slot].tolist(), one.values[0, head, slot].tolist())
-    assert len(found) == 8
-    return found
-
-
-@pytest.mark.parametrize(
-    ("policy", "kind"), [("h2o", "int4"), ("caote", "int8"), *sweep(("h2o", "int8"), ("caote", "int4"))]
-)
-def test_a_padded_row_is_the_same_row_alone_and_a_snapshot_goes_back(policy: str, kind: str) -> None:
+def test_a_snapshot_of_another_precision_is_refused() -> None:
     model = tiny("llama", "h2o")
-    trained = probe(model)
-    ids = noise(2, 120)
-    real = torch.ones_like(ids, dtype=torch.bool)
-    real[1, :50] = False
-    both, alone = (H2OCache(24, policy=policy, positions=trained, kv=kind) for _ in range(2))
-    together = logits(model, both, ids, real)[1, 50:]
-    torch.testing.assert_close(together, logits(model, alone, ids[1:, 50:])[0], atol=1e-6, rtol=0)
-    snapshot = alone.snapshot()
-    once = [logits(model, alone, part) for part in noise(1, 40, seed=2).split(1, 1)]
-    alone.restore(snapshot)
-    again = [logits(model, alone, part) for part in noise(1, 40, seed=2).split(1, 1)]
-    assert torch.equal(torch.cat(once), torch.cat(again))
+    plain, small = (H2OCache(24, positions=probe(model), kv=kv) for kv in ("auto", "int8"))
+    ask_in_place(model, small, tokens(40))
     with pytest.raises(UsageError, match="precision"):
-        H2OCache(24, policy=policy, positions=trained).restore(snapshot)
+        plain.restore(small.snapshot())
 
 
 def test_an_unknown_precision_is_refused() -> None:
@@ -239,22 +164,19 @@ def test_an_unknown_precision_is_refused() -> None:
         Settings(kv_dtype="int3")  # type: ignore[arg-type]
 
 
-# -- bytes -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_are_counted_with_their_scales(kind: str) -> None:
     model = tiny("llama", "h2o", dtype=torch.float32)
     plain, small = (H2OCache(16, positions=probe(model), kv=kv) for kv in ("auto", kind))
     for cache in (plain, small):
-        logits(model, cache, noise(1, 40))
+        ask_in_place(model, cache, tokens(40))
     per_slot = 3 * 2 * 2  # layers, heads, key and value, of 8 components
     assert plain.bytes_held == 17 * per_slot * 32
     assert small.bytes_held == 17 * per_slot * (8 * BITS[kind] // 8 + 4)
     assert small.bytes_full == plain.bytes_full == 40 * per_slot * 32
     fits = equal_slots(sizes_of(model.config), 4, kind, 16)
     bigger = H2OCache(fits, positions=probe(model), kv=kind)
-    logits(model, bigger, noise(1, 5))
+    ask_in_place(model, bigger, tokens(5))
     assert plain.bytes_held - small.bytes_held / 17 < bigger.bytes_held <= plain.bytes_held
     assert equal_slots(sizes_of(model.config), 4, "auto", 16) == 16
 
@@ -270,9 +192,6 @@ def test_the_estimate_knows_of_it() -> None:
         for kv in ("auto", *KINDS)
     }
     assert need["auto"] > 1.7 * need["int8"] > 1.7 * need["int4"]
-
-
-# -- an engine ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -315,9 +234,6 @@ def test_a_crafted_scale_is_refused(loaded: Loaded, tmp_path: Path) -> None:
         engine.load(file)
 
 
-# -- the lab -----------------------------------------------------------------------------------------------
-
-
 def test_equal_bytes_are_compared(shared_models: Path, tmp_path: Path) -> None:
     story = tmp_path / "story.txt"
     story.write_text("Once upon a time there was a little girl who had a red ball. " * 20)
@@ -334,11 +250,3 @@ def test_equal_bytes_are_compared(shared_models: Path, tmp_path: Path) -> None:
     assert [s["slots"] for s in scores] == [16, 17 * 32 // 12 - 1, 17 * 32 // 8 - 1]
     sizes = [s["kv_bytes"] for s in scores]
     assert all(0.97 * sizes[0] < size <= sizes[0] for size in sizes)
-
-
-def test_a_variant_names_its_precision() -> None:
-    assert str(PolicyVariant.parse("h2o:chunk=16,kv=auto")) == "h2o:chunk=16"
-    assert PolicyVariant.parse("h2o:sinks=0,kv=int4") == PolicyVariant("h2o", sinks=0, kv="int4")
-    assert str(PolicyVariant("h2o", sinks=0, kv="int4")) == "h2o:sinks=0,kv=int4"
-    with pytest.raises(UsageError):
-        PolicyVariant.parse("h2o:kv=fp8")

@@ -61,17 +61,5 @@ class ScriptedEngine:
         self.protected = tokens
         return tokens
 
-    def inspect(self, position: int) -> list[list[bool]]:
-        return [[position < self.seen]]
-
-    def text_of(self, position: int) -> str:
-        return str(position)
-
     def expect_thoughts(self, special: Iterable[int] = (), drops: bool = False) -> None:
         """Scripted answers have none."""
-
-    def reset(self) -> None:
-        self.seen, self.pending = 0, ()
-
-    def watch(self, on: bool) -> None:
-        pass

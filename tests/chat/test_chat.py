@@ -14,8 +14,14 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.events.events import Event, Turn
 
 
-def chat_with(engine: ScriptedEngine, settings: Settings) -> Chat:
-    return Chat(cast(Any, engine), settings)  # it has what these conversations need of one
+def chat_with(engine: ScriptedEngine, **settings: Any) -> Chat:
+    return Chat(cast(Any, engine), Settings(**settings))  # it has what these conversations need of one
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    """It speaks ChatML, and its answers are cut short."""
+    return ScriptedEngine(FAMILIES["chatml"](), "fine")
 
 
 def turn_of(events: Iterator[Event]) -> Turn:
@@ -27,7 +33,7 @@ def turn_of(events: Iterator[Event]) -> Turn:
 def test_a_turn_closed_by_the_model_is_not_closed_twice(tokenizer: Any) -> None:
     """What was fed in all is what transformers makes of the whole conversation."""
     engine = ScriptedEngine(tokenizer, "fine", end=tokenizer.eos_token_id)
-    chat = chat_with(engine, Settings())
+    chat = chat_with(engine)
     list(chat.send("one", Sampling()))
     answer_end = engine.pending
     list(chat.send("two", Sampling()))
@@ -40,19 +46,17 @@ def test_a_turn_closed_by_the_model_is_not_closed_twice(tokenizer: Any) -> None:
         assert fed.count(tokenizer.eos_token_id) == 1
 
 
-def test_an_answer_cut_short_is_closed_by_the_template() -> None:
-    tokenizer = FAMILIES["chatml"]()
-    engine = ScriptedEngine(tokenizer, "fine")
-    chat = chat_with(engine, Settings())
+def test_an_answer_cut_short_is_closed_by_the_template(engine: ScriptedEngine) -> None:
+    chat = chat_with(engine)
     list(chat.send("one", Sampling()))
     list(chat.send("two", Sampling()))
-    assert tokenizer.decode(engine.fed[1]).startswith("<|im_end|>\n<|im_start|>user\ntwo")
+    assert engine.tokenizer.decode(engine.fed[1]).startswith("<|im_end|>\n<|im_start|>user\ntwo")
 
 
 def test_messages_know_where_they_lie() -> None:
     tokenizer = FAMILIES["chatml"]()
     engine = ScriptedEngine(tokenizer, "fine", end=tokenizer.eos_token_id)
-    chat = chat_with(engine, Settings(system="Be kind."))
+    chat = chat_with(engine, system="Be kind.")
     list(chat.send("one", Sampling()))
     list(chat.send("two", Sampling()))
     assert [m.role for m in chat.messages] == ["system", "user", "assistant", "user", "assistant"]
@@ -65,10 +69,8 @@ def test_messages_know_where_they_lie() -> None:
     assert chat.messages[-1].finish == "eos"
 
 
-def test_hold_of_messages_is_the_mean_over_their_tokens() -> None:
-    tokenizer = FAMILIES["chatml"]()
-    engine = ScriptedEngine(tokenizer, "fine")
-    chat = chat_with(engine, Settings())
+def test_hold_of_messages_is_the_mean_over_their_tokens(engine: ScriptedEngine) -> None:
+    chat = chat_with(engine)
     first = engine.changed = [(0, 1.0, 0.0), (1, 0.5, 0.0)]
     turn = turn_of(chat.send("one", Sampling()))
     user = chat.messages[0]
@@ -84,32 +86,19 @@ def test_hold_of_messages_is_the_mean_over_their_tokens() -> None:
     assert len(chat.holds) == 1, "what is gone takes no memory"
 
 
-def test_a_failed_turn_leaves_no_positions_and_the_next_one_works() -> None:
-    tokenizer = FAMILIES["chatml"]()
-    engine = ScriptedEngine(tokenizer, "fine")
-    chat = chat_with(engine, Settings())
+def test_a_failed_turn_leaves_no_positions_and_the_next_one_works(engine: ScriptedEngine) -> None:
+    chat = chat_with(engine)
     engine.fails = True
     with pytest.raises(GenerationError):
         list(chat.send("one", Sampling()))
     assert [(m.first, m.finish) for m in chat.messages] == [(-1, None), (-1, "error")]
     engine.fails = False
     list(chat.send("two", Sampling()))
-    assert engine.fed[1] == whole(tokenizer, "two"), "still the first turn"
+    assert engine.fed[1] == whole(engine.tokenizer, "two"), "still the first turn"
     assert chat.messages[2].first == 0
 
 
-def test_clear_starts_over() -> None:
-    tokenizer = FAMILIES["chatml"]()
-    engine = ScriptedEngine(tokenizer, "fine")
-    chat = chat_with(engine, Settings())
-    list(chat.send("one", Sampling()))
-    chat.clear()
-    assert chat.messages == []
-    list(chat.send("two", Sampling()))
-    assert engine.fed[-1] == whole(tokenizer, "two")
-
-
 def test_session_names_the_template() -> None:
-    assert chat_with(ScriptedEngine(FAMILIES["llama3"]()), Settings()).session.template == "model"
-    plain = chat_with(ScriptedEngine(FAMILIES["llama3"]()), Settings(template="plain"))
+    assert chat_with(ScriptedEngine(FAMILIES["llama3"]())).session.template == "model"
+    plain = chat_with(ScriptedEngine(FAMILIES["llama3"]()), template="plain")
     assert (plain.session.template, plain.template.name) == ("plain", "plain")

@@ -1,29 +1,19 @@
 """Questions find what was said elsewhere, and remembered facts: a real engine, a real store."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import opened_models
 import pytest
 from storing import created
-from talk import GREEDY, POCKET, TALK
+from talk import GREEDY, TALK, chat_of
 
-from h2o_chat.base.config import Settings
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import Message, from_stored
-from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note
 from h2o_chat.store import Conversation, Store, StoredMessage
 
 TRIP = "We stay at the Hotel Mundial in Lisbon."
 ASKED = "At which hotel do we stay in Lisbon?"
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Any:
-    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
 
 
 @pytest.fixture
@@ -36,12 +26,6 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def chat_of(loaded: Any, store: Store, **others: Any) -> Chat:
-    settings = replace(Settings(model=str(POCKET), budget=192, seed=0), **others)
-    engine = Engine(loaded, settings)
-    return Chat(engine, settings, Keeper(store, None, engine.session, {}))
-
-
 def asked(chat: Chat, text: str) -> list[str]:
     """Says a message; returns what is recalled for it. The notes say the same."""
     events = list(chat.send(text, GREEDY))
@@ -52,8 +36,8 @@ def asked(chat: Chat, text: str) -> list[str]:
 
 
 def test_other_conversations_are_searched_only_when_that_was_asked_for(loaded: Any, store: Store) -> None:
-    assert asked(chat_of(loaded, store), ASKED) == []
-    chat = chat_of(loaded, store, recall="all")
+    assert asked(chat_of(loaded, store, budget=192), ASKED) == []
+    chat = chat_of(loaded, store, budget=192, recall="all")
     (words,) = asked(chat, ASKED)
     assert words.startswith("(from “Trip to Lisbon”, ")
     assert words.endswith(f") {TRIP}")
@@ -61,11 +45,11 @@ def test_other_conversations_are_searched_only_when_that_was_asked_for(loaded: A
     chat.keeper.catch_up()  # type: ignore[union-attr]
     stored = store.path(chat.keeper.conversation)[0]  # type: ignore[union-attr, arg-type]
     assert stored.recalled == ((None, words),), "what crossed stays visible"
-    assert asked(chat_of(loaded, store, recall="off"), ASKED) == []
+    assert asked(chat_of(loaded, store, budget=192, recall="off"), ASKED) == []
 
 
 def test_what_a_page_brought_back_of_itself_is_still_its_own_when_reopened(loaded: Any, store: Store) -> None:
-    chat = chat_of(loaded, store)
+    chat = chat_of(loaded, store, budget=192)
     asked(chat, "Hello there.")
     page = f"{TRIP} {' '.join(TALK * 12)}\n\n{ASKED}"
     assert TRIP in asked(chat, page)[0]
@@ -76,7 +60,7 @@ def test_what_a_page_brought_back_of_itself_is_still_its_own_when_reopened(loade
 
 
 def test_what_was_said_here_comes_first(loaded: Any, store: Store) -> None:
-    chat = chat_of(loaded, store, recall="all")
+    chat = chat_of(loaded, store, budget=192, recall="all")
     asked(chat, "We stay at the Hotel Central in Lisbon.")
     assert asked(chat, ASKED) == []
 
@@ -84,12 +68,12 @@ def test_what_was_said_here_comes_first(loaded: Any, store: Store) -> None:
 def test_an_imported_conversation_may_have_any_time(loaded: Any, store: Store) -> None:
     said = StoredMessage(0, None, "user", "The ferry to Kos leaves at nine.", None, -1, -1, (), 1e300)
     store.put([Conversation("", "Kos", "pocket", {}, 1e300, 1e300, 0, [said])])
-    (words,) = asked(chat_of(loaded, store, recall="all"), "When does the ferry to Kos leave?")
+    (words,) = asked(chat_of(loaded, store, budget=192, recall="all"), "When does the ferry to Kos leave?")
     assert words == "(from “Kos”, ?) The ferry to Kos leaves at nine."
 
 
 def test_a_removed_conversation_tells_nothing(loaded: Any, store: Store) -> None:
-    chat = chat_of(loaded, store, recall="all")
+    chat = chat_of(loaded, store, budget=192, recall="all")
     assert chat.recall.elsewhere is not None
     assert chat.recall.elsewhere.find(ASKED, True)
     store.remove(store.list()[0].id)
@@ -99,11 +83,11 @@ def test_a_removed_conversation_tells_nothing(loaded: Any, store: Store) -> None
 def test_a_fact_is_found_in_every_conversation_until_it_is_forgotten(loaded: Any, store: Store) -> None:
     fact = store.facts.add("My cat is called Miso.")
     for _ in range(2):
-        (words,) = asked(chat_of(loaded, store), "What is my cat called?")
+        (words,) = asked(chat_of(loaded, store, budget=192), "What is my cat called?")
         assert words.startswith("(remembered ")
         assert words.endswith(") My cat is called Miso.")
-    assert asked(chat_of(loaded, store), "Do you like tea?") == []
+    assert asked(chat_of(loaded, store, budget=192), "Do you like tea?") == []
     store.facts.change(fact.number, "My cat is called Ada.")
-    assert asked(chat_of(loaded, store), "What is my cat called?")[0].endswith("Ada.")
+    assert asked(chat_of(loaded, store, budget=192), "What is my cat called?")[0].endswith("Ada.")
     store.facts.remove(fact.number)
-    assert asked(chat_of(loaded, store), "What is my cat called?") == []
+    assert asked(chat_of(loaded, store, budget=192), "What is my cat called?") == []

@@ -1,14 +1,11 @@
-"""Files of strangers: what is read of them, and what is said where they are wrong."""
+"""Files of strangers: what is read of them, and what is said where they are wrong; fuzzed by test_fuzz.py."""
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.files import importer
@@ -26,13 +23,6 @@ TALK = Conversation(
     "abcd2345", "Why?", "pocket", {"budget": 64, "stop": ["x"], "system": None}, 60.0, 70.0, 9, MESSAGES
 )
 OURS = json.loads(to_json(TALK))
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    store = Store(tmp_path_factory.mktemp("imported"))
-    yield store
-    store.close()
 
 
 def parsed(data: Any) -> list[Conversation]:
@@ -229,79 +219,3 @@ def test_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for missing in (tmp_path / "nothing", tmp_path):
         with pytest.raises(UsageError, match="cannot be read"):
             read(missing)
-
-
-# Nothing but a clear error, or conversations that the store takes.
-
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(st.characters(exclude_categories=()), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> Any:
-    """One of the shapes that can be read, with a value somewhere in it replaced, removed or added."""
-    base = draw(
-        st.sampled_from([OURS, SAID, {"messages": SAID}, {"messages": [{"role": "user", "content": [{}]}]}])
-    )
-    data = json.loads(json.dumps(base))
-    for _ in range(draw(st.integers(1, 3))):
-        at = data
-        while True:
-            keys = list(at) if isinstance(at, dict) else list(range(len(at)))
-            if not keys:
-                break
-            key = draw(st.sampled_from(keys))
-            if isinstance(at[key], dict | list) and draw(st.booleans()):
-                at = at[key]
-                continue
-            change = draw(st.sampled_from(["replace", "remove", "double"]))
-            if change == "remove":
-                del at[key]
-            elif change == "double" and isinstance(at, list):
-                at.append(at[key])
-            else:
-                at[key] = draw(json_values)
-            break
-    return data
-
-
-def imported(store: Store, raw: bytes) -> None:
-    try:
-        found = parse(raw, "file")
-    except UsageError:
-        return
-    for conversation, stored in zip(found, store.put(found), strict=True):
-        assert len(store.path(stored)) == len(conversation.branch())
-        store.settings(stored)
-        to_json(store.whole(stored)).encode()
-        store.remove(stored)
-
-
-@settings(max_examples=3 * settings.default.max_examples)
-@given(data=damaged())
-def test_damaged_structures(store: Store, data: Any) -> None:
-    imported(store, json.dumps(data).encode())
-
-
-@given(raw=st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()))
-@example(raw=b'{"messages": 1e999}')
-def test_any_bytes(store: Store, raw: bytes) -> None:
-    imported(store, raw)
-
-
-@given(
-    cut=st.integers(0, len(json.dumps(OURS))),
-    junk=st.binary(max_size=4),
-    make=st.sampled_from([json.dumps, lambda data: "\n".join([json.dumps(data)] * 2)]),
-)
-def test_damaged_bytes(store: Store, cut: int, junk: bytes, make: Callable[[Any], str]) -> None:
-    raw = make(OURS).encode()
-    imported(store, raw[:cut] + junk + raw[cut + len(junk) :])
-    imported(store, raw[:cut])

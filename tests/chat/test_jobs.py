@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from found_templates import byte_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,35 +137,16 @@ def test_seeds_depend_on_the_id_and_the_batch_alone(one: str, other: str, seed: 
     assert seed_of(seed, 5) == seed_of(seed, "5") != seed_of(seed + 1, 5)
 
 
-class Letters:
-    """A tokenizer of one letter a token."""
-
-    bos_token_id = 1
-    chat_template = None
-
-    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
-        return {"input_ids": [ord(letter) for letter in text]}
-
-
 def test_messages_become_what_is_read() -> None:
-    tokenizer = Letters()
-    job = BatchLine(
-        "a", 1, (("system", "S"), ("user", "U"), ("assistant", "A"), ("user", "V")), {"top_k": 5}, None
-    )
-    made = request_of(job, PlainTemplate(tokenizer), tokenizer, Sampling(top_k=1, top_p=0.5), "other", 3)
-    assert [("".join(map(chr, piece.ids)), piece.answer) for piece in made.pieces] == [
-        ("\1S\nU", False),
-        ("A", True),
-        ("V", False),
-    ]
+    tokenizer = byte_tokenizer(None, "<s>", "</s>")
+    template, usual = PlainTemplate(tokenizer), Sampling(top_k=1, top_p=0.5)
+    said = (("system", "S"), ("user", "U"), ("assistant", "A"), ("user", "V"))
+    made = request_of(BatchLine("a", 1, said, {"top_k": 5}, None), template, tokenizer, usual, "other", 3)
+    pieces = [(tokenizer.decode(piece.ids), piece.answer) for piece in made.pieces]
+    assert pieces == [("<s>S\nU", False), ("A", True), ("V", False)]
     assert made.system_tokens == 3
     assert made.sampling == Sampling(top_k=5, top_p=0.5)
     assert made.seed == seed_of(3, "a")
-    bare = request_of(
-        BatchLine("a", 1, (("user", "U"),), {}, 9), PlainTemplate(tokenizer), tokenizer, Sampling(), None, 3
-    )
-    assert (bare.seed, bare.system_tokens, [list(piece.ids) for piece in bare.pieces]) == (
-        9,
-        0,
-        [[1, ord("U")]],
-    )
+    bare = request_of(BatchLine("a", 1, (("user", "U"),), {}, 9), template, tokenizer, usual, None, 3)
+    assert (bare.seed, bare.system_tokens) == (9, 0)
+    assert [tokenizer.decode(piece.ids) for piece in bare.pieces] == ["<s>U"]

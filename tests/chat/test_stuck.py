@@ -109,17 +109,11 @@ def test_calls_of_a_tool_are_no_loop() -> None:
 
 
 def test_different_answers_are_no_loop() -> None:
-    assert not any(
-        loops(
-            [
-                (
-                    f"Tell me something about a {thing}.",
-                    f"{FRESH[at % 4][:20]} {thing} {at} {at + 1} {at + 2}",
-                )
-                for at, thing in enumerate(THINGS)
-            ]
-        )
-    )
+    said = [
+        (f"Tell me something about a {thing}.", f"{FRESH[at % 4][:20]} {thing} {at} {at + 1} {at + 2}")
+        for at, thing in enumerate(THINGS)
+    ]
+    assert not any(loops(said))
 
 
 def test_yes_answers_many_questions() -> None:

@@ -156,17 +156,6 @@ def test_a_tool_that_fails_ends_its_call_and_not_the_chat(name: str) -> None:
     assert time.monotonic() - began < 8, "it is killed where it hangs"
 
 
-def test_esc_ends_a_call_that_hangs() -> None:
-    servers = McpServers([ToolServer("tests", (sys.executable, SERVER), {}, 60.0)])
-    chat = opened(servers, allow)
-    chat.engine.grammar = grammar_of(Call("hangs", {}))
-    shown = list[Event]()
-    for event in send_and_call(chat, "Hello!", SAMPLING, lambda: "tool" in codes(shown)):
-        shown.append(event)
-    assert [one.role for one in chat.messages] == ["system", "user", "assistant"]
-    servers.close()
-
-
 def test_a_server_that_does_not_start_is_said_and_the_others_work() -> None:
     gone = ToolServer("gone", ("/no/such/program",), {}, 1.0)
     ended = ToolServer("ended", (sys.executable, "-c", "raise SystemExit(3)"), {}, 1.0)

@@ -1,40 +1,24 @@
 """What is gone and asked for is recalled: the real engine with the bundled model."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
-import opened_models
 import pytest
-from talk import FACT, GREEDY, POCKET, TALK
+from talk import FACT, GREEDY, TALK, chat_of
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.conversation.chat import Chat, pin
-from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.chat.files.export import to_json
 from h2o_chat.chat.files.importer import parse
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import literal
-from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
 from h2o_chat.store import Store
 
 ASKED = "What is my dog called?"
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Any:
-    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
-
-
-def chat_of(loaded: Any, store: Store | None = None, conversation: str | None = None, **others: Any) -> Chat:
-    settings = replace(Settings(model=str(POCKET), budget=48, seed=0), **others)
-    engine = Engine(loaded, settings)
-    keeper = Keeper(store, conversation, engine.session, {}) if store else None
-    return Chat(engine, settings, keeper)
 
 
 def say(chat: Chat, *texts: str) -> list[Event]:
@@ -229,12 +213,7 @@ def test_it_is_stored_and_goes_on_token_for_token(loaded: Any, store: Store) -> 
     (imported,) = parse(to_json(store.whole(conversation)).encode(), "file.json")
     assert [one.text for one in imported.messages] == [one.text for one in store.whole(conversation).messages]
     exported = json.loads(to_json(store.whole(conversation)))["messages"]
-    assert [one["recalled"] for one in exported if "recalled" in one] == [[[asked_number(exported), FACT]]]
-
-
-def asked_number(exported: Any) -> int:
-    """The number of the first message."""
-    return int(exported[0]["id"])
+    assert [one["recalled"] for one in exported if "recalled" in one] == [[[int(exported[0]["id"]), FACT]]]
 
 
 def chat_of_resumed(loaded: Any, store: Store, conversation: str, leaf: int | None = None) -> Chat:

@@ -1,4 +1,4 @@
-"""A stand-in for the hub on the loopback, and the program that asks it."""
+"""A stand-in for the hub on the loopback, the program that asks it, and a tiny model."""
 
 import os
 import subprocess
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gguf_files import write
+from gguf_tiny import folder_of
 from hub_server import Hub, serve
 from huggingface_hub import constants
 from pulled import PROGRAM, Call
@@ -83,3 +85,15 @@ def here(environment: dict[str, str], hub: Hub, tmp_path: Path, monkeypatch: pyt
         return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
     return run
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    """A tiny model in a folder."""
+    return folder_of("llama", tmp_path / "llama")
+
+
+@pytest.fixture
+def file(llama: Path, tmp_path: Path) -> Path:
+    """The tiny model as a GGUF file."""
+    return write(llama, tmp_path / "tiny.gguf", "Q8_0", template="{{ messages }}")

@@ -6,7 +6,7 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
-from gguf_files import Kind, add, quantized, words
+from gguf_files import Kind, add, finish, quantized, words
 from torch import Tensor
 
 _NAMES = {
@@ -92,10 +92,7 @@ def write_by_layer(
             writer.add_tensor(name, gguf.quants.dequantize(blocks, Kind[kind]).reshape(rows.shape))
         else:
             writer.add_tensor(name, blocks.reshape(*rows.shape[:-1], -1), raw_dtype=Kind[kind])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 

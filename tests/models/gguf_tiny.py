@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
-from gguf_files import write
 from tiny_models import tiny
 
 SIZES = {
@@ -38,13 +36,3 @@ CHANGES: dict[str, dict[str, Any]] = {
 def folder_of(family: str, folder: Path, **changes: Any) -> Path:
     tiny(family, "eager", torch.float32, **SIZES | changes).save_pretrained(folder)
     return folder
-
-
-@pytest.fixture
-def llama(tmp_path: Path) -> Path:
-    return folder_of("llama", tmp_path / "llama")
-
-
-@pytest.fixture
-def file(llama: Path, tmp_path: Path) -> Path:
-    return write(llama, tmp_path / "tiny.gguf", "Q8_0", template="{{ messages }}")

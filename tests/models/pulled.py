@@ -1,9 +1,13 @@
 """Shared by tests of fetched models: models to fetch, their folders, refusals."""
 
 import json
+import os
+import pty
+import select
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +42,37 @@ def forked(environment: dict[str, str], *arguments: str, **how: Any) -> "subproc
     return Forked(command, env=OUTSIDE, **how)
 
 
+def on_terminal(environment: dict[str, str], *arguments: str, answer: str = "") -> tuple[str, int]:
+    """(all that was shown, the exit code) of a program that may ask a question on a terminal."""
+    ours, theirs = pty.openpty()
+    program = forked(
+        environment | {"COLUMNS": "100", "TERM": "xterm"},
+        *arguments,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown, end = b"", time.monotonic() + 120
+    try:
+        while time.monotonic() < end:
+            if not select.select([ours], [], [], 1)[0]:
+                continue
+            try:
+                shown += os.read(ours, 1 << 16)
+            except OSError:  # it has left
+                break
+            if answer and b"[y/N]" in shown:
+                os.write(ours, answer.encode())
+                answer = ""
+        return " ".join(shown.decode().split()), program.wait(30)
+    finally:
+        program.kill()
+        program.wait()
+        os.close(ours)
+
+
 def weights(mib: int = 1, seed: int = 0) -> bytes:
     """A safetensors file with one tensor of so many MiB."""
     size = mib * MIB
@@ -61,9 +96,6 @@ def repository(content: bytes, **more: object) -> Repository:
 
 def snapshot(tmp_path: Path, name: str) -> Path:
     return tmp_path / "hf" / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / COMMIT
-
-
-# -- what does not
 
 
 def refused(done: subprocess.CompletedProcess[str], *said: str) -> None:

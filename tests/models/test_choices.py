@@ -1,5 +1,7 @@
 """On which device, in which precision, packed how: what is chosen, and what is refused."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,28 +15,55 @@ from h2o_chat.models.model_files import StoredWeights
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 BILLION = 10**9
+Choose = Callable[..., choices.Choice]
 
 
-def test_all_gpus_where_one_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decision: there are no two GPUs to try it on."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(choices, "free_bytes", lambda device: 10 * BILLION)
-    config = transformers.LlamaConfig()
+@pytest.fixture
+def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
+    """Decides for a model in half precision on a machine that is not here; room is in GB."""
 
-    def choose(parameters: int, device: str, quantization: Any) -> list[torch.device]:
-        settings = Settings(device=device, quantize=quantization, dtype="float16")
+    def choose(parameters: int, gpus: int, gpu: float, cpu: float, **given: Any) -> choices.Choice:
+        free = {"cuda": gpu, "cpu": cpu}
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(choices, "upload_bytes_per_s", lambda device: 20e9)
+        monkeypatch.setattr(choices, "free_bytes", lambda device: int(free[device.type] * BILLION))
+        settings = replace(Settings(quantize="none", budget=512), **given)
         weights = StoredWeights(parameters, "F16", 2 * parameters)
-        return [*choices.choose("m", settings, config, weights).devices]
+        return choices.choose("m", settings, transformers.LlamaConfig(num_hidden_layers=32), weights)
 
-    both = [GPU, torch.device("cuda:1")]
-    assert choose(BILLION, "auto", "none") == [GPU]
-    assert choose(7 * BILLION, "auto", "none") == both
-    assert choose(7 * BILLION, "auto", "nf4") == [GPU]
+    return choose
+
+
+def test_all_gpus_where_one_is_too_small(choose: Choose) -> None:
+    both = (GPU, torch.device("cuda:1"))
+    two = {"gpus": 2, "gpu": 10, "cpu": 10}
+    assert choose(BILLION, **two).devices == (GPU,)
+    assert choose(7 * BILLION, **two).devices == both
+    assert choose(7 * BILLION, **two, quantize="nf4").devices == (GPU,)
     with pytest.raises(OutOfMemoryError, match=r"cuda:0 has 10\.0 GB free") as caught:
-        choose(7 * BILLION, "cuda:0", "none")
+        choose(7 * BILLION, **two, device="cuda:0")
     assert "--quantize nf4" in caught.value.hint
     with pytest.raises(OutOfMemoryError, match=r"cuda:0, cuda:1 has 20\.0 GB free"):
-        choose(70 * BILLION, "auto", "nf4")
+        choose(70 * BILLION, **two, quantize="nf4")
+
+
+def test_what_does_not_fit_stays_in_main_memory(choose: Choose) -> None:
+    """14 GB of weights, 1 GB of slots and headroom."""
+    assert choose(7 * BILLION, 1, 20, 20).room == ()
+    small = choose(7 * BILLION, 1, 8, 20)
+    assert 7 * BILLION < sum(small.room) < 8 * BILLION
+    assert small.devices == (GPU,)
+    stays = (14 * BILLION - sum(small.room)) / BILLION
+    assert f"{stays:.1f} of 14.0 GB" in small.offload
+    assert f"{stays / 20 * 1e3:.0f} ms" in small.offload
+    for gpu, cpu, given in (
+        (8, 4, {}),  # nor into main memory
+        (8, 20, {"device": "cuda"}),  # asked for
+        (3, 20, {"quantize": "nf4"}),  # 4 bits
+        (0.3, 20, {}),  # not even the slots fit
+    ):
+        with pytest.raises(OutOfMemoryError):
+            choose(7 * BILLION, 1, gpu, cpu, **given)
 
 
 @pytest.mark.parametrize(

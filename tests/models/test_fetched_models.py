@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -10,14 +9,11 @@ from pathlib import Path
 
 import pytest
 from hub_server import Hub
-from pulled import PROGRAM, Call, refused, repository, snapshot, weights
+from pulled import Call, on_terminal, refused, repository, snapshot, weights
 
 from h2o_chat.base.errors import ExitCode
 
 pytestmark = pytest.mark.loopback
-
-
-# -- around it
 
 
 def test_removing(hub: Hub, here: Call, tmp_path: Path) -> None:
@@ -33,29 +29,17 @@ def test_removing(hub: Hub, here: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-@pytest.mark.parametrize(("answer", "gone"), [(b"\n", False), (b"y\n", True)])
+@pytest.mark.parametrize(("answer", "gone"), [("\n", False), ("y\n", True)])
 def test_removing_is_asked_on_a_terminal(
-    environment: dict[str, str], tmp_path: Path, answer: bytes, gone: bool
+    environment: dict[str, str], tmp_path: Path, answer: str, gone: bool
 ) -> None:
     root = tmp_path / "hf" / "hub" / "models--some--model"
     (root / "blobs").mkdir(parents=True)
     (root / "blobs" / "x").write_bytes(bytes(3000))
-    ours, theirs = pty.openpty()
-    os.write(ours, answer)
-    command = [*PROGRAM, "models", "rm", "some/model"]
-    done = subprocess.run(command, env=environment, stdin=theirs, stderr=theirs, timeout=60, check=False)
-    said = os.read(ours, 4096)
-    os.close(ours)
-    os.close(theirs)
-    assert b"Remove some/model (3 kB) from" in said
-    assert done.returncode == ExitCode.OK
+    shown, code = on_terminal(environment, "models", "rm", "some/model", answer=answer)
+    assert "Remove some/model (3 kB) from" in shown
+    assert code == ExitCode.OK
     assert root.exists() is not gone
-
-
-def test_a_folder_of_ones_own_is_not_removed(here: Call, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    refused(here("models", "rm", str(tmp_path), "--yes"), "Folders of your own are yours to delete")
-    assert (tmp_path / "config.json").is_file()
 
 
 @pytest.mark.parametrize("by", ["path", "alias"])

@@ -18,8 +18,6 @@ from oracle import feed
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError
-from h2o_chat.engine.row import Row
-from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.models import load
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.model_files import read_config
@@ -81,27 +79,6 @@ def test_logits_and_kept_sets(name: str, tmp_path: Path, monkeypatch: pytest.Mon
         ] == literal.kept()
 
 
-@pytest.mark.parametrize("name", ["gemma4", "qwen35"])
-def test_a_saved_memory_goes_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, found = write_by_layer(made(name, monkeypatch), tmp_path / "model.gguf"), []
-    settings = Settings(budget=BUDGET, policy="h2o", seed=1, sinks=2, recent=8)
-    for saved in (False, True):
-        loaded = opened(path, "float32")
-        row = Row(Runner(loaded, cache_for(loaded, settings)), settings)
-        if saved:
-            row.load(tmp_path / "memory")
-        else:
-            row.feed(any_family.prompt(40)[0].tolist())
-            row.save(tmp_path / "memory")
-        tokens: list[int] = []
-        logits = row.feed(any_family.prompt(9, seed=6)[0].tolist())
-        while logits is not None and len(tokens) < 10:
-            tokens.append(int(logits.argmax()))
-            logits = row.feed(tokens[-1:])
-        found.append(tokens)
-    assert found[0] == found[1]
-
-
 @pytest.mark.parametrize("name", ["gemma4", "gemma4, experts", "qwen35", "qwen35moe"])
 def test_quantised_weights(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = made(name, monkeypatch, torch.float32)
@@ -132,47 +109,38 @@ def test_layers_that_guess_further_tokens_are_left_out(
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "what", "other", "said"),
     [
-        (
-            "gemma4",
-            {"values": {"gemma4.attention.temperature_length": 8}},
-            "has gemma4.attention.temperature",
-        ),
-        ("gemma4", {"values": {"gemma4.rope.scaling.type": "yarn"}}, "has gemma4.rope.scaling.type"),
-        ("gemma4", {"values": {"gemma4.rope.dimension_count_swa": 4}}, r"\(4, 64\) numbers of heads"),
-        ("gemma4", {"values": {"gemma4.attention.shared_kv_layers": 3}}, "holds 3 tensors that a gemma4"),
-        ("gemma4", {"values": {"gemma4.attention.shared_kv_layers": 1}}, "lacks 3 weights"),
-        (
-            "gemma4",
-            {"values": {"gemma4.attention.sliding_window_pattern": [True] * 6}},
-            "the last has a window",
-        ),
-        ("gemma4", {"values": {"gemma4.attention.head_count_kv": [2, 2]}}, "another number of layers"),
-        ("gemma4", {"values": {"gemma4.attention.head_count_kv": [float("nan")] * 6}}, "is not a valid"),
-        ("gemma4", {"values": {"gemma4.attention.key_length": "wide"}}, "key_length is wide"),
-        ("gemma4", {"values": {"gemma4.feed_forward_length": 50}}, "ffn_gate.weight has the shape"),
-        (
-            "gemma4",
-            {"tensors": {"rope_freqs.weight": [1.0, 1.0, 2.0] + [1e30] * 29}},
-            "is not 1 up to a place",
-        ),
-        ("gemma4", {"tensors": {"rope_freqs.weight": None}}, "rope_freqs.weight is missing"),
-        ("gemma4", {"tensors": {"blk.0.attn_q.bias": [1.0] * 128}}, "holds 1 tensors that a gemma4"),
-        ("gemma4", {"tensors": {"blk.0.layer_output_scale.weight": None}}, "lacks 1 weights"),
-        ("qwen35", {"values": {"qwen35.rope.scaling.type": "yarn"}}, "has qwen35.rope.scaling.type"),
-        ("qwen35", {"values": {"qwen35.attention.recurrent_layers": [True] * 4}}, "recurrent_layers, which"),
-        ("qwen35", {"values": {"qwen35.nextn_predict_layers": "one"}}, "nextn_predict_layers is one"),
-        ("qwen35", {"values": {"qwen35.ssm.state_size": None}}, "is not a valid"),
-        ("qwen35", {"values": {"qwen35.rope.dimension_count": 2**30}}, "1,073,741,824, and a head has 32"),
-        ("qwen35", {"values": {"qwen35.feed_forward_length": 2**30}}, "its values say 824,6"),
-        ("qwen35", {"tensors": {"blk.1.attn_q.bias": [1.0] * 256}}, "holds 1 tensors"),
-        ("qwen35", {"tensors": {"blk.0.ssm_out.weight": None}}, "values say 225,040"),
+        ("gemma4", "attention.temperature_length", 8, "has gemma4.attention.temperature"),
+        ("gemma4", "rope.scaling.type", "yarn", "has gemma4.rope.scaling.type"),
+        ("gemma4", "rope.dimension_count_swa", 4, r"\(4, 64\) numbers of heads"),
+        ("gemma4", "attention.shared_kv_layers", 3, "holds 3 tensors that a gemma4"),
+        ("gemma4", "attention.shared_kv_layers", 1, "lacks 3 weights"),
+        ("gemma4", "attention.sliding_window_pattern", [True] * 6, "the last has a window"),
+        ("gemma4", "attention.head_count_kv", [2, 2], "another number of layers"),
+        ("gemma4", "attention.head_count_kv", [float("nan")] * 6, "is not a valid"),
+        ("gemma4", "attention.key_length", "wide", "key_length is wide"),
+        ("gemma4", "feed_forward_length", 50, "ffn_gate.weight has the shape"),
+        ("gemma4", "rope_freqs.weight", [1.0, 1.0, 2.0] + [1e30] * 29, "is not 1 up to a place"),
+        ("gemma4", "rope_freqs.weight", None, "rope_freqs.weight is missing"),
+        ("gemma4", "blk.0.attn_q.bias", [1.0] * 128, "holds 1 tensors that a gemma4"),
+        ("gemma4", "blk.0.layer_output_scale.weight", None, "lacks 1 weights"),
+        ("qwen35", "rope.scaling.type", "yarn", "has qwen35.rope.scaling.type"),
+        ("qwen35", "attention.recurrent_layers", [True] * 4, "recurrent_layers, which"),
+        ("qwen35", "nextn_predict_layers", "one", "nextn_predict_layers is one"),
+        ("qwen35", "ssm.state_size", None, "is not a valid"),
+        ("qwen35", "rope.dimension_count", 2**30, "1,073,741,824, and a head has 32"),
+        ("qwen35", "feed_forward_length", 2**30, "its values say 824,6"),
+        ("qwen35", "blk.1.attn_q.bias", [1.0] * 256, "holds 1 tensors"),
+        ("qwen35", "blk.0.ssm_out.weight", None, "values say 225,040"),
     ],
 )
 def test_what_is_not_understood_is_refused(
-    name: str, changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, what: str, other: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A value of the file, or a tensor, is another one; None: it lacks."""
+    tensor = what.endswith((".weight", ".bias"))
+    changes: dict[str, Any] = {"tensors": {what: other}} if tensor else {"values": {f"{name}.{what}": other}}
     path = write_by_layer(made(name, monkeypatch), tmp_path / "model.gguf", **changes)
     with pytest.raises(ModelError, match=said):
         load.load(Settings(model=str(path)), lambda *_: None)

@@ -6,18 +6,12 @@ from pathlib import Path
 import gguf as library
 import pytest
 from gguf_files import write
-from gguf_tiny import file, llama
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import gguf, load, load_tokenizer
 from h2o_chat.models.file_identity import fingerprint
-from h2o_chat.models.model_files import check_weights, read_config
+from h2o_chat.models.model_files import read_config
 from h2o_chat.models.resolve import find, look_up
-
-__all__ = ["file", "llama"]
-
-
-# -- the header
 
 
 def test_the_header_is_what_the_package_gguf_reads(file: Path) -> None:
@@ -115,21 +109,11 @@ def test_a_damaged_header_says_what_is_wrong(raw: bytes, said: str, tmp_path: Pa
         read_config(path)
 
 
-def test_a_file_cut_short(file: Path) -> None:
-    raw = file.read_bytes()
-    file.write_bytes(raw[:-40])
-    with pytest.raises(ModelError, match=r"would end at .*fetch it again"):
-        check_weights(file)
-
-
 def test_words_of_a_stranger_are_not_obeyed(llama: Path, tmp_path: Path) -> None:
     path = write(llama, tmp_path / "x.gguf", "F32", values={"tokenizer.ggml.model": "\x1b]0;gone\x07"})
     with pytest.raises(ModelError) as caught:
         load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
     assert "\x1b" not in str(caught.value)
-
-
-# -- names
 
 
 def test_it_is_found_by_its_name(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

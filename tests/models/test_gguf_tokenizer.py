@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 import transformers
 from gguf_files import write
-from gguf_tiny import file, llama
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import load, load_tokenizer
 from h2o_chat.models.gguf_tokenizer import require_template
-
-__all__ = ["file", "llama"]
 
 TEXTS = (
     "Hello, how are you?",
@@ -22,9 +19,6 @@ TEXTS = (
     "",
     "x" * 50,
 )
-
-
-# -- the tokenizer
 
 
 @pytest.mark.parametrize("name", ["pilot-chat", "stories3m", "stories260k"])

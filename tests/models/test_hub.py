@@ -4,10 +4,7 @@ By the real program (`h2o`) where a signal, a terminal or time matters; else by 
 (`here`), which has imported transformers already.
 """
 
-import contextlib
 import json
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -17,15 +14,12 @@ from pathlib import Path
 
 import pytest
 from hub_server import Hub, Repository
-from pulled import MIB, Call, forked, repository, snapshot, weights
+from pulled import MIB, Call, forked, on_terminal, repository, snapshot, weights
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.models.resolve import BUNDLED
 
 pytestmark = pytest.mark.loopback
-
-
-# -- what works
 
 
 def test_fetches_what_is_needed_and_nothing_else(hub: Hub, h2o: Call, here: Call, tmp_path: Path) -> None:
@@ -105,17 +99,10 @@ def test_a_killed_download_goes_on_in_the_next_call(
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_a_terminal_sees_bytes_and_rate(hub: Hub, environment: dict[str, str]) -> None:
     hub.repositories["some/model"] = repository(weights(32), seconds_per_mib=0.05)
-    ours, theirs = pty.openpty()
-    process = forked(environment | {"COLUMNS": "80"}, "models", "pull", "some/model", stderr=theirs)
-    os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError):  # how Linux says that the other end is closed
-        while part := os.read(ours, 65536):
-            shown += part
-    os.close(ours)
-    assert process.wait(timeout=60) == ExitCode.OK
-    assert re.search(rb"\d+ .B of 34 MB", shown)
-    assert re.search(rb"[\d.]+ .B/s", shown)
+    shown, code = on_terminal(environment, "models", "pull", "some/model")
+    assert code == ExitCode.OK
+    assert re.search(r"\d+ .B of 34 MB", shown)
+    assert re.search(r"[\d.]+ .B/s", shown)
 
 
 def test_a_name_is_fetched_when_it_is_used(hub: Hub, here: Call, shared_models: Path) -> None:
@@ -139,9 +126,6 @@ def test_token_opens_a_gated_model(hub: Hub, here: Call) -> None:
     hub.repositories["some/gated"] = repository(weights(), gated=True)
     assert here("models", "pull", "some/gated", HF_TOKEN="hf_good").returncode == ExitCode.OK
     assert "Bearer hf_good" in hub.tokens
-
-
-# -- packed weights
 
 
 def test_what_was_fetched_is_packed_and_goes_with_it(

@@ -2,15 +2,12 @@
 
 import json
 import os
-import pty
 import re
-import select
-import time
 from pathlib import Path
 
 import pytest
 from hub_server import Hub, Repository
-from pulled import Call, forked
+from pulled import Call, on_terminal
 from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
@@ -76,42 +73,9 @@ def test_a_small_download_is_fetched_without_a_question(hub: Hub, here: Call) ->
 def test_a_large_download_is_asked_for_on_a_terminal(
     hub: Hub, environment: dict[str, str], command: tuple[str, ...], answer: str, fetched: bool
 ) -> None:
-    shown, code = on_terminal(command, environment, "[y/N]", f"{answer}\n")
+    shown, code = on_terminal(environment, *command, answer=f"{answer}\n")
     assert "13.5 GB" in shown
     assert "are free" in shown
     assert ("was not fetched" in shown) == (not fetched)
     assert bool(hub.downloads("model.safetensors")) == fetched
     assert code != ExitCode.OK
-
-
-def on_terminal(
-    command: tuple[str, ...], environment: dict[str, str], question: str, answer: str
-) -> tuple[str, int]:
-    """(all that was shown, the exit code) of a program that asks one question on a terminal."""
-    ours, theirs = pty.openpty()
-    program = forked(
-        environment | {"COLUMNS": "100", "TERM": "xterm"},
-        *command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown, end = b"", time.monotonic() + 120
-    try:
-        while time.monotonic() < end:
-            if not select.select([ours], [], [], 1)[0]:
-                continue
-            try:
-                shown += os.read(ours, 1 << 16)
-            except OSError:  # it has left
-                break
-            if answer and question.encode() in shown:
-                os.write(ours, answer.encode())
-                answer = ""
-        return " ".join(shown.decode().split()), program.wait(30)
-    finally:
-        program.kill()
-        program.wait()
-        os.close(ours)

@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 from gguf_files import write
-from gguf_tiny import llama
 from ollama_store import keep
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.makers import USUAL, Makers, recommended
 from h2o_chat.models.resolve import find
-
-__all__ = ["llama"]
 
 NO_CUTS = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 

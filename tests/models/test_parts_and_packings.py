@@ -72,6 +72,19 @@ def test_of_a_model_that_sees_only_the_text_part_is_loaded(shared_models: Path, 
     torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
 
 
+def pack(folder: Path, weights: dict[str, torch.Tensor], how: dict[str, Any]) -> None:
+    """Puts other weights into a folder, and into its configuration how they are packed."""
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    config = transformers.AutoConfig.from_pretrained(folder)
+    config.quantization_config = how
+    config.save_pretrained(folder)
+
+
+def answers(loaded: Loaded) -> bool:
+    events = Engine(loaded, Settings(budget=64)).generate([5, 6, 7], Sampling(max_tokens=5))
+    return any(isinstance(event, Token) for event in events)
+
+
 def gpt_oss(folder: Path, tokenizer_of: Path) -> Any:
     sizes = {"num_local_experts": 4, "num_experts_per_tok": 2, "eos_token_id": 2, "pad_token_id": 0}
     turns = {"rope_type": "default", "rope_theta": 1e4}
@@ -97,17 +110,13 @@ def test_packed_experts_are_unpacked(shared_models: Path, tmp_path: Path) -> Non
             pairs = torch.stack((grid[blocks & 15], grid[blocks >> 4]), -1).flatten(-2)
             numbers = pairs * 2.0 ** (scales - 127).unsqueeze(-1)
             expected[full] = numbers.flatten(-2).transpose(1, 2)
-    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    config = transformers.AutoConfig.from_pretrained(tmp_path)
-    config.quantization_config = {"quant_method": "mxfp4"}
-    config.save_pretrained(tmp_path)
+    pack(tmp_path, weights, {"quant_method": "mxfp4"})
 
     loaded = opened(tmp_path)
     found = dict(loaded.model.named_parameters())
     for name, numbers in expected.items():
         assert torch.equal(found[name].float(), numbers.float()), name
-    events = list(Engine(loaded, Settings(budget=64)).generate([5, 6, 7], Sampling(max_tokens=5)))
-    assert any(isinstance(event, Token) for event in events)
+    assert answers(loaded)
 
 
 @pytest.mark.parametrize("how", ["nf4", "int8"])
@@ -149,10 +158,7 @@ def test_eight_bit_weights_are_unpacked(shared_models: Path, tmp_path: Path) -> 
         weights[name] = packed.flatten(2).flatten(0, 1).contiguous()
         weights[f"{name}_scale_inv"] = scales
         expected[name] = (packed.float() * scales[:, None, :, None]).flatten(2).flatten(0, 1)
-    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    config = transformers.AutoConfig.from_pretrained(tmp_path)
-    config.quantization_config = {"quant_method": "fp8", "weight_block_size": [32, 32]}
-    config.save_pretrained(tmp_path)
+    pack(tmp_path, weights, {"quant_method": "fp8", "weight_block_size": [32, 32]})
     found = dict(opened(tmp_path).model.named_parameters())
     for name, numbers in expected.items():
         torch.testing.assert_close(found[name].float(), numbers, rtol=2**-8, atol=0)
@@ -182,14 +188,11 @@ def test_weights_of_compressed_tensors_are_unpacked(shared_models: Path, tmp_pat
             levels = (groups / scales.unsqueeze(-1)).round().clamp(-8, 7)
             expected[f"{name}.weight"] = (levels * scales.unsqueeze(-1)).flatten(1)
     ModelCompressor(quantization_config=how).compress_model(model)
-    save_file(model.state_dict(), tmp_path / "model.safetensors", metadata={"format": "pt"})
-    config = transformers.AutoConfig.from_pretrained(tmp_path)
-    config.quantization_config = how.model_dump(mode="json") | {"quant_method": "compressed-tensors"}
-    config.save_pretrained(tmp_path)
+    named = how.model_dump(mode="json") | {"quant_method": "compressed-tensors"}
+    pack(tmp_path, model.state_dict(), named)
     loaded = opened(tmp_path)
     found = dict(loaded.model.named_parameters())
     assert len(expected) == 14
     for name, numbers in expected.items():
         torch.testing.assert_close(found[name].float(), numbers, rtol=2**-7, atol=1e-5)
-    events = list(Engine(loaded, Settings(budget=64)).generate([5, 6, 7], Sampling(max_tokens=5)))
-    assert any(isinstance(event, Token) for event in events)
+    assert answers(loaded)

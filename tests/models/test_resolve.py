@@ -8,6 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 from storing import created
+from tiny_models import FAMILIES
 
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import resolve
@@ -49,9 +50,6 @@ def configure(tmp_path: Path, text: str) -> None:
     path = tmp_path / "settings" / "h2o-chat" / "config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-
-
-# -- what leads where
 
 
 def test_folder(tmp_path: Path) -> None:
@@ -243,35 +241,10 @@ def test_folder_without_a_model_says_what_is_missing(tmp_path: Path) -> None:
         assert caught.value.hint.endswith(hint)
 
 
-# -- the table
-
-
 def test_names_of_the_table_can_be_typed_and_tell_models_apart() -> None:
     assert all(name == name.lower() and "/" not in name for name in ALIASES)
     assert len({alias.repository for alias in ALIASES.values()}) == len(ALIASES)
-    assert ALIASES["llama-7b"].repository == "huggyllama/llama-7b"
-
-
-def test_sizes() -> None:
-    llama = ALIASES["llama-7b"]
-    assert llama.bytes_16 == pytest.approx(13.5e9, rel=0.01)
-    assert llama.bytes_4 == pytest.approx(4.2e9, rel=0.02)
-
-
-def test_every_family_can_be_run(tmp_path: Path) -> None:
-    """Parity of these families with stock transformers is tested in test_families."""
-    from tiny_models import FAMILIES
-
-    from h2o_chat.models.load import check_family
-
-    families = {alias.family for alias in ALIASES.values()}
-    assert families <= FAMILIES.keys()
-    for family in families:
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
-        assert check_family(tmp_path).model_type == family
-
-
-# -- completion
+    assert {alias.family for alias in ALIASES.values()} <= FAMILIES.keys(), "stock transformers is equal"
 
 
 def test_names_for_the_shell(cache: Path) -> None:

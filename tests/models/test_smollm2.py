@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 from gguf_files import write
-from gguf_tiny import llama
 from typer.testing import CliRunner, Result
 
 from h2o_chat.base.errors import ExitCode, ModelError
 from h2o_chat.cli.cli import app
 from h2o_chat.models import smollm2
 from h2o_chat.models.resolve import find, look_up
-
-__all__ = ["llama"]
 
 pytestmark = pytest.mark.loopback  # pip looks for IPv6 when it starts
 

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 from hypothesis import given
@@ -94,6 +94,17 @@ def test_hostile_text_obeys_nothing() -> None:
     for written in (heading, to_json(talk)):
         assert "\x1b" not in written
         assert "\u202e" not in written
+
+
+@given(title=anything)
+def test_a_name_is_no_way(title: str) -> None:
+    name = file_name(replace(TALK, title=title), "md")
+    assert name.endswith("abcd2345.md")
+    assert len(name.encode()) <= 255
+    assert not name.startswith((".", "-"))
+    for kind in (PurePosixPath, PureWindowsPath):
+        assert kind(name).name == name
+        assert (kind("folder") / name).parent == kind("folder")
 
 
 @pytest.mark.parametrize(

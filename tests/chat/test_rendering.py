@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from found_templates import byte_tokenizer
 from psutil import Process, pid_exists
+from transformers.utils import chat_template_utils
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.chat.templates.rendering import Renderer, TemplateFailed
+from h2o_chat.chat.templates.template_process import environment
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -65,6 +67,19 @@ def test_renders_as_transformers_does(name: str, renderer: Renderer) -> None:
         values = {"messages": said, "tools": None, "documents": None, "add_generation_prompt": True}
         ours = renderer.render(tokenizer.chat_template, {**tokenizer.special_tokens_map, **values})
         assert ours == theirs
+
+
+def test_knows_what_templates_find_in_transformers() -> None:
+    ours, theirs = environment(), chat_template_utils._compile_jinja_template("x").environment
+    assert set(ours.globals) == set(theirs.globals)
+    assert set(ours.filters) == set(theirs.filters)
+    assert set(ours.tests) == set(theirs.tests)
+    assert {one.rpartition(".")[2] for one in theirs.extensions} == {
+        "AssistantTracker",
+        "LoopControlExtension",
+    }
+    for name in ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "autoescape", "undefined"):
+        assert getattr(ours, name) == getattr(theirs, name), name
 
 
 @pytest.mark.parametrize(

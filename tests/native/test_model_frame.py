@@ -15,7 +15,6 @@ from transformers import AutoConfig
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.models.resolve import BUNDLED
 from h2o_chat.native.layout import data_bytes, layout
 from h2o_chat.native.model_frame import FAMILIES, Frame, Turning, as_json, from_json
 from h2o_chat.native.probing import _ropes, frame_of
@@ -101,6 +100,16 @@ def test_refused_in_words(family: str, changes: dict[str, Any], why: str) -> Non
     assert why in found
 
 
+def ropes_of(*each: Rope | None) -> Any:
+    """The frame's ropes of a model whose layers turn so."""
+
+    class Narrow:
+        class model:
+            rotary_emb = None
+
+    return _ropes(Narrow, Positions(64, each, learned=False), 16)
+
+
 @pytest.mark.parametrize(
     ("rope", "why"),
     [
@@ -109,42 +118,23 @@ def test_refused_in_words(family: str, changes: dict[str, Any], why: str) -> Non
     ],
 )
 def test_rotations_that_are_not_known(rope: Rope, why: str) -> None:
-    class Narrow:
-        class model:
-            rotary_emb = None
-
-    found = _ropes(Narrow, Positions(64, (None, rope), learned=False), 16)
+    found = ropes_of(None, rope)
     assert isinstance(found, str)
     assert why in found
 
 
 def test_layers_that_turn_differently_share_what_they_share() -> None:
-    class Narrow:
-        class model:
-            rotary_emb = None
-
     one, two = (Rope(torch.full((8,), number), False, 16) for number in (1.0, 2.0))
-    found = _ropes(Narrow, Positions(64, (one, two, None, one), learned=False), 16)
-    assert found == ((Turning((1.0,) * 8, 1.0), Turning((2.0,) * 8, 1.0)), (0, 1, None, 0))
+    assert ropes_of(one, two, None, one) == (
+        (Turning((1.0,) * 8, 1.0), Turning((2.0,) * 8, 1.0)),
+        (0, 1, None, 0),
+    )
 
 
 def test_a_folder_is_refused_like_anywhere(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
     with pytest.raises(ModelError, match="is not supported"):
         frame_of(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["stories3m", "pilot-chat"])
-def test_real_models(name: str, shared_models: Path) -> None:
-    found = frame_of(shared_models / name)
-    assert isinstance(found, Frame)
-    assert (found.hidden, found.tied, found.rope_of) == (192, True, (0,) * 6)
-
-
-def test_pocket() -> None:
-    found = frame_of(next(one for one in BUNDLED if one.is_dir()))
-    assert isinstance(found, Frame)
-    assert found.ropes[0].inv_freq[1] == pytest.approx(500000.0 ** (-2 / 32), rel=1e-6)
 
 
 def test_random_numbers_go_on_as_if_nobody_had_probed() -> None:

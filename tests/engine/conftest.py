@@ -1,12 +1,15 @@
 """The bundled model, with the native step and exactly; the step that a test runs with."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from beside import EXACT, NATIVE
 from opened_models import loaded
 from sweep import sweep
 
 from h2o_chat.base.config import EngineName
-from h2o_chat.models.load import Loaded
+from h2o_chat.models.load import Loaded, load
 
 
 @pytest.fixture(scope="session", params=["auto", *sweep("transformers")])
@@ -25,3 +28,9 @@ def native() -> Loaded:
 @pytest.fixture(scope="module")
 def exact() -> Loaded:
     return loaded(EXACT)
+
+
+@pytest.fixture(scope="module")
+def random_exact(little: Path) -> Loaded:
+    """A random model in float64."""
+    return load(replace(EXACT, model=str(little)), lambda *_: None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -44,15 +45,19 @@ def by_layers(step: NativeStep) -> Compute:
     return lambda cache, ids: step._layer_by_layer(cache, ids, all_columns=False)[:, -1]
 
 
-def by_twin(folder: Path, packed: Packed, dtype: torch.dtype, activations: bool = True) -> Compute:
-    """A transformers model computes with the same numbers."""
-    model = twin(folder, packed, "h2o", dtype, activations)
+def by_model(model: Any) -> Compute:
+    """A transformers model with our attention computes."""
 
     def compute(cache: H2OCache, ids: Tensor) -> Tensor:
         where = cache.position_ids().expand(len(ids), -1)
         return model(input_ids=ids, position_ids=where, past_key_values=cache, use_cache=True).logits[:, -1]
 
     return compute
+
+
+def by_twin(folder: Path, packed: Packed, dtype: torch.dtype, activations: bool = True) -> Compute:
+    """A transformers model computes with the same numbers."""
+    return by_model(twin(folder, packed, "h2o", dtype, activations))
 
 
 @torch.inference_mode()
@@ -74,6 +79,23 @@ def everything(cache: H2OCache) -> list[Tensor]:
     """All states of the slots, and their order."""
     known = [arena.slots.states | {"order": arena.order} for arena in cache.absorbed_arenas()]
     return [state for states in known for state in states.values()]
+
+
+def assert_every_way_gives_the_same_bits(
+    packed: Packed | GgufWeights,
+    read: Callable[[NativeStep, H2OCache], list[Tensor]],
+    budget: int,
+    kv: str = "auto",
+) -> None:
+    """In every form and with any number of threads logits are the same, and what the slots hold."""
+    expected: list[Tensor] = []
+    ways = [(form, 1) for form in library.forms()] + [(library.forms()[-1], threads) for threads in (2, 3)]
+    for form, threads in ways:
+        cache = cache_of(packed, budget, kv=kv)
+        found = read(NativeStep(packed, threads, form), cache) + everything(cache)
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            assert torch.equal(mine, other), (form, threads)
 
 
 @pytest.mark.parametrize(
@@ -186,16 +208,9 @@ def test_every_form_and_any_number_of_threads_gives_the_same_bits(
 ) -> None:
     packed = pack(name, bits)
     tokens = said(150, packed.frame.vocabulary)
-    ways = [(form, 1) for form in library.forms()] + [(library.forms()[-1], threads) for threads in (2, 3)]
-    caches = [cache_of(packed, 48, kv=kv) for _ in ways]
-    found = [
-        talk(by(NativeStep(packed, threads, form)), cache, tokens)
-        for (form, threads), cache in zip(ways, caches, strict=True)
-    ]
-    for way, logits, cache in zip(ways[1:], found[1:], caches[1:], strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(found[0], logits, strict=True)), way
-        for a, b in zip(everything(caches[0]), everything(cache), strict=True):
-            assert torch.equal(a, b), way
+    assert_every_way_gives_the_same_bits(
+        packed, lambda step, cache: talk(by(step), cache, tokens), budget=48, kv=kv
+    )
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,12 @@ def same(one: Heard, other: Heard) -> None:
         assert getattr(one.turn, of) == getattr(other.turn, of)
     if one.turn.prompt_tokens == other.turn.prompt_tokens:
         assert one.turn.lost == pytest.approx(other.turn.lost)
+
+
+def same_as_alone(
+    loaded: Loaded, settings: Settings, many: list[Request], heard: list[Heard], but: Request | None = None
+) -> None:
+    """Each is answered as an engine of its own answers it, but for one."""
+    for request, one in zip(many, heard, strict=True):
+        if request is not but:
+            same(one, alone(loaded, settings, request))

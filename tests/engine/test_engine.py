@@ -97,14 +97,6 @@ def test_cache_events_equal_what_is_kept(engine: Engine) -> None:
     assert 34 < last.kinds["H"] <= 36
 
 
-def test_a_second_turn_feeds_only_its_own_tokens(engine: Engine) -> None:
-    list(engine.generate(story(engine), LONG))
-    before, more = engine.seen, engine.tokenizer.encode(" The end. Then", add_special_tokens=False)
-    prompt = next(engine.generate(more, LONG))
-    assert isinstance(prompt, Prompt)
-    assert (prompt.tokens, prompt.first) == (len(more) + 1, before)  # and the one that waited
-
-
 def test_cancel_between_steps_keeps_what_was_said(engine: Engine) -> None:
     heard: list[Event] = []
     for event in engine.generate(story(engine), LONG, cancel=lambda: len(of(Token, heard)) >= 5):

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
-from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.models.load import Loaded, load
@@ -47,13 +45,6 @@ def test_golden_tokens(loaded: Loaded, said: str) -> None:
 
 def test_knows_a_name_told_before(loaded: Loaded) -> None:
     assert "Boris" in answer(loaded, "Hi, I am Boris.", "I like films.", "What is my name?")[1]
-
-
-def test_answers_without_a_name_of_a_model() -> None:
-    """As a new user would; what is timed is in docs/MEASURED.md."""
-    done = CliRunner().invoke(app, ["run", "My name is Ada. What is my name?"], input=b"")
-    assert done.exit_code == 0, done.stderr
-    assert "Ada" in done.stdout
 
 
 def test_is_a_stock_llama_of_a_few_megabytes() -> None:

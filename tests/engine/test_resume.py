@@ -146,13 +146,6 @@ def test_going_back_can_be_cancelled_and_changes_nothing(loaded: Loaded, store: 
     assert say(chat, SAID[6]) == say(twin, SAID[6])
 
 
-def test_a_prompt_that_was_not_read_is_not_stored(loaded: Loaded, store: Store) -> None:
-    chat = open_chat(loaded, store)
-    say(chat, SAID[0])
-    list(chat.send(SAID[1], SHORT, cancel=lambda: True))
-    assert [m.text for m in store.path(close(chat))][0::2] == [SAID[0]]
-
-
 def test_what_was_typed_is_stored_before_it_is_read(loaded: Loaded, store: Store) -> None:
     chat = open_chat(loaded, store)
     seen: list[list[str]] = []
@@ -188,15 +181,6 @@ def test_a_partial_answer_goes_on_after_the_process_died(loaded: Loaded, store: 
     assert all(message.hold <= 1 for message in again.messages)
     assert again.keeper.path(again.keeper.leaf)[-1].ids == tuple(delivered)
     assert say(again, SAID[6]) == say(twin, SAID[6])
-
-
-def test_starting_over_begins_another_conversation(loaded: Loaded, store: Store) -> None:
-    chat = open_chat(loaded, store)
-    first = say(chat, SAID[0])
-    chat.clear()
-    assert say(chat, SAID[0]) == first
-    close(chat)
-    assert [summary.messages for summary in store.list()] == [2, 2]
 
 
 def test_an_imported_conversation_goes_on_and_cannot_forge_a_turn(loaded: Loaded, store: Store) -> None:

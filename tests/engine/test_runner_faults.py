@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from beside import EXACT, broken, no_memory
+from test_runner import noise
 from tiny_models import tiny
 
 from h2o_chat.base.errors import UsageError
@@ -22,10 +23,6 @@ from h2o_chat.transformers_cache.probe import probe
 @pytest.fixture
 def loaded(random_exact: Loaded) -> Loaded:
     return random_exact
-
-
-def noise(tokens: int, seed: int) -> list[int]:
-    return torch.randint(3, 4000, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
 def fed(loaded: Loaded, *prompts: list[int], rows: int | None = None) -> Runner:

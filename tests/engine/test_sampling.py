@@ -1,9 +1,12 @@
 """The sampler chooses what transformers' own processors leave, as often as they say."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from test_device_choice import cut
 from transformers.generation import logits_process as theirs
 from transformers.generation.logits_process import TopPLogitsWarper
 
@@ -23,14 +26,14 @@ def logits_of(seed: int, vocabulary: int, scale: float) -> torch.Tensor:
     scale=st.sampled_from([0.01, 1.0, 4.0, 30.0]),
     top_p=st.sampled_from([1e-9, 0.05, 0.5, 0.9, 0.999, 1 - 1e-9]),
     rounded=st.booleans(),
-    cut=st.booleans(),
+    by_top_k=st.booleans(),
 )
 def test_top_p_is_that_of_transformers(
-    seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool, cut: bool
+    seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool, by_top_k: bool
 ) -> None:
     scores = logits_of(seed, vocabulary, scale)
     scores = scores.round() if rounded else scores
-    if cut:  # as top-k leaves them
+    if by_top_k:  # as it leaves them
         scores[scores < scores.median()] = -torch.inf
     before, distinct = scores.clone(), scores[scores > -torch.inf].unique()
     ours, theirs = cut_by_top_p(scores, top_p), TopPLogitsWarper(top_p)(None, scores)
@@ -103,9 +106,9 @@ def test_what_is_surely_kept_or_cut_is_so_by_transformers(
     if rounded:  # which of equal ones transformers keeps is chance: the last ones do as well
         kept = cut_by_top_p(scores, top_p)[0]
     shares, order = scores.softmax(-1)[0].numpy(), scores[0].argsort(stable=True)
-    cut = int((kept == -torch.inf).sum())
+    gone = int((kept == -torch.inf).sum())
     sampling = Sampling(temperature=1.0, top_p=top_p)
-    tokens = order[max(0, cut - 20) : cut + 20].tolist()
+    tokens = order[max(0, gone - 20) : gone + 20].tolist()
     said = {token: is_kept(token, shares, sampling) for token in tokens}
     assert not [token for token, it_is in said.items() if it_is is True and kept[token] == -torch.inf]
     assert not [token for token, it_is in said.items() if it_is is False and kept[token] > -torch.inf]
@@ -162,31 +165,13 @@ def test_token_for_token_what_transformers_processors_keep(
     )
     sampler, generator = Sampler(seed, CPU), torch.Generator().manual_seed(seed)
     sampler.history.extend(history)
-    before = [theirs.RepetitionPenaltyLogitsProcessor(penalty), theirs.TemperatureLogitsWarper(temperature)]
-    before += [theirs.TopKLogitsWarper(top_k)] if top_k else []
-    scores = theirs.LogitsProcessorList(before)(torch.tensor([history]), logits[None])
-    kept = TopPLogitsWarper(top_p)(None, scores)
+    scores, kept = (cut(logits, one, history)[None] for one in (replace(sampling, top_p=1.0), sampling))
     if min_p:
         # One that rounding puts to either side of min-p may be drawn, and is drawn again: other numbers then.
-        ratios = scores.softmax(-1) / scores.softmax(-1).max() / min_p
-        assume(float((ratios - 1).abs().min()) > NEAR)
-        kept, scores = (theirs.MinPLogitsWarper(min_p)(None, one) for one in (kept, scores))
+        shares = cut(logits, replace(sampling, top_p=1.0, min_p=0.0), history).softmax(-1)
+        assume(float((shares / shares.max() / min_p - 1).abs().min()) > NEAR)
     for _ in range(5):
         token = plainly(scores if top_p >= 0.5 else kept, generator)
         while kept[0, token] == -torch.inf:
             token = plainly(scores, generator)
         assert sampler.choose(logits, sampling) == token
-
-
-def test_a_seed_repeats_and_the_penalty_looks_at_what_was_said() -> None:
-    sampling = Sampling(temperature=0.8, top_p=0.95, repetition_penalty=1.3)
-    logits = logits_of(3, 320, 2.0)[0]
-
-    def draw(history: list[int]) -> list[int]:
-        sampler = Sampler(11, CPU)
-        sampler.history.extend(history)
-        return [sampler.choose(logits, sampling) for _ in range(50)]
-
-    assert draw([]) == draw([])
-    likeliest = int(logits.argmax())
-    assert draw([likeliest]).count(likeliest) < draw([]).count(likeliest)

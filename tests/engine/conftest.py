@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from beside import EXACT, NATIVE
-from opened_models import loaded
+from opened_models import loaded as opened
 from sweep import sweep
 
 from h2o_chat.base.config import EngineName
@@ -22,15 +22,15 @@ def step(request: pytest.FixtureRequest) -> EngineName:
 
 @pytest.fixture(scope="module")
 def native() -> Loaded:
-    return loaded(NATIVE)
+    return opened(NATIVE)
 
 
 @pytest.fixture(scope="module")
 def exact() -> Loaded:
-    return loaded(EXACT)
+    return opened(EXACT)
 
 
 @pytest.fixture(scope="module")
-def random_exact(little: Path) -> Loaded:
-    """A random model in float64."""
+def loaded(little: Path) -> Loaded:
+    """A random model in float64, where a file of tests opens no other."""
     return load(replace(EXACT, model=str(little)), lambda *_: None)

@@ -1,12 +1,11 @@
 """Many conversations at once: whoever fails or is cancelled ends alone."""
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from beside import EXACT, NATIVE, Heard, alone, hold, requests, same, same_as_alone
+from beside import EXACT, NATIVE, alone, hold, requests, same, same_as_alone
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError, OutOfMemoryError, UsageError
@@ -73,8 +72,7 @@ def test_a_call_that_raises_after_slots_have_changed_ends_those_that_it_fed(
 ) -> None:
     """Each with its own error; who is read meanwhile, and who comes then, is answered as ever."""
     many = [replace(request, sampling=Sampling(max_tokens=12, ignore_eos=True)) for request in requests(5, 6)]
-    batch, heard = Batch(exact, EXACT, rows=2), defaultdict[Request, Heard](Heard)
-    finish, calls = Arena.finish, 0
+    batch, finish, calls = Batch(exact, EXACT, rows=2), Arena.finish, 0
 
     def fails(arena: Arena, now: Any) -> None:
         nonlocal calls
@@ -84,12 +82,7 @@ def test_a_call_that_raises_after_slots_have_changed_ends_those_that_it_fed(
             raise MemoryError("there is no more")
 
     monkeypatch.setattr(Arena, "finish", fails)
-    for request in many:
-        batch.add(request)
-    while batch.busy:
-        for told in batch.step():
-            heard[told.request].events.append(told.event)
-            heard[told.request].error = told.error
+    heard = dict(zip(many, hold(batch, many), strict=True))
     failed = [request for request in many if heard[request].error is not None]
     assert 1 <= len(failed) <= 2
     for request in many:

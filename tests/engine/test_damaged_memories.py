@@ -14,10 +14,10 @@ from stored_chats import (
     codes,
     conversation_of,
     loaded,
-    open_chat,
     resumed,
     say,
     store,
+    talked,
 )
 
 from h2o_chat.base.errors import SavedCacheError
@@ -44,9 +44,7 @@ def other_way_round(_: Any, tensors: dict[str, torch.Tensor]) -> None:
 )
 def test_a_memory_that_cannot_be_used_is_rebuilt(loaded: Loaded, store: Store, harm: str) -> None:
     """What else somebody may have crafted: `test_saved.py`."""
-    chat = open_chat(loaded, store)
-    for text in SAID[:2]:
-        say(chat, text)
+    chat = talked(loaded, store, 2)
     conversation = close(chat)
     settings = replace(SETTINGS, budget=64) if harm == "other budget" else SETTINGS
     for file in store.caches(conversation).iterdir():
@@ -83,9 +81,7 @@ def test_what_is_wrong_with_a_file_is_said(loaded: Loaded, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("damaged", "hints"), [(1, 1), (2, 0)])
 def test_what_was_done_instead_is_said(loaded: Loaded, store: Store, damaged: int, hints: int) -> None:
-    chat = open_chat(loaded, store)
-    for text in SAID[:2]:
-        say(chat, text)
+    chat = talked(loaded, store, 2)
     files = sorted(store.caches(close(chat)).iterdir(), key=lambda file: int(file.stem))
     for file in files[-damaged:]:
         file.write_bytes(file.read_bytes()[:999])

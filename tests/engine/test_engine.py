@@ -106,13 +106,9 @@ def test_cancel_between_steps_keeps_what_was_said(engine: Engine) -> None:
     assert (turn.finish, turn.new_tokens) == ("stopped", 5)
     assert engine.pending == (ids(heard)[-1],)
     whole = list(engine.generate([], replace(LONG, max_tokens=5)))  # goes on as if nothing had been
-    twin = ids(list(Engine.generate(_again(engine), story(engine), replace(LONG, max_tokens=10))))
-    assert ids(heard) + ids(whole) == twin
-
-
-def _again(engine: Engine) -> Engine:
     engine.reset()
-    return engine
+    twin = ids(list(engine.generate(story(engine), replace(LONG, max_tokens=10))))
+    assert ids(heard) + ids(whole) == twin
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
@@ -128,7 +124,8 @@ def test_a_prompt_that_is_not_read_to_its_end_was_never_said(engine: Engine, tim
     assert (engine.seen, engine.pending) == (seen, pending)
     assert torch.equal(engine.cache.kept(0), kept)
     assert len(ids(list(engine.generate([], replace(LONG, max_tokens=3))))) == 3
-    before_anything = list(_again(engine).generate(prompt, LONG, cancel=lambda: True))
+    engine.reset()
+    before_anything = list(engine.generate(prompt, LONG, cancel=lambda: True))
     assert [event.event for event in before_anything] == ["turn"]
     assert engine.seen == 0
 

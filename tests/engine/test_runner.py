@@ -1,7 +1,5 @@
 """Several conversations in one runner are held as each is alone, in float64; one costs what it did."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +20,13 @@ from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
 from h2o_chat.models.load import Loaded, load
 
-Kept = list[list[list[int]]]
-"""Positions that are held, by layer and KV head."""
-
-
-@pytest.fixture
-def loaded(random_exact: Loaded) -> Loaded:
-    return random_exact
-
 
 def noise(tokens: int, seed: int) -> list[int]:
     return torch.randint(3, 4000, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def kept(row: Row) -> Kept:
+def kept(row: Row) -> list[list[list[int]]]:
+    """Positions that are held, by layer and KV head."""
     layers = (row.cache.kept(layer)[row.number].tolist() for layer in range(row.session.layers))
     return [[sorted(at for at in head if at >= 0) for head in heads] for heads in layers]
 
@@ -102,24 +93,16 @@ def test_a_row_that_fails_takes_no_other_with_it(loaded: Loaded) -> None:
     assert kept(other) == kept(engine)
 
 
-@contextmanager
-def calls(model: Any) -> Iterator[list[dict[str, Any]]]:
-    """The keywords of every call of the model."""
-    found: list[dict[str, Any]] = []
-    hook = model.register_forward_pre_hook(lambda _, __, how: found.append(how), with_kwargs=True)
-    try:
-        yield found
-    finally:
-        hook.remove()
-
-
 def test_one_row_costs_what_an_engine_did(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call of the model for a short prompt and for each token after the first, no mask, no padding;
     read are the tokens, and at the end of the turn what was lost."""
     engine, prompt = Engine(loaded, SETTINGS), noise(100, 1)
     engine.sampler.on_cpu = False  # as on a GPU, where a read waits for all that was asked before
-    with calls(loaded.model) as made, reads(monkeypatch) as read:
+    made = list[dict[str, Any]]()
+    hook = loaded.model.register_forward_pre_hook(lambda _, __, how: made.append(how), with_kwargs=True)
+    with reads(monkeypatch) as read:
         assert len(answered(engine, prompt, 40)) == 40
+    hook.remove()
     assert [tuple(how["input_ids"].shape) for how in made] == [(1, 100)] + [(1, 1)] * 39
     assert not any("attention_mask" in how for how in made)
     assert read == {"_local_scalar_dense": 41}

@@ -20,11 +20,6 @@ from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
 
-@pytest.fixture
-def loaded(random_exact: Loaded) -> Loaded:
-    return random_exact
-
-
 def fed(loaded: Loaded, *prompts: list[int], rows: int | None = None) -> Runner:
     """A runner of so many rows, by default one for each prompt, which are read together."""
     runner = Runner(loaded, cache_for(loaded, EXACT), rows=rows or len(prompts))

@@ -6,18 +6,12 @@ import pytest
 import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from test_device_choice import cut
+from test_device_choice import CPU, cut, logits_of
 from transformers.generation import logits_process as theirs
 from transformers.generation.logits_process import TopPLogitsWarper
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.engine.sampling import NEAR, Sampler, _cut, cut_by_min_p, cut_by_top_p, is_kept, scaled
-
-CPU = torch.device("cpu")
-
-
-def logits_of(seed: int, vocabulary: int, scale: float) -> torch.Tensor:
-    return torch.randn(1, vocabulary, generator=torch.Generator().manual_seed(seed)) * scale
 
 
 @given(
@@ -31,7 +25,7 @@ def logits_of(seed: int, vocabulary: int, scale: float) -> torch.Tensor:
 def test_top_p_is_that_of_transformers(
     seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool, by_top_k: bool
 ) -> None:
-    scores = logits_of(seed, vocabulary, scale)
+    scores = logits_of(seed, vocabulary, scale)[None]
     scores = scores.round() if rounded else scores
     if by_top_k:  # as it leaves them
         scores[scores < scores.median()] = -torch.inf
@@ -58,7 +52,7 @@ def test_top_p_is_that_of_transformers(
 def test_all_cuts_are_those_of_transformers(
     seed: int, vocabulary: int, scale: float, min_p: float, top_k: int, top_p: float, rounded: bool
 ) -> None:
-    scores = logits_of(seed, vocabulary, scale)
+    scores = logits_of(seed, vocabulary, scale)[None]
     scores = scores.round() if rounded else scores
     before = scores.clone()
     assert torch.equal(cut_by_min_p(scores, min_p), theirs.MinPLogitsWarper(min_p)(None, scores))
@@ -78,7 +72,7 @@ def test_all_cuts_are_those_of_transformers(
 def test_penalty_and_temperature_are_those_of_transformers(
     seed: int, penalty: float, temperature: float, seen: list[int]
 ) -> None:
-    scores, ids = logits_of(seed, 320, 3.0), torch.tensor([seen], dtype=torch.int64)
+    scores, ids = logits_of(seed, 320, 3.0)[None], torch.tensor([seen], dtype=torch.int64)
     before = scores.clone()
     warm = theirs.TemperatureLogitsWarper(temperature)
     punished = theirs.RepetitionPenaltyLogitsProcessor(penalty)(ids, scores)
@@ -100,7 +94,7 @@ def test_what_is_surely_kept_or_cut_is_so_by_transformers(
     seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool
 ) -> None:
     """The last tokens that are cut off, the first that are kept, and some others."""
-    scores = logits_of(seed, vocabulary, scale)
+    scores = logits_of(seed, vocabulary, scale)[None]
     scores = scores.round() if rounded else scores
     kept = TopPLogitsWarper(top_p)(None, scores)[0]
     if rounded:  # which of equal ones transformers keeps is chance: the last ones do as well
@@ -118,7 +112,7 @@ def test_what_is_surely_kept_or_cut_is_so_by_transformers(
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_it_is_mostly_certain(scale: float, min_p: float) -> None:
     """Else every token would be sorted for."""
-    shares = logits_of(3, 49_152, scale).softmax(-1)[0]
+    shares = logits_of(3, 49_152, scale).softmax(-1)
     drawn = torch.multinomial(shares, 500, replacement=True)
     sampling = Sampling(temperature=1.0, top_p=0.9, min_p=min_p)
     said = [is_kept(token, shares.numpy(), sampling) for token in drawn.tolist()]
@@ -154,15 +148,8 @@ def test_token_for_token_what_transformers_processors_keep(
     penalty: float,
 ) -> None:
     """From a half on one is drawn before top-p, until that keeps it. Else one is drawn after it."""
-    logits, history = logits_of(seed, vocabulary, scale)[0], [5, 9, 5, 200]
-    sampling = Sampling(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=penalty,
-        max_tokens=None,
-    )
+    logits, history = logits_of(seed, vocabulary, scale), [5, 9, 5, 200]
+    sampling = Sampling(temperature, top_p, top_k, min_p, penalty, max_tokens=None)
     sampler, generator = Sampler(seed, CPU), torch.Generator().manual_seed(seed)
     sampler.history.extend(history)
     scores, kept = (cut(logits, one, history)[None] for one in (replace(sampling, top_p=1.0), sampling))

@@ -58,8 +58,6 @@ SIZES = {
     "hidden_size": 256,
     "intermediate_size": 512,
     "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
     "head_dim": 32,
     "vocab_size": 320,
 }
@@ -274,10 +272,10 @@ def test_greedy_tokens_are_those_of_torch(family: str, folders: Any, tmp_path: P
     folder = folders(family)
     file = write(folder, tmp_path / "model.gguf", "Q8_0")
     model, ids = in_torch(folder, file), [5, 17, 200, 3]
-    said = by_step(opened(file), ids, 24)[0]
+    answer = by_step(opened(file), ids, 24)[0]
     with torch.inference_mode():
-        likeliest = model(torch.tensor([ids + said])).logits[0, len(ids) - 1 : -1].argmax(1)
-    assert said == likeliest.tolist()
+        likeliest = model(torch.tensor([ids + answer])).logits[0, len(ids) - 1 : -1].argmax(1)
+    assert answer == likeliest.tolist()
 
 
 @pytest.mark.usefixtures("compiled")

@@ -1,7 +1,6 @@
 """The frame of a configuration is probed, never looked up."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from tiny_models import FAMILIES as TINY
 from tiny_models import VOCAB, WINDOW
 from transformers import AutoConfig
 
-from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.native.layout import data_bytes, layout
 from h2o_chat.native.model_frame import FAMILIES, Frame, as_json, from_json
@@ -93,12 +91,6 @@ def test_rotations_that_are_not_known(rope: Rope, why: str) -> None:
     found = _ropes(Narrow, Positions(64, (None, rope), learned=False), 16)
     assert isinstance(found, str)
     assert why in found
-
-
-def test_a_folder_is_refused_like_anywhere(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
-    with pytest.raises(ModelError, match="is not supported"):
-        frame_of(tmp_path)
 
 
 def test_random_numbers_go_on_as_if_nobody_had_probed() -> None:

@@ -29,9 +29,8 @@ def loaded(device: str) -> Loaded:
     return load(Settings(threads=1, device=device, dtype="float32"), lambda *_: None)
 
 
-def answer(loaded: Loaded, *said: str, system: str | None = None) -> tuple[list[int], str]:
-    settings = Settings(system=system)
-    chat = Chat(Engine(loaded, settings), settings)
+def answer(loaded: Loaded, *said: str) -> tuple[list[int], str]:
+    chat = Chat(Engine(loaded, Settings()), Settings())
     for text in said:
         events = list(chat.send(text, Sampling(max_tokens=48)))
     return [event.id for event in events if isinstance(event, Token)], chat.messages[-1].text

@@ -54,11 +54,6 @@ def by_model(model: Any) -> Compute:
     return compute
 
 
-def by_twin(folder: Path, packed: Packed, dtype: torch.dtype, activations: bool = True) -> Compute:
-    """A transformers model computes with the same numbers."""
-    return by_model(twin(folder, packed, dtype, activations))
-
-
 @torch.inference_mode()
 def talk(compute: Compute, cache: H2OCache, tokens: Sequence[int], prompt: int = CHUNK) -> list[Tensor]:
     """Reads the first tokens as a prompt, the others one by one; the logits of each step."""
@@ -117,7 +112,7 @@ def test_it_computes_what_torch_computes(
     for seed in range(3):
         tokens = said(60, packed.frame.vocabulary, seed)
         caches = cache_of(packed, 40), cache_of(packed, 40)
-        plain = by_twin(folders(name), packed, torch.float64, activations=bits == 4)
+        plain = by_model(twin(folders(name), packed, torch.float64, activations=bits == 4))
         mine = talk(by(NativeStep(packed, 2)), caches[0], tokens, 12)
         twins = talk(plain, caches[1], tokens, 12)
         kept = [[cache.kept(layer).sort().values for layer in range(packed.frame.layers)] for cache in caches]
@@ -306,7 +301,7 @@ def test_kept_sets_are_those_of_torch(activations: bool, bits: int, count: int, 
     packed = packed_for(folder, bits, lambda *_: None)
     ours, theirs = cache_of(packed, 64), cache_of(packed, 64)
     tokens = said(count, packed.frame.vocabulary)
-    compute, twins = by(NativeStep(packed, 2)), by_twin(folder, packed, torch.float32, activations)
+    compute, twins = by(NativeStep(packed, 2)), by_model(twin(folder, packed, torch.float32, activations))
     same = whole = 0
     for at, token in enumerate(tokens):
         talk(compute, ours, [token], 0 if at else 1)

@@ -1,4 +1,4 @@
-"""The bundled model, with the native step and exactly; the step that a test runs with."""
+"""The bundled model with the native step, a random one exactly; the step that a test runs with."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +23,6 @@ def step(request: pytest.FixtureRequest) -> EngineName:
 @pytest.fixture(scope="module")
 def native() -> Loaded:
     return opened(NATIVE)
-
-
-@pytest.fixture(scope="module")
-def exact() -> Loaded:
-    return opened(EXACT)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from beside import EXACT, NATIVE, Heard, alone, hold, requests, same
 from sweep import sweep
-from test_runner import kept, untimed
+from test_runner import kept
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import BudgetError, UsageError
@@ -20,7 +20,7 @@ from h2o_chat.engine.request import BatchReport, Request, RequestPiece
 from h2o_chat.engine.row_capacity import BESIDE, ROWS, row_bytes, snapshots_for
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
-from h2o_chat.events.events import CacheState, Prompt, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
 from h2o_chat.models.fits import HEADROOM_BYTES
 from h2o_chat.models.load import Loaded
 
@@ -203,6 +203,19 @@ def test_the_full_cache_ends_each_row_at_the_window(native: Loaded) -> None:
     assert [len(one.ids) for one in heard] == [11, 26], "the last one is chosen, and not fed"
 
 
+def untimed(events: list[Event]) -> tuple[list[Event], list[float]]:
+    """Events without times, and what was lost, which is a sum in another order."""
+    found, lost = list[Event](), list[float]()
+    for event in events:
+        if isinstance(event, Prompt | Token):
+            event = replace(event, ms=0.0)
+        elif isinstance(event, Turn | CacheState):
+            lost.append(event.lost)
+            event = replace(event, lost=0.0)
+        found.append(replace(event, ttft_ms=0.0, tok_s=0.0) if isinstance(event, Turn) else event)
+    return found, lost
+
+
 def test_events_are_those_of_an_engine(native: Loaded) -> None:
     """With what the cache holds, every few tokens and at the end, beside others."""
     settings = replace(NATIVE, events_every=8)
@@ -210,8 +223,10 @@ def test_events_are_those_of_an_engine(native: Loaded) -> None:
     many = [replace(one, sampling=sampling) for one in requests(4, seed=4) if len(one.pieces) == 1]
     for request, one in zip(many, hold(Batch(native, settings, rows=2), many), strict=True):
         assert any(isinstance(event, CacheState) for event in one.events)
-        expected = alone(native, settings, request).events
-        assert [untimed(event) for event in one.events] == [untimed(event) for event in expected]
+        mine, lost = untimed(one.events)
+        expected, lost_alone = untimed(alone(native, settings, request).events)
+        assert mine == expected
+        assert lost == pytest.approx(lost_alone, abs=1e-9)
 
 
 @pytest.mark.parametrize("kv", ["auto", "int8"])

@@ -68,11 +68,11 @@ def test_who_makes_the_call_of_all_rows_fail_ends_alone(
 
 
 def test_a_call_that_raises_after_slots_have_changed_ends_those_that_it_fed(
-    exact: Loaded, monkeypatch: pytest.MonkeyPatch
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each with its own error; who is read meanwhile, and who comes then, is answered as ever."""
     many = [replace(request, sampling=Sampling(max_tokens=12, ignore_eos=True)) for request in requests(5, 6)]
-    batch, finish, calls = Batch(exact, EXACT, rows=2), Arena.finish, 0
+    batch, finish, calls = Batch(loaded, EXACT, rows=2), Arena.finish, 0
 
     def fails(arena: Arena, now: Any) -> None:
         nonlocal calls
@@ -89,18 +89,18 @@ def test_a_call_that_raises_after_slots_have_changed_ends_those_that_it_fed(
         if request in failed:
             assert isinstance(heard[request].error, OutOfMemoryError)
         else:
-            same(heard[request], alone(exact, EXACT, request))
+            same(heard[request], alone(loaded, EXACT, request))
 
 
 @pytest.mark.parametrize("where", ["absorbs", "looks", "looks last"])
 def test_who_fails_between_two_calls_ends_alone(
-    where: str, exact: Loaded, monkeypatch: pytest.MonkeyPatch
+    where: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While what its prompt has brought is absorbed, and while somebody looks."""
     settings = replace(EXACT, events_every=8)
     sampling = Sampling(max_tokens=20 if where == "looks" else 6, ignore_eos=True)
     many = [replace(request, sampling=sampling) for request in requests(5, 6)]
-    batch, failed = Batch(exact, settings, rows=2), 0
+    batch, failed = Batch(loaded, settings, rows=2), 0
     owner, name = (absorb, "absorb") if where == "absorbs" else (Observer, "state")
     real = getattr(owner, name)
 
@@ -119,7 +119,7 @@ def test_who_fails_between_two_calls_ends_alone(
     assert failed
     assert isinstance(heard[1].error, OutOfMemoryError)
     assert heard[1].turn.finish == "error"
-    same_as_alone(exact, EXACT, many, heard, but=many[1])
+    same_as_alone(loaded, EXACT, many, heard, but=many[1])
 
 
 def test_who_is_cancelled_before_its_answer_is_told_so(native: Loaded) -> None:

@@ -17,7 +17,7 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.generation import generate
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
-from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
+from h2o_chat.events.events import Token
 from h2o_chat.models.load import Loaded, load
 
 
@@ -35,17 +35,6 @@ def answered(row: Row, ids: list[int], tokens: int) -> list[int]:
     """The ids of an answer of so many tokens."""
     events = generate(row, ids, Sampling(max_tokens=tokens, ignore_eos=True), never)
     return [event.id for event in events if isinstance(event, Token)]
-
-
-def untimed(event: Event) -> Event:
-    match event:
-        case Prompt() | Token():
-            return replace(event, ms=0.0)
-        case Turn():
-            return replace(event, ttft_ms=0.0, tok_s=0.0, lost=round(event.lost, 9))
-        case CacheState():
-            return replace(event, lost=round(event.lost, 9))
-    return event
 
 
 def test_a_row_goes_on_in_another_runner(loaded: Loaded, tmp_path: Path) -> None:

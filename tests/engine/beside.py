@@ -1,9 +1,11 @@
 """Conversations of random length, held beside others and alone."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,29 @@ EXACT = replace(NATIVE, dtype="float64")
 
 def noise(tokens: int, rng: random.Random) -> list[int]:
     return [rng.randrange(3, 4000) for _ in range(tokens)]
+
+
+def no_memory(*_: Any) -> Any:
+    """In place of what a call needs memory for."""
+    raise MemoryError("there is no more")
+
+
+@contextmanager
+def broken(layer: Any, after: int = 0) -> Iterator[None]:
+    """A layer that fails after so many calls."""
+    calls = 0
+
+    def fails(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            no_memory()
+
+    hook = layer.register_forward_hook(fails)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def requests(count: int, seed: int, most: int = 60) -> list[Request]:
@@ -101,3 +126,12 @@ def same(one: Heard, other: Heard) -> None:
         assert getattr(one.turn, of) == getattr(other.turn, of)
     if one.turn.prompt_tokens == other.turn.prompt_tokens:
         assert one.turn.lost == pytest.approx(other.turn.lost)
+
+
+def same_as_alone(
+    loaded: Loaded, settings: Settings, many: list[Request], heard: list[Heard], but: Request | None = None
+) -> None:
+    """Each is answered as an engine of its own answers it, but for one."""
+    for request, one in zip(many, heard, strict=True):
+        if request is not but:
+            same(one, alone(loaded, settings, request))

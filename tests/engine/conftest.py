@@ -1,12 +1,15 @@
-"""The bundled model, with the native step and exactly; the step that a test runs with."""
+"""The bundled model with the native step, a random one exactly; the step that a test runs with."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from beside import EXACT, NATIVE
-from opened_models import loaded
+from opened_models import loaded as opened
 from sweep import sweep
 
 from h2o_chat.base.config import EngineName
-from h2o_chat.models.load import Loaded
+from h2o_chat.models.load import Loaded, load
 
 
 @pytest.fixture(scope="session", params=["auto", *sweep("transformers")])
@@ -19,9 +22,10 @@ def step(request: pytest.FixtureRequest) -> EngineName:
 
 @pytest.fixture(scope="module")
 def native() -> Loaded:
-    return loaded(NATIVE)
+    return opened(NATIVE)
 
 
 @pytest.fixture(scope="module")
-def exact() -> Loaded:
-    return loaded(EXACT)
+def loaded(little: Path) -> Loaded:
+    """A random model in float64, where a file of tests opens no other."""
+    return load(replace(EXACT, model=str(little)), lambda *_: None)

@@ -66,6 +66,14 @@ def say(chat: Chat, text: str, sampling: Sampling = SHORT) -> list[int]:
     return answer(chat.send(text, sampling))
 
 
+def talked(loaded: Loaded, store: Store | None, messages: int, settings: Settings = SETTINGS) -> Chat:
+    """A chat in which the first messages of `SAID` were answered."""
+    chat = open_chat(loaded, store, settings=settings)
+    for text in SAID[:messages]:
+        say(chat, text)
+    return chat
+
+
 def answer(events: Iterator[Event]) -> list[int]:
     return [event.id for event in events if isinstance(event, Token)]
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from beside import EXACT, NATIVE, Heard, alone, hold, requests, same
 from sweep import sweep
+from test_runner import kept
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import BudgetError, UsageError
@@ -19,7 +20,7 @@ from h2o_chat.engine.request import BatchReport, Request, RequestPiece
 from h2o_chat.engine.row_capacity import BESIDE, ROWS, row_bytes, snapshots_for
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
-from h2o_chat.events.events import CacheState, Prompt, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
 from h2o_chat.models.fits import HEADROOM_BYTES
 from h2o_chat.models.load import Loaded
 
@@ -36,11 +37,6 @@ def chosen_from(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[bytes]]:
 
     monkeypatch.setattr(Sampler, "choose", noted)
     return found
-
-
-def slots(batch: Batch) -> list[Any]:
-    """Positions held by any row."""
-    return [set(arena.slots.positions.unique().tolist()) for arena in batch.runner.cache.absorbed_arenas()]
 
 
 @pytest.mark.parametrize(
@@ -90,30 +86,34 @@ def test_every_row_is_answered_as_it_is_alone(
             together, chosen_from[request.seed] = chosen_from[request.seed], []
             same(one, alone(native, settings, request))
             assert together == chosen_from[request.seed], "bit for bit"
-    assert not any(held - {-1} for held in slots(batch)), "every row is empty again"
+    arenas = batch.runner.cache.absorbed_arenas()
+    assert all(bool((arena.slots.positions == -1).all()) for arena in arenas), "every row is empty again"
     assert len({tuple(one.ids) for one in heard}) > 0.75 * count, "they said different things"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"policy": "full"}, *sweep({"policy": "h2o-paper"}, {"kv_dtype": "int8"}, {"prefill": "full"})],
+    ids=lambda changes: ",".join(map(str, changes.values())),
+)
 def test_in_the_transformers_step_every_row_keeps_what_it_keeps_alone(
-    exact: Loaded, monkeypatch: pytest.MonkeyPatch
+    loaded: Loaded, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: dict[int, list[Any]] = defaultdict(list)
-    ended = Answer.ended
+    """Rows of different age, with system prompts and pins; one that ends gives its row to the next."""
+    settings, held, ended = replace(EXACT, **changes), defaultdict[int, list[Any]](list), Answer.ended
 
     def noted(answer: Answer, finish: Any) -> Turn:
-        row = answer.row
-        layers = (row.cache.kept(layer)[row.number].tolist() for layer in range(row.session.layers))
-        kept[row.seed].append([[sorted(at for at in head if at >= 0) for head in heads] for heads in layers])
+        held[answer.row.seed].append(kept(answer.row))
         return ended(answer, finish)
 
     monkeypatch.setattr(Answer, "ended", noted)
     many = requests(12, seed=3, most=70)
-    heard = hold(Batch(exact, EXACT, rows=4), many)
+    heard = hold(Batch(loaded, settings, rows=4), many)
     for request, one in zip(many, heard, strict=True):
-        same(one, alone(exact, EXACT, request))
-        together, by_itself = kept[request.seed]
+        same(one, alone(loaded, settings, request))
+        together, by_itself = held[request.seed]
         assert together == by_itself
-    assert sum(one.turn.evicted > 0 for one in heard) > 6
+    assert sum(one.turn.evicted > 0 for one in heard) > 6 or settings.policy == "full"
 
 
 def test_one_call_of_a_prompt_comes_between_two_tokens(
@@ -203,19 +203,30 @@ def test_the_full_cache_ends_each_row_at_the_window(native: Loaded) -> None:
     assert [len(one.ids) for one in heard] == [11, 26], "the last one is chosen, and not fed"
 
 
+def untimed(events: list[Event]) -> tuple[list[Event], list[float]]:
+    """Events without times, and what was lost, which is a sum in another order."""
+    found, lost = list[Event](), list[float]()
+    for event in events:
+        if isinstance(event, Prompt | Token):
+            event = replace(event, ms=0.0)
+        elif isinstance(event, Turn | CacheState):
+            lost.append(event.lost)
+            event = replace(event, lost=0.0)
+        found.append(replace(event, ttft_ms=0.0, tok_s=0.0) if isinstance(event, Turn) else event)
+    return found, lost
+
+
 def test_events_are_those_of_an_engine(native: Loaded) -> None:
-    """With what the cache holds, every few tokens and at the end."""
+    """With what the cache holds, every few tokens and at the end, beside others."""
     settings = replace(NATIVE, events_every=8)
-    (request,) = requests(1, seed=4)
-    request = replace(request, sampling=Sampling(max_tokens=40, ignore_eos=True))
-    heard = hold(Batch(native, settings, rows=2), [request])[0].events
-    expected = alone(native, settings, request).events
-    assert [type(event) for event in heard] == [type(event) for event in expected]
-    for event, other in zip(heard, expected, strict=True):
-        if isinstance(event, CacheState) and isinstance(other, CacheState):
-            assert (event.seen, event.kept, event.changed) == (other.seen, other.kept, other.changed)
-        if isinstance(event, Prompt) and isinstance(other, Prompt):
-            assert replace(event, ms=0.0) == replace(other, ms=0.0)
+    sampling = Sampling(temperature=0.8, repetition_penalty=1.1, max_tokens=40, ignore_eos=True)
+    many = [replace(one, sampling=sampling) for one in requests(4, seed=4) if len(one.pieces) == 1]
+    for request, one in zip(many, hold(Batch(native, settings, rows=2), many), strict=True):
+        assert any(isinstance(event, CacheState) for event in one.events)
+        mine, lost = untimed(one.events)
+        expected, lost_alone = untimed(alone(native, settings, request).events)
+        assert mine == expected
+        assert lost == pytest.approx(lost_alone, abs=1e-9)
 
 
 @pytest.mark.parametrize("kv", ["auto", "int8"])

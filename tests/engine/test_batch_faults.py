@@ -1,12 +1,11 @@
 """Many conversations at once: whoever fails or is cancelled ends alone."""
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from beside import EXACT, NATIVE, Heard, alone, hold, requests, same
+from beside import EXACT, NATIVE, alone, hold, requests, same, same_as_alone
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError, OutOfMemoryError, UsageError
@@ -39,9 +38,7 @@ def test_a_row_of_no_numbers_fails_alone_and_leaves_none_behind(native: Loaded) 
     heard = hold(batch, many, breaks)
     assert isinstance(heard[1].error, GenerationError)
     assert heard[1].turn.finish == "error"
-    for request, one in zip(many, heard, strict=True):
-        if request is not broken:
-            same(one, alone(native, NATIVE, request))
+    same_as_alone(native, NATIVE, many, heard, but=broken)
 
 
 def test_who_makes_the_call_of_all_rows_fail_ends_alone(
@@ -65,22 +62,17 @@ def test_who_makes_the_call_of_all_rows_fail_ends_alone(
     heard = hold(batch, many)
     assert isinstance(heard[2].error, OutOfMemoryError)
     assert 3 in fed
-    for request, one in zip(many, heard, strict=True):
-        expected = alone(native, NATIVE, request)
-        if request is many[2]:
-            assert 0 < len(one.ids) < 30
-            assert one.ids == expected.ids[: len(one.ids)]
-        else:
-            same(one, expected)
+    assert 0 < len(heard[2].ids) < 30
+    assert heard[2].ids == alone(native, NATIVE, many[2]).ids[: len(heard[2].ids)]
+    same_as_alone(native, NATIVE, many, heard, but=many[2])
 
 
 def test_a_call_that_raises_after_slots_have_changed_ends_those_that_it_fed(
-    exact: Loaded, monkeypatch: pytest.MonkeyPatch
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each with its own error; who is read meanwhile, and who comes then, is answered as ever."""
     many = [replace(request, sampling=Sampling(max_tokens=12, ignore_eos=True)) for request in requests(5, 6)]
-    batch, heard = Batch(exact, EXACT, rows=2), defaultdict[Request, Heard](Heard)
-    finish, calls = Arena.finish, 0
+    batch, finish, calls = Batch(loaded, EXACT, rows=2), Arena.finish, 0
 
     def fails(arena: Arena, now: Any) -> None:
         nonlocal calls
@@ -90,30 +82,25 @@ def test_a_call_that_raises_after_slots_have_changed_ends_those_that_it_fed(
             raise MemoryError("there is no more")
 
     monkeypatch.setattr(Arena, "finish", fails)
-    for request in many:
-        batch.add(request)
-    while batch.busy:
-        for told in batch.step():
-            heard[told.request].events.append(told.event)
-            heard[told.request].error = told.error
+    heard = dict(zip(many, hold(batch, many), strict=True))
     failed = [request for request in many if heard[request].error is not None]
     assert 1 <= len(failed) <= 2
     for request in many:
         if request in failed:
             assert isinstance(heard[request].error, OutOfMemoryError)
         else:
-            same(heard[request], alone(exact, EXACT, request))
+            same(heard[request], alone(loaded, EXACT, request))
 
 
 @pytest.mark.parametrize("where", ["absorbs", "looks", "looks last"])
 def test_who_fails_between_two_calls_ends_alone(
-    where: str, exact: Loaded, monkeypatch: pytest.MonkeyPatch
+    where: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While what its prompt has brought is absorbed, and while somebody looks."""
     settings = replace(EXACT, events_every=8)
     sampling = Sampling(max_tokens=20 if where == "looks" else 6, ignore_eos=True)
     many = [replace(request, sampling=sampling) for request in requests(5, 6)]
-    batch, failed = Batch(exact, settings, rows=2), 0
+    batch, failed = Batch(loaded, settings, rows=2), 0
     owner, name = (absorb, "absorb") if where == "absorbs" else (Observer, "state")
     real = getattr(owner, name)
 
@@ -130,12 +117,9 @@ def test_who_fails_between_two_calls_ends_alone(
     monkeypatch.setattr(owner, name, fails)
     heard = hold(batch, many)
     assert failed
-    for request, one in zip(many, heard, strict=True):
-        if request is many[1]:
-            assert isinstance(one.error, OutOfMemoryError)
-            assert one.turn.finish == "error"
-        else:
-            same(one, alone(exact, EXACT, request))
+    assert isinstance(heard[1].error, OutOfMemoryError)
+    assert heard[1].turn.finish == "error"
+    same_as_alone(loaded, EXACT, many, heard, but=many[1])
 
 
 def test_who_is_cancelled_before_its_answer_is_told_so(native: Loaded) -> None:

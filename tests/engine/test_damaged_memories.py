@@ -1,12 +1,12 @@
 """Saved memories that cannot be used: what is wrong is said, and the conversation goes on."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from crafted import craft
 from stored_chats import (
     SAID,
     SETTINGS,
@@ -14,11 +14,10 @@ from stored_chats import (
     codes,
     conversation_of,
     loaded,
-    newest,
-    open_chat,
     resumed,
     say,
     store,
+    talked,
 )
 
 from h2o_chat.base.errors import SavedCacheError
@@ -29,111 +28,60 @@ from h2o_chat.store import Store
 __all__ = ["loaded", "store"]
 
 
+def beyond(_: Any, tensors: dict[str, torch.Tensor]) -> None:
+    """Tokens that were never fed."""
+    tensors["0.positions"].fill_(10**6)
+
+
+def other_way_round(_: Any, tensors: dict[str, torch.Tensor]) -> None:
+    """Tokens do not stand where they were written."""
+    for name in [name for name in tensors if name[0].isdigit() and not name.endswith("lost")]:
+        tensors[name] = tensors[name].flip(3).contiguous()
+
+
 @pytest.mark.parametrize(
-    "harm",
-    [
-        "missing",
-        "empty",
-        "cut",
-        "flipped",
-        "no header",
-        "other format",
-        "other budget",
-        "shape",
-        "slot",
-        "nan",
-        "far",
-        "far base",
-        "texts",
-        "layers",
-    ],
+    "harm", ["missing", "empty", "cut", "flipped", "no header", "other budget", "crafted"]
 )
 def test_a_memory_that_cannot_be_used_is_rebuilt(loaded: Loaded, store: Store, harm: str) -> None:
-    chat = open_chat(loaded, store)
-    for text in SAID[:2]:
-        say(chat, text)
+    """What else somebody may have crafted: `test_saved.py`."""
+    chat = talked(loaded, store, 2)
     conversation = close(chat)
-    settings = SETTINGS
+    settings = replace(SETTINGS, budget=64) if harm == "other budget" else SETTINGS
     for file in store.caches(conversation).iterdir():
         raw = file.read_bytes()
+        middle = len(raw) // 2
+        flipped = raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :]
+        written = {"empty": b"", "cut": raw[:middle], "flipped": flipped, "no header": b"\xff" * 99}
         if harm == "missing":
             file.unlink()
-        elif harm == "other budget":
-            settings = replace(SETTINGS, budget=64)
-        elif harm in ("empty", "cut", "flipped", "no header"):
-            middle = len(raw) // 2
-            flipped = raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :]
-            file.write_bytes(
-                {"empty": b"", "cut": raw[:middle], "flipped": flipped, "no header": b"\xff" * 99}[harm]
-            )
-        else:
-            craft(file, harm)
-    again = open_chat(loaded, store, conversation, settings)
-    assert again.resume(lambda _: None)
+        elif harm == "crafted":
+            craft(file, beyond)
+        elif harm in written:
+            file.write_bytes(written[harm])
+    again = resumed(loaded, store, conversation, settings)
     assert codes(again)[-1] == "rebuilt"
     assert set(codes(again)) <= {"rebuilt", "saved-cache"}
     assert again.engine.cache.fed == chat.engine.cache.fed
     assert say(again, SAID[6])
 
 
-def craft(file: Path, harm: str) -> None:
-    """A file whose checks are right and whose content is not: somebody made it."""
-    from safetensors import safe_open
-
-    from h2o_chat.engine.saved_cache import _check
-
-    with safe_open(file, framework="pt") as opened:
-        about = json.loads(opened.metadata()["h2o-chat"])
-    tensors = load_file(file)
-    if harm == "other format":
-        about["format"] = 99
-    elif harm == "shape":
-        tensors["0.keys"] = tensors["0.keys"][..., :4].contiguous()
-    elif harm == "slot":
-        tensors["0.positions"] = torch.full_like(tensors["0.positions"], 10**6)
-    elif harm == "nan":
-        tensors["0.score"][0, 0, 0] = torch.nan
-    elif harm in ("far", "far base"):  # keys would be turned by ever more positions
-        about["fed"] = about["clock"]["seen"] = about["clock"]["near_from"] = 1_431_656_000
-        about["clock"]["base"] = 0 if harm == "far" else about["fed"]
-    elif harm == "order":
-        for name in [name for name in tensors if name[0].isdigit() and not name.endswith("lost")]:
-            tensors[name] = tensors[name].flip(3).contiguous()
-    elif harm == "texts":
-        tensors["texts"] = tensors["texts"][:, :1].contiguous()
-    elif harm == "layers":
-        about["parts"] = [list(reversed(part)) for part in about["parts"]]
-    about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
-    save_file(tensors, file, metadata={"h2o-chat": json.dumps(about)})
-
-
-def test_tokens_that_do_not_stand_where_they_were_written_are_refused(loaded: Loaded, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_file_is_said(loaded: Loaded, tmp_path: Path) -> None:
     """Until something is given up only the first slots are looked at."""
     engine, file = Engine(loaded, SETTINGS), tmp_path / "memory"
     engine.forward([5, 6, 7])
     engine.save(file)
     Engine(loaded, SETTINGS).load(file)
-    craft(file, "order")
-    with pytest.raises(SavedCacheError, match="first slots"):
-        Engine(loaded, SETTINGS).load(file)
-
-
-def test_what_is_wrong_with_a_file_is_said(loaded: Loaded, store: Store) -> None:
-    chat = open_chat(loaded, store)
-    say(chat, SAID[0])
-    file = newest(store, close(chat))
     with pytest.raises(SavedCacheError, match="budget was 48, now it is 64"):
         Engine(loaded, replace(SETTINGS, budget=64)).load(file)
-    craft(file, "slot")
-    with pytest.raises(SavedCacheError, match="not those of the tokens fed"):
-        Engine(loaded, SETTINGS).load(file)
+    for harm, said in ((other_way_round, "first slots"), (beyond, "not those of the tokens fed")):
+        craft(file, harm)
+        with pytest.raises(SavedCacheError, match=said):
+            engine.load(file)
 
 
 @pytest.mark.parametrize(("damaged", "hints"), [(1, 1), (2, 0)])
 def test_what_was_done_instead_is_said(loaded: Loaded, store: Store, damaged: int, hints: int) -> None:
-    chat = open_chat(loaded, store)
-    for text in SAID[:2]:
-        say(chat, text)
+    chat = talked(loaded, store, 2)
     files = sorted(store.caches(close(chat)).iterdir(), key=lambda file: int(file.stem))
     for file in files[-damaged:]:
         file.write_bytes(file.read_bytes()[:999])

@@ -1,9 +1,11 @@
 """The choice that a GPU makes in one captured graph, beside transformers' own processors.
 
-Without a GPU the captured work is run as it is.
+Without a GPU the captured work is run as it is. Some tests hold the choice on a CPU to the same.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +26,14 @@ def on_device(seed: int, device: torch.device = CPU) -> Sampler:
     sampler = Sampler(seed, device)
     sampler.on_cpu = False
     return sampler
+
+
+@pytest.fixture(params=["on a CPU", "as on a GPU", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+def choose(request: pytest.FixtureRequest) -> Callable[[torch.Tensor, Sampling], int]:
+    """Chooses from logits [V], in each way that the program has."""
+    device = torch.device("cuda" if request.param == "on a GPU" else "cpu")
+    sampler = Sampler(5, device) if request.param == "on a CPU" else on_device(5, device)
+    return lambda logits, sampling: sampler.choose(logits.to(device), sampling)
 
 
 def logits_of(seed: int, vocabulary: int, scale: float) -> torch.Tensor:
@@ -85,15 +95,25 @@ def test_token_for_token_what_transformers_processors_keep(
         assert sampler.choose(logits, sampling) == drawn_from(kept, generator)
 
 
-@pytest.mark.parametrize("top_p", [0.6, 1.0])
-def test_each_token_comes_as_often_as_it_should(top_p: float, device: str) -> None:
-    sampling, draws = Sampling(1.0, top_p, min_p=0.02), 8_000
-    logits = logits_of(5, 60, 2.0)
+@pytest.mark.parametrize(
+    ("how", "rounded"),
+    [
+        ({}, False),
+        ({"min_p": 0.02}, False),
+        ({"top_p": 0.3}, True),
+        ({"top_p": 0.9}, False),
+        ({"top_p": 0.6, "min_p": 0.02, "top_k": 12}, True),
+    ],
+    ids=str,
+)
+def test_each_token_comes_as_often_as_it_should(
+    how: dict[str, Any], rounded: bool, choose: Callable[[torch.Tensor, Sampling], int]
+) -> None:
+    logits, sampling, draws = logits_of(5, 60, 2.0), Sampling(temperature=1.0, **how), 8_000
+    logits = logits.round() if rounded else logits
     shares = cut(logits, sampling, []).double().softmax(-1)
-    sampler, given_ = on_device(5, torch.device(device)), logits.to(device)
-    came = torch.bincount(
-        torch.tensor([sampler.choose(given_, sampling) for _ in range(draws)]), minlength=60
-    )
+    drawn = torch.tensor([choose(logits, sampling) for _ in range(draws)])
+    came = torch.bincount(drawn, minlength=60)
     assert (came[shares == 0] == 0).all()
     deviation = (shares * (1 - shares) / draws).sqrt()
     assert ((came / draws - shares).abs() <= 4 * deviation).all()
@@ -154,15 +174,17 @@ def test_the_penalty_looks_at_no_more_than_the_history() -> None:
 )
 @pytest.mark.parametrize("wrong", [torch.nan, -torch.nan, torch.inf], ids=str)
 @pytest.mark.parametrize("at", [0, 5, 49_151])
-def test_what_is_no_number_is_refused(sampling: Sampling, wrong: float, at: int, device: str) -> None:
-    sampler, logits = on_device(1, torch.device(device)), logits_of(3, 49_152, 2.0).to(device)
+def test_what_is_no_number_is_refused(
+    sampling: Sampling, wrong: float, at: int, choose: Callable[[torch.Tensor, Sampling], int]
+) -> None:
+    logits = logits_of(3, 49_152, 2.0)
     logits[at] = wrong
     with pytest.raises(GenerationError, match="NaN or infinite"):
-        sampler.choose(logits, sampling)
+        choose(logits, sampling)
     logits[at] = -torch.inf  # never chosen, and nothing wrong
-    assert sampler.choose(logits, sampling) != at
+    assert choose(logits, sampling) != at
     with pytest.raises(GenerationError, match="NaN or infinite"):
-        sampler.choose(torch.full((49_152,), -torch.inf, device=device), sampling)
+        choose(torch.full((49_152,), -torch.inf), sampling)
 
 
 @pytest.mark.parametrize("greedy", [False, True])

@@ -13,26 +13,17 @@ from h2o_chat.models.load import Loaded
 __all__ = ["loaded"]
 
 
-@pytest.mark.parametrize(("most", "notes"), [(24, 1), (23, 0)])
+@pytest.mark.parametrize(("most", "stopped", "notes"), [(24, False, 1), (23, False, 0), (24, True, 0)])
 def test_it_is_said_how_to_allow_more(
-    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, most: int, notes: int
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, most: int, stopped: bool, notes: int
 ) -> None:
     monkeypatch.setattr(remarks, "SCREEN_TOKENS", 24)
-    chat = open_chat(loaded, None)
-    events = list(chat.send(SAID[0], replace(SHORT, max_tokens=most)))
+    events = list(open_chat(loaded, None).send(SAID[0], replace(SHORT, max_tokens=most), lambda: stopped))
     (turn,) = [event for event in events if isinstance(event, Turn)]
-    assert (turn.finish, turn.new_tokens) == ("length", most)
+    assert (turn.finish, turn.new_tokens) == (("stopped", 0) if stopped else ("length", most))
     said = [event for event in events if isinstance(event, Note)]
     assert [one.code for one in said] == ["answer-limit"] * notes
     assert all("after 24 tokens" in one.message and "/set max_tokens" in one.hint for one in said)
-
-
-def test_an_answer_that_ends_by_itself_is_not_spoken_of(
-    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remarks, "SCREEN_TOKENS", 24)
-    events = list(open_chat(loaded, None).send(SAID[0], SHORT, lambda: True))
-    assert not [event for event in events if isinstance(event, Note)]
 
 
 @pytest.mark.parametrize(("most", "ended"), [(SCREEN_TOKENS, True), (600, False)])

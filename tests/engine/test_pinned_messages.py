@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stored_chats import SAID, SETTINGS, SHORT, loaded, open_chat, resumed, store
+from stored_chats import SAID, SETTINGS, SHORT, close, loaded, open_chat, resumed, store, talked
 
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.conversation.chat import Chat, pin
@@ -27,8 +27,7 @@ def held(chat: Chat, index: int) -> float:
 
 
 def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Store) -> None:
-    chat = open_chat(loaded, store, settings=WIDER)
-    list(chat.send(SAID[0], SHORT))
+    chat = talked(loaded, store, 1, WIDER)
     events = list(chat.send(SAID[1], SHORT, pin=True))
     note = next(event for event in events if isinstance(event, Note))
     tokens = chat.messages[2].last - chat.messages[2].first + 1
@@ -43,9 +42,7 @@ def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Stor
     assert (chat.messages[2].first, chat.messages[2].last) in state.protected
     assert held(chat, 2) == 1.0
     assert held(chat, 0) < 1.0
-    conversation = chat.keeper and chat.keeper.conversation
-    assert conversation
-    chat.keeper.close()
+    conversation = close(chat)
     again = resumed(loaded, store, conversation, WIDER)
     assert [message.pinned for message in again.messages].index(True) == 2
     again.keeper.close()
@@ -62,9 +59,7 @@ def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Stor
 
 
 def test_what_is_left_is_pinned_and_going_back_keeps_the_pin(loaded: Loaded, store: Store) -> None:
-    chat = open_chat(loaded, store, settings=WIDER)
-    for text in SAID[:4]:
-        list(chat.send(text, SHORT))
+    chat = talked(loaded, store, 4, WIDER)
     before = held(chat, 0)
     *_, note = pin(chat, 0)
     assert isinstance(note, Note)
@@ -78,8 +73,7 @@ def test_what_is_left_is_pinned_and_going_back_keeps_the_pin(loaded: Loaded, sto
 
 
 def test_what_does_not_fit_is_not_said(loaded: Loaded, store: Store) -> None:
-    chat = open_chat(loaded, store, settings=NARROW)
-    list(chat.send(SAID[0], SHORT))
+    chat = talked(loaded, store, 1, NARROW)
     with pytest.raises(BudgetError, match=r"at most 12 may be"):
         list(chat.send("word " * 40, SHORT, pin=True))
     assert [message.text for message in chat.messages][::2] == [SAID[0]]
@@ -97,8 +91,7 @@ def test_a_prompt_that_is_stopped_leaves_no_pin(loaded: Loaded, store: Store) ->
 def test_pins_that_fit_no_longer_are_told(loaded: Loaded, store: Store, tmp_path: Path) -> None:
     chat = open_chat(loaded, store, settings=WIDER)
     list(chat.send(SAID[1], SHORT, pin=True))
-    chat.keeper.close()
-    smaller = resumed(loaded, store, chat.keeper.conversation, replace(WIDER, budget=24))
+    smaller = resumed(loaded, store, close(chat), replace(WIDER, budget=24))
     (note,) = [note for note in smaller.keeper.notes if note.code == "budget"]
     assert note.message.startswith("#1 stays pinned, but is not protected now. That would protect ")
     assert smaller.messages[0].pinned

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
-from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.models.load import Loaded, load
@@ -31,9 +29,8 @@ def loaded(device: str) -> Loaded:
     return load(Settings(threads=1, device=device, dtype="float32"), lambda *_: None)
 
 
-def answer(loaded: Loaded, *said: str, system: str | None = None) -> tuple[list[int], str]:
-    settings = Settings(system=system)
-    chat = Chat(Engine(loaded, settings), settings)
+def answer(loaded: Loaded, *said: str) -> tuple[list[int], str]:
+    chat = Chat(Engine(loaded, Settings()), Settings())
     for text in said:
         events = list(chat.send(text, Sampling(max_tokens=48)))
     return [event.id for event in events if isinstance(event, Token)], chat.messages[-1].text
@@ -46,15 +43,7 @@ def test_golden_tokens(loaded: Loaded, said: str) -> None:
 
 
 def test_knows_a_name_told_before(loaded: Loaded) -> None:
-    assert "Ada" in answer(loaded, "My name is Ada. What is my name?")[1]
     assert "Boris" in answer(loaded, "Hi, I am Boris.", "I like films.", "What is my name?")[1]
-
-
-def test_answers_without_a_name_of_a_model() -> None:
-    """As a new user would; what is timed is in docs/MEASURED.md."""
-    done = CliRunner().invoke(app, ["run", "My name is Ada. What is my name?"], input=b"")
-    assert done.exit_code == 0, done.stderr
-    assert "Ada" in done.stdout
 
 
 def test_is_a_stock_llama_of_a_few_megabytes() -> None:
@@ -69,16 +58,3 @@ def test_is_a_stock_llama_of_a_few_megabytes() -> None:
     assert sum(sizes) <= 30 * MIB
     with safe_open(POCKET / "model.safetensors", framework="pt") as weights:
         assert {weights.get_slice(name).get_dtype() for name in weights.keys()} == {"F16"}  # noqa: SIM118
-
-
-def test_the_card_says_what_it_is() -> None:
-    card = (POCKET / "README.md").read_text()
-    for word in (
-        "CC BY-SA 4.0",
-        "BSD-3-Clause",
-        "Apache-2.0",
-        "bits per byte",
-        "What it cannot do",
-        "not told",
-    ):
-        assert word in card

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from beside import NATIVE, alone, hold, requests, same
+from beside import NATIVE
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.engine import runner
@@ -78,26 +78,6 @@ def test_the_first_one_gets_every_second_call(native: Loaded, monkeypatch: pytes
     assert by_itself > 20
     assert 2 * by_itself - 4 <= beside <= 2 * by_itself + 2
     assert sum(isinstance(told.event, Prompt) for told in found) > by_itself / 4, "others were read meanwhile"
-
-
-def test_who_is_cancelled_or_fails_while_others_are_read_takes_none_with_it(native: Loaded) -> None:
-    batch = Batch(native, NATIVE, rows=4)
-    many = [prompt(LONG, 1), prompt(100, 2), prompt(75, 3), *requests(3, seed=8)]
-    broken = many[2] = Request([RequestPiece([*range(5, 80), 10**6])], SAMPLING, 3)
-    steps = 0
-
-    def meanwhile(told: BatchReport) -> None:
-        nonlocal steps
-        steps += 1
-        if steps == 1:
-            batch.cancel(many[0])
-
-    heard = hold(batch, many, meanwhile)
-    assert heard[0].turn.finish == "stopped"
-    assert (heard[2].turn.finish, type(heard[2].error).__name__) == ("error", "UsageError")
-    for request, one in zip(many, heard, strict=True):
-        if request is not many[0] and request is not broken:
-            same(one, alone(native, NATIVE, request))
 
 
 def test_no_more_are_read_at_once_than_there_is_memory_for(native: Loaded) -> None:

@@ -1,12 +1,12 @@
 """A call of a runner that raises: what it fed is as before, or it is known that it is not; in float64."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from beside import EXACT
+from beside import EXACT, broken, no_memory
+from test_runner import noise
 from tiny_models import tiny
 
 from h2o_chat.base.errors import UsageError
@@ -15,18 +15,22 @@ from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.forward_call import Step
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.engine.undo import undo
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
 
-@pytest.fixture(scope="module")
-def loaded(little: Path) -> Loaded:
-    return load(replace(EXACT, model=str(little)), lambda *_: None)
+def fed(loaded: Loaded, *prompts: list[int], rows: int | None = None) -> Runner:
+    """A runner of so many rows, by default one for each prompt, which are read together."""
+    runner = Runner(loaded, cache_for(loaded, EXACT), rows=rows or len(prompts))
+    if prompts:
+        runner.feed([*prompts], prompt=True)
+    return runner
 
 
-def noise(tokens: int, seed: int) -> list[int]:
-    return torch.randint(3, 4000, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
+def middle(loaded: Loaded) -> Any:
+    """The layer that is broken: what the first one has fed is then there."""
+    return loaded.model.model.layers[1]
 
 
 def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded: Loaded) -> None:
@@ -36,18 +40,11 @@ def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded
     for one in (runner, expected):
         for row in range(2):
             one.feed([prompts[n] if n == row else [] for n in range(3)], prompt=True)
-    broken = loaded.model.model.layers[1]
     for number in range(40):
         pieces = [[5 + number], [9 + number] if number % 3 else [], []]
         before = [runner.row_snapshot(row) for row in range(3)]
-
-        def fails(*_: Any) -> None:
-            raise MemoryError("there is no more")
-
-        hook = broken.register_forward_hook(fails)
-        with pytest.raises(MemoryError):
+        with broken(middle(loaded)), pytest.raises(MemoryError):
             runner.feed(pieces, prompt=False)
-        hook.remove()
         for row, was in enumerate(before):
             same_snapshot(runner.row_snapshot(row), was)
         if number % 2:  # another call is made first
@@ -71,9 +68,7 @@ def same_snapshot(one: Any, other: Any) -> None:
 
 
 def test_a_step_that_is_refused_keeps_what_waits_of_the_last_prompt(loaded: Loaded) -> None:
-    runner, expected = (Runner(loaded, cache_for(loaded, EXACT)) for _ in range(2))
-    for one in (runner, expected):
-        one.feed([noise(20, 1)], prompt=True)
+    runner, expected = (fed(loaded, noise(20, 1)) for _ in range(2))
     with pytest.raises(UsageError, match="more than the model's window"):
         runner.feed([noise(runner.trained.window + 1, 2)], prompt=True)
     assert not runner.torn
@@ -84,16 +79,12 @@ def test_a_step_that_is_refused_keeps_what_waits_of_the_last_prompt(loaded: Load
 def test_a_prompt_that_is_absorbed_by_half_tears_its_rows(
     mended: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = Runner(loaded, cache_for(loaded, EXACT), rows=2)
-    runner.feed([noise(30, 1), noise(30, 2)], prompt=True)
+    runner = fed(loaded, noise(30, 1), noise(30, 2))
     before = runner.row_snapshot(0)
     runner.feed([noise(60, 3), noise(60, 4)], prompt=True)
 
-    def fails(*_: Any) -> None:
-        raise MemoryError("there is no more")
-
     with monkeypatch.context() as patch:
-        patch.setattr(absorb, "absorb", fails)
+        patch.setattr(absorb, "absorb", no_memory)
         with pytest.raises(MemoryError):
             runner.row_snapshot(0)
     if mended == "after a step":
@@ -106,8 +97,7 @@ def test_a_prompt_that_is_absorbed_by_half_tears_its_rows(
     else:
         runner.put(0, before)
     assert runner.torn == {1}
-    expected = Runner(loaded, cache_for(loaded, EXACT))
-    expected.feed([noise(30, 1)], prompt=True)
+    expected = fed(loaded, noise(30, 1))
     for token in range(5, 60):
         ours, theirs = runner.feed([[token], []], prompt=False), expected.feed([[token]], prompt=False)
         assert torch.allclose(ours[0], theirs[0], atol=1e-9)
@@ -131,7 +121,7 @@ def test_rows_are_torn_where_keys_of_one_arena_alone_were_turned(monkeypatch: py
     def fails(arena: Arena, rope_origin: Any) -> None:
         turned.append(arena)
         if len(turned) == 2:
-            raise MemoryError("there is no more")
+            no_memory()
         real(arena, rope_origin)
 
     with monkeypatch.context() as patch:
@@ -142,17 +132,11 @@ def test_rows_are_torn_where_keys_of_one_arena_alone_were_turned(monkeypatch: py
 
 
 def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) -> None:
-    runner = Runner(loaded, cache_for(loaded, EXACT), rows=2)
-    runner.feed([noise(30, 1), []], prompt=True)
+    runner = fed(loaded, noise(30, 1), [])
     before = runner.row_snapshot(0)
 
-    def fails(*_: Any) -> None:
-        raise MemoryError("there is no more")
-
-    hook = loaded.model.model.layers[1].register_forward_hook(fails)
-    with pytest.raises(MemoryError):
+    with broken(middle(loaded)), pytest.raises(MemoryError):
         runner.feed([[], noise(100, 2)], prompt=True)  # gives up tokens between two passes
-    hook.remove()
     with pytest.raises(UsageError, match="last step of row 1 ended in the middle"):
         runner.feed([[7], [8]], prompt=False)
     same_snapshot(runner.row_snapshot(0), before)
@@ -163,18 +147,11 @@ def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) 
 
 def test_a_short_prompt_that_raises_in_the_middle_can_be_fed_again(loaded: Loaded) -> None:
     """Its layers are absorbed together, so that nothing has changed before the last of them."""
-    runner, expected = (Runner(loaded, cache_for(loaded, EXACT)) for _ in range(2))
-    for one in (runner, expected):
-        one.feed([noise(60, 1)], prompt=True)
+    runner, expected = (fed(loaded, noise(60, 1)) for _ in range(2))
     before = runner.row_snapshot(0)
 
-    def fails(*_: Any) -> None:
-        raise MemoryError("there is no more")
-
-    hook = loaded.model.model.layers[1].register_forward_hook(fails)
-    with pytest.raises(MemoryError):
+    with broken(middle(loaded)), pytest.raises(MemoryError):
         runner.feed([noise(10, 2)], prompt=True)
-    hook.remove()
     same_snapshot(runner.row_snapshot(0), before)
     pieces = [noise(10, 3)]
     assert torch.equal(runner.feed(pieces, prompt=True), expected.feed(pieces, prompt=True))
@@ -186,17 +163,16 @@ def test_a_first_conversation_without_memory_for_it_leaves_the_runner_as_it_was(
     calls: int, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slots of all rows are made when the first conversation is put: the largest allocation."""
-    expected = Runner(loaded, cache_for(loaded, EXACT))
-    expected.feed([noise(30, 1)], prompt=True)
+    expected = fed(loaded, noise(30, 1))
     snapshot = expected.row_snapshot(0)
-    runner = Runner(loaded, cache_for(loaded, EXACT), rows=3)
+    runner = fed(loaded, rows=3)
     runner.cache.protect(7, row=1)
     select, done = torch.Tensor.index_select, list[Any]()
 
     def fails(*arguments: Any) -> torch.Tensor:
         done.append(arguments)
         if len(done) > calls:
-            raise MemoryError("there is no more")
+            no_memory()
         return select(*arguments)
 
     with monkeypatch.context() as patch:
@@ -214,16 +190,11 @@ def test_a_first_conversation_without_memory_for_it_leaves_the_runner_as_it_was(
 
 
 def test_a_first_call_that_raises_leaves_what_was_protected(loaded: Loaded) -> None:
-    runner = Runner(loaded, cache_for(loaded, EXACT), rows=2)
+    runner = fed(loaded, rows=2)
     runner.cache.protect(7, row=1)
 
-    def fails(*_: Any) -> None:
-        raise MemoryError("there is no more")
-
-    hook = loaded.model.model.layers[1].register_forward_hook(fails)
-    with pytest.raises(MemoryError):
+    with broken(middle(loaded)), pytest.raises(MemoryError):
         runner.feed([[5, 6], [7, 8]], prompt=True)
-    hook.remove()
     assert runner.cache.protected_in(1) == 7
-    again = Runner(loaded, cache_for(loaded, EXACT), rows=2)
+    again = fed(loaded, rows=2)
     assert torch.equal(runner.feed([[5, 6], [7, 8]], prompt=True), again.feed([[5, 6], [7, 8]], prompt=True))

@@ -1,23 +1,17 @@
 """The sampler chooses what transformers' own processors leave, as often as they say."""
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from test_device_choice import CPU, cut, logits_of
 from transformers.generation import logits_process as theirs
 from transformers.generation.logits_process import TopPLogitsWarper
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.errors import GenerationError
 from h2o_chat.engine.sampling import NEAR, Sampler, _cut, cut_by_min_p, cut_by_top_p, is_kept, scaled
-
-CPU = torch.device("cpu")
-
-
-def logits_of(seed: int, vocabulary: int, scale: float) -> torch.Tensor:
-    return torch.randn(1, vocabulary, generator=torch.Generator().manual_seed(seed)) * scale
 
 
 @given(
@@ -25,32 +19,25 @@ def logits_of(seed: int, vocabulary: int, scale: float) -> torch.Tensor:
     vocabulary=st.sampled_from([1, 2, 7, 320, 49_152]),
     scale=st.sampled_from([0.01, 1.0, 4.0, 30.0]),
     top_p=st.sampled_from([1e-9, 0.05, 0.5, 0.9, 0.999, 1 - 1e-9]),
-    cut=st.booleans(),
+    rounded=st.booleans(),
+    by_top_k=st.booleans(),
 )
 def test_top_p_is_that_of_transformers(
-    seed: int, vocabulary: int, scale: float, top_p: float, cut: bool
+    seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool, by_top_k: bool
 ) -> None:
-    scores = logits_of(seed, vocabulary, scale)
-    if cut:  # as top-k leaves them
+    scores = logits_of(seed, vocabulary, scale)[None]
+    scores = scores.round() if rounded else scores
+    if by_top_k:  # as it leaves them
         scores[scores < scores.median()] = -torch.inf
-    distinct = scores[scores > -torch.inf].unique().numel() == (scores > -torch.inf).sum()
+    before, distinct = scores.clone(), scores[scores > -torch.inf].unique()
     ours, theirs = cut_by_top_p(scores, top_p), TopPLogitsWarper(top_p)(None, scores)
-    if not distinct:  # torch.sort lets any of equal ones go
-        ours, theirs = ours.sort()[0], theirs.sort()[0]
-    assert torch.equal(ours, theirs)
-
-
-@given(seed=st.integers(0, 2**32), top_p=st.sampled_from([0.05, 0.5, 0.9]))
-def test_of_equal_ones_as_many_stay_as_with_transformers(seed: int, top_p: float) -> None:
-    scores = logits_of(seed, 320, 2.0).round()
-    before = scores.clone()
-    ours, theirs = cut_by_top_p(scores, top_p), TopPLogitsWarper(top_p)(None, scores)
-    assert torch.equal(ours.sort()[0], theirs.sort()[0])
     assert torch.equal(scores, before)
     kept = ours > -torch.inf
-    least = scores[kept].min()
-    among = kept[scores == least].tolist()
-    assert among == sorted(among)  # the last ones
+    among = kept[scores == scores[kept].min()].tolist()
+    assert among == sorted(among), "of equal ones the last stay"
+    if distinct.numel() < (scores > -torch.inf).sum():  # torch.sort lets any of equal ones go
+        ours, theirs = ours.sort()[0], theirs.sort()[0]
+    assert torch.equal(ours, theirs)
 
 
 @given(
@@ -65,7 +52,7 @@ def test_of_equal_ones_as_many_stay_as_with_transformers(seed: int, top_p: float
 def test_all_cuts_are_those_of_transformers(
     seed: int, vocabulary: int, scale: float, min_p: float, top_k: int, top_p: float, rounded: bool
 ) -> None:
-    scores = logits_of(seed, vocabulary, scale)
+    scores = logits_of(seed, vocabulary, scale)[None]
     scores = scores.round() if rounded else scores
     before = scores.clone()
     assert torch.equal(cut_by_min_p(scores, min_p), theirs.MinPLogitsWarper(min_p)(None, scores))
@@ -85,7 +72,7 @@ def test_all_cuts_are_those_of_transformers(
 def test_penalty_and_temperature_are_those_of_transformers(
     seed: int, penalty: float, temperature: float, seen: list[int]
 ) -> None:
-    scores, ids = logits_of(seed, 320, 3.0), torch.tensor([seen], dtype=torch.int64)
+    scores, ids = logits_of(seed, 320, 3.0)[None], torch.tensor([seen], dtype=torch.int64)
     before = scores.clone()
     warm = theirs.TemperatureLogitsWarper(temperature)
     punished = theirs.RepetitionPenaltyLogitsProcessor(penalty)(ids, scores)
@@ -107,15 +94,15 @@ def test_what_is_surely_kept_or_cut_is_so_by_transformers(
     seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool
 ) -> None:
     """The last tokens that are cut off, the first that are kept, and some others."""
-    scores = logits_of(seed, vocabulary, scale)
+    scores = logits_of(seed, vocabulary, scale)[None]
     scores = scores.round() if rounded else scores
     kept = TopPLogitsWarper(top_p)(None, scores)[0]
     if rounded:  # which of equal ones transformers keeps is chance: the last ones do as well
         kept = cut_by_top_p(scores, top_p)[0]
     shares, order = scores.softmax(-1)[0].numpy(), scores[0].argsort(stable=True)
-    cut = int((kept == -torch.inf).sum())
+    gone = int((kept == -torch.inf).sum())
     sampling = Sampling(temperature=1.0, top_p=top_p)
-    tokens = order[max(0, cut - 20) : cut + 20].tolist()
+    tokens = order[max(0, gone - 20) : gone + 20].tolist()
     said = {token: is_kept(token, shares, sampling) for token in tokens}
     assert not [token for token, it_is in said.items() if it_is is True and kept[token] == -torch.inf]
     assert not [token for token, it_is in said.items() if it_is is False and kept[token] > -torch.inf]
@@ -125,7 +112,7 @@ def test_what_is_surely_kept_or_cut_is_so_by_transformers(
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_it_is_mostly_certain(scale: float, min_p: float) -> None:
     """Else every token would be sorted for."""
-    shares = logits_of(3, 49_152, scale).softmax(-1)[0]
+    shares = logits_of(3, 49_152, scale).softmax(-1)
     drawn = torch.multinomial(shares, 500, replacement=True)
     sampling = Sampling(temperature=1.0, top_p=0.9, min_p=min_p)
     said = [is_kept(token, shares.numpy(), sampling) for token in drawn.tolist()]
@@ -161,95 +148,17 @@ def test_token_for_token_what_transformers_processors_keep(
     penalty: float,
 ) -> None:
     """From a half on one is drawn before top-p, until that keeps it. Else one is drawn after it."""
-    logits, history = logits_of(seed, vocabulary, scale)[0], [5, 9, 5, 200]
-    sampling = Sampling(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=penalty,
-        max_tokens=None,
-    )
+    logits, history = logits_of(seed, vocabulary, scale), [5, 9, 5, 200]
+    sampling = Sampling(temperature, top_p, top_k, min_p, penalty, max_tokens=None)
     sampler, generator = Sampler(seed, CPU), torch.Generator().manual_seed(seed)
     sampler.history.extend(history)
-    before = [theirs.RepetitionPenaltyLogitsProcessor(penalty), theirs.TemperatureLogitsWarper(temperature)]
-    before += [theirs.TopKLogitsWarper(top_k)] if top_k else []
-    scores = theirs.LogitsProcessorList(before)(torch.tensor([history]), logits[None])
-    kept = TopPLogitsWarper(top_p)(None, scores)
+    scores, kept = (cut(logits, one, history)[None] for one in (replace(sampling, top_p=1.0), sampling))
     if min_p:
         # One that rounding puts to either side of min-p may be drawn, and is drawn again: other numbers then.
-        ratios = scores.softmax(-1) / scores.softmax(-1).max() / min_p
-        assume(float((ratios - 1).abs().min()) > NEAR)
-        kept, scores = (theirs.MinPLogitsWarper(min_p)(None, one) for one in (kept, scores))
+        shares = cut(logits, replace(sampling, top_p=1.0, min_p=0.0), history).softmax(-1)
+        assume(float((shares / shares.max() / min_p - 1).abs().min()) > NEAR)
     for _ in range(5):
         token = plainly(scores if top_p >= 0.5 else kept, generator)
         while kept[0, token] == -torch.inf:
             token = plainly(scores, generator)
         assert sampler.choose(logits, sampling) == token
-
-
-@pytest.mark.parametrize(
-    ("how", "rounded"),
-    [
-        ({"top_p": 0.3}, True),
-        ({"top_p": 0.6}, True),
-        ({"top_p": 0.9}, False),
-        ({"top_p": 0.9, "min_p": 0.05}, False),
-        ({"top_p": 0.6, "min_p": 0.02, "top_k": 12}, True),
-    ],
-    ids=str,
-)
-def test_each_token_comes_as_often_as_after_transformers_cut(how: dict[str, Any], rounded: bool) -> None:
-    scores = logits_of(5, 60, 2.0)
-    scores = scores.round() if rounded else scores
-    sampling, draws = Sampling(temperature=1.0, **how), 8_000
-    cut = scores
-    if sampling.top_k:
-        cut = theirs.TopKLogitsWarper(sampling.top_k)(None, cut)
-    cut = cut_by_top_p(cut, sampling.top_p)
-    if sampling.min_p:
-        cut = theirs.MinPLogitsWarper(sampling.min_p)(None, cut)
-    shares, sampler = cut.double().softmax(-1)[0], Sampler(5, CPU)
-    came = torch.bincount(
-        torch.tensor([sampler.choose(scores[0], sampling) for _ in range(draws)]), minlength=60
-    )
-    assert (came[shares == 0] == 0).all()
-    deviation = (shares * (1 - shares) / draws).sqrt()
-    assert ((came / draws - shares).abs() <= 4 * deviation).all()
-
-
-def test_tokens_come_as_often_as_they_should() -> None:
-    chances = torch.tensor([0.0, 0.5, 0.0, 0.3, 0.15, 0.05, 0.0])
-    sampler, sampling = Sampler(7, CPU), Sampling(temperature=1.0)
-    drawn = torch.tensor([sampler.choose(chances.log(), sampling) for _ in range(20_000)])
-    shares = torch.bincount(drawn, minlength=7) / len(drawn)
-    assert (shares[chances == 0] == 0).all()
-    assert torch.allclose(shares, chances, atol=0.012)  # more than three deviations of each
-
-
-def test_a_seed_repeats_and_the_penalty_looks_at_what_was_said() -> None:
-    sampling = Sampling(temperature=0.8, top_p=0.95, repetition_penalty=1.3)
-    logits = logits_of(3, 320, 2.0)[0]
-
-    def draw(history: list[int]) -> list[int]:
-        sampler = Sampler(11, CPU)
-        sampler.history.extend(history)
-        return [sampler.choose(logits, sampling) for _ in range(50)]
-
-    assert draw([]) == draw([])
-    likeliest = int(logits.argmax())
-    assert draw([likeliest]).count(likeliest) < draw([]).count(likeliest)
-
-
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.7, top_p=0.9)], ids=str)
-@pytest.mark.parametrize("wrong", [torch.nan, torch.inf], ids=str)
-@pytest.mark.parametrize("at", [0, 5, 319])
-def test_what_is_no_number_is_refused(sampling: Sampling, wrong: float, at: int) -> None:
-    logits = logits_of(3, 320, 2.0)[0]
-    logits[at] = wrong
-    with pytest.raises(GenerationError, match="NaN or infinite"):
-        Sampler(1, CPU).choose(logits, sampling)
-    logits[at] = -torch.inf  # never chosen, and nothing wrong
-    assert Sampler(1, CPU).choose(logits, sampling) != at
-    with pytest.raises(GenerationError, match="NaN or infinite"):
-        Sampler(1, CPU).choose(torch.full((320,), -torch.inf), sampling)

@@ -1,13 +1,11 @@
 """Saved caches that somebody made: their checksums are right, and what they say is not."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors import safe_open
+from crafted import Harm, craft
 from safetensors.torch import load_file, save_file
 
 from h2o_chat.base.config import Sampling, Settings
@@ -15,17 +13,31 @@ from h2o_chat.base.errors import SavedCacheError
 from h2o_chat.cache import absorb, arena, state
 from h2o_chat.engine import saved_cache
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.saved_cache import _check
 from h2o_chat.events.events import Token
 from h2o_chat.models.load import load
 
-Harm = Callable[[dict[str, Any], dict[str, Any]], object]
+SHORT = Sampling(max_tokens=2, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
 def engine(shared_models: Path) -> Engine:
     settings = Settings(model=str(shared_models / "stories260k"), budget=16, threads=1, seed=1)
     return Engine(load(settings, lambda *_: None), settings)
+
+
+@pytest.fixture
+def file(engine: Engine, tmp_path: Path) -> Path:
+    """The memory of a conversation from which tokens were evicted; the engine holds it."""
+    engine.reset()
+    list(engine.generate(list(range(5, 40)), SHORT))
+    engine.save(tmp_path / "1.safetensors")
+    return tmp_path / "1.safetensors"
+
+
+def far_on(about: dict[str, Any], base: int) -> None:
+    """Keys would be turned by ever more positions."""
+    about["fed"] = about["clock"]["seen"] = about["clock"]["near_from"] = 1_431_656_000
+    about["clock"]["base"] = base
 
 
 @pytest.mark.parametrize(
@@ -53,26 +65,23 @@ def engine(shared_models: Path) -> Engine:
         lambda _, tensors: tensors.update(random=torch.zeros(5056)),
         lambda _, tensors: tensors.update(pending=torch.tensor([10**6])),
         lambda _, tensors: tensors.pop("0.keys"),
+        lambda about, _: about.update(format=99),
+        lambda about, _: about.update(parts=[list(reversed(part)) for part in about["parts"]]),
+        lambda about, _: far_on(about, 0),
+        lambda about, _: far_on(about, 1_431_656_000),
+        lambda _, tensors: tensors.update({"0.keys": tensors["0.keys"][..., :4].contiguous()}),
+        lambda _, tensors: tensors["0.positions"].fill_(10**6),
+        lambda _, tensors: tensors["0.score"].view(-1)[0].fill_(torch.nan),
+        lambda _, tensors: tensors.update(texts=tensors["texts"][:, :1].contiguous()),
     ],
 )
-def test_what_is_crafted_is_refused_and_changes_nothing(engine: Engine, tmp_path: Path, harm: Harm) -> None:
-    short = Sampling(max_tokens=2, ignore_eos=True)
-    engine.reset()
-    list(engine.generate(list(range(5, 40)), short))
-    file = tmp_path / "1.safetensors"
-    engine.save(file)
-    with safe_open(file, framework="pt") as opened:
-        about = json.loads(opened.metadata()["h2o-chat"])
-    tensors = load_file(file)
-    harm(about, tensors)
-    if isinstance(about["checks"], dict):
-        about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
-    save_file(tensors, file, metadata={"h2o-chat": json.dumps(about)})
+def test_what_is_crafted_is_refused_and_changes_nothing(engine: Engine, file: Path, harm: Harm) -> None:
+    craft(file, harm)
     with pytest.raises(SavedCacheError) as caught:
         engine.load(file)
     assert 10 < len(str(caught.value)) < 400
     assert engine.seen == 36, "as it was"
-    assert list(engine.generate([7], short))
+    assert list(engine.generate([7], SHORT))
 
 
 def test_the_memory_of_a_short_conversation_takes_little_room_and_goes_on(
@@ -94,32 +103,21 @@ def test_the_memory_of_a_short_conversation_takes_little_room_and_goes_on(
 
 
 def test_slots_that_are_missing_although_something_was_evicted_are_refused(
-    engine: Engine, tmp_path: Path
+    engine: Engine, file: Path
 ) -> None:
-    file = tmp_path / "1.safetensors"
-    engine.reset()
-    list(engine.generate(list(range(5, 40)), Sampling(max_tokens=2, ignore_eos=True)))
-    engine.save(file)
-    with safe_open(file, framework="pt") as opened:
-        about = json.loads(opened.metadata()["h2o-chat"])
-    tensors = {
-        name: tensor[:, :, :, :10].contiguous() if tensor.ndim > 3 else tensor
-        for name, tensor in load_file(file).items()
-    }
-    about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
-    save_file(tensors, file, metadata={"h2o-chat": json.dumps(about)})
+    def cut(_: Any, tensors: dict[str, torch.Tensor]) -> None:
+        whole = {name: one for name, one in tensors.items() if one.ndim > 3}
+        tensors |= {name: one[:, :, :, :10].contiguous() for name, one in whole.items()}
+
+    craft(file, cut)
     with pytest.raises(SavedCacheError, match="10 slots"):
         engine.load(file)
 
 
 def test_a_state_that_came_later_than_the_file_begins_empty(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Adding a state takes one line: files that do not have it still open."""
-    file = tmp_path / "1.safetensors"
-    engine.reset()
-    list(engine.generate(list(range(5, 40)), Sampling(max_tokens=2, ignore_eos=True)))
-    engine.save(file)
     later = (*state.STATES, state.State("later", "", "int32", empty=-7))
     for module in (arena, absorb, saved_cache):
         monkeypatch.setattr(module, "STATES", later)
@@ -128,7 +126,7 @@ def test_a_state_that_came_later_than_the_file_begins_empty(
     engine.load(file)
     assert engine.seen == 36
     assert bool((engine.cache.absorbed_arenas()[0].slots.later == -7).all())
-    assert list(engine.generate([7], Sampling(max_tokens=2, ignore_eos=True)))
+    assert list(engine.generate([7], SHORT))
 
 
 def test_what_is_no_description(engine: Engine, tmp_path: Path) -> None:

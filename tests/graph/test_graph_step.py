@@ -3,6 +3,7 @@
 Without a GPU its kernels run under Triton's interpreter; captured work is then run as it is.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +35,11 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 NEAR = 2e-4 if DEVICE == "cuda" else 5e-5
 """Between logits of some tens: sums in another order."""
+
+
+def llama(layers: int = 1, head_dim: int = 16, **sizes: Any) -> Any:
+    """A random Llama."""
+    return tiny("llama", "h2o", torch.float32, head_dim=head_dim, num_hidden_layers=layers, **sizes)
 
 
 def loaded(model: Any) -> LoadedGraph:
@@ -68,11 +74,20 @@ class Pair:
         torch.testing.assert_close(mine[fed], other[fed], atol=NEAR, rtol=1e-4)
         return other
 
+    def answer(self, logits: Tensor, tokens: int) -> Tensor:
+        """Feeds the likeliest token of one row after the other; the last logits."""
+        for _ in range(tokens):
+            logits = self.feed([[int(logits.argmax())]], prompt=False)
+        return logits
+
+    def arenas(self) -> Iterator[tuple[Arena, Arena]]:
+        """Those of both."""
+        one, other = (runner.cache.absorbed_arenas() for runner in (self.graph, self.plain))
+        return zip(one, other, strict=True)
+
     def compare_slots(self) -> None:
         """Kept tokens are the same in every head, and what is known of them is nearly."""
-        for mine, other in zip(
-            self.graph.cache.absorbed_arenas(), self.plain.cache.absorbed_arenas(), strict=True
-        ):
+        for mine, other in self.arenas():
             for name, state in mine.slots.states.items():
                 held = other.slots.positions >= 0
                 if state.dtype.is_floating_point:
@@ -101,42 +116,25 @@ def words(tokens: int, seed: int = 0) -> list[int]:
 def test_a_conversation_of_each_family(family: str) -> None:
     """Prompt, evictions, clamped keys, a second prompt; with sliding windows and layers without RoPE."""
     both = pair(tiny(family, "h2o", torch.float32, head_dim=16, max_position_embeddings=40), 16)
-    logits = both.feed([words(14)], True)
-    for _ in range(6):
-        logits = both.feed([[int(logits.argmax())]], False)
-    logits = both.feed([words(6, seed=1)], True)
-    for _ in range(2):
-        logits = both.feed([[int(logits.argmax())]], False)
+    both.answer(both.feed([words(14)], True), 6)
+    both.answer(both.feed([words(6, seed=1)], True), 2)
     assert any(arena.clamps for arena in both.graph.cache.absorbed_arenas())
     both.compare_slots()
 
 
-@pytest.mark.parametrize(
-    ("groups", "size", "budget"),
-    [(1, 64, 64), (4, 80, 300), (8, 128, 64), pytest.param(1, 128, 4096, marks=pytest.mark.sweep)],
-)
-def test_shapes_of_heads_and_slots(groups: int, size: int, budget: int) -> None:
-    """Query heads per KV head, head sizes that are no power of two, slots that several programs share."""
-    model = tiny(
-        "llama",
-        "h2o",
-        torch.float32,
-        head_dim=size,
-        num_attention_heads=2 * groups,
-        num_hidden_layers=1,
-        max_position_embeddings=8192,
-    )
-    both = pair(model, budget, chunk=budget)
+def test_heads_of_no_power_of_two_and_slots_that_several_programs_share() -> None:
+    """Other shapes of attention: `test_one_token_attends`."""
+    model = llama(head_dim=80, num_attention_heads=8, max_position_embeddings=8192)
+    both = pair(model, 300, chunk=300)
     assert both.graph.graph is not None
-    logits = both.feed([words(budget)], True)
-    for _ in range(4):  # the second one fills the last slot, and some are given up
-        logits = both.feed([[int(logits.argmax())]], False)
+    logits = both.feed([words(300)], True)
+    both.answer(logits, 4)  # the second one fills the last slot, and some are given up
     both.compare_slots()
 
 
 def test_rows_of_different_age_and_one_that_waits() -> None:
     """A row is what it would be alone; one that is fed nothing does not change."""
-    both = pair(tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=2), 16, rows=3)
+    both = pair(llama(2), 16, rows=3)
     logits = both.feed([words(12), words(5, seed=1), words(9, seed=2)], True)
     for number in range(8):
         tokens = [[int(row.argmax())] for row in logits]
@@ -153,28 +151,26 @@ def test_rows_of_different_age_and_one_that_waits() -> None:
 @pytest.mark.parametrize("policy", ["h2o-paper", "window"])
 def test_other_policies(policy: str) -> None:
     """Those whose scores the kernels know."""
-    both = pair(tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=2), 12, policy=policy)
-    logits = both.feed([words(10)], True)
-    for _ in range(8):
-        logits = both.feed([[int(logits.argmax())]], False)
+    both = pair(llama(2), 12, policy=policy)
+    both.answer(both.feed([words(10)], True), 8)
     both.compare_slots()
 
 
 def test_what_the_kernels_do_not_know_goes_the_usual_way() -> None:
     """An unbounded cache, and slots of 4 bits."""
-    model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1)
+    model = llama()
     ways: list[dict[str, Any]] = [{"policy": "full"}, {"kv_dtype": "int4"}]
     for settings in ways:
         both = pair(model, 16, **settings)
         logits = both.feed([words(4)], True)
         assert both.graph.graph is not None
         assert not both.graph.graph.computes(both.graph.cache)
-        both.feed([[int(logits.argmax())]], False)
+        both.answer(logits, 1)
 
 
 def test_going_back_to_a_snapshot() -> None:
     """Slots lie elsewhere then: what was captured before is not used again."""
-    both = pair(tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1), 16)
+    both = pair(llama(), 16)
     logits = both.feed([words(14)], True)
     before = [one.row_snapshot(0) for one in (both.graph, both.plain)]
     first = [both.feed([[token]], False) for token in words(6, seed=3)][-1]
@@ -187,7 +183,7 @@ def test_going_back_to_a_snapshot() -> None:
 
 def test_a_token_that_is_fed_ahead() -> None:
     """It gives the logits and slots of one that is fed; taken back it leaves no trace, bit for bit."""
-    model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1, max_position_embeddings=160)
+    model = llama(max_position_embeddings=160)
     one = loaded(model)
     usual, ahead = (Runner(one, cache_for(one, Settings(budget=128)), 1) for _ in range(2))
     logits = [runner.feed([words(135)], prompt=True)[0, -1].clone() for runner in (usual, ahead)]
@@ -212,7 +208,7 @@ def test_a_token_that_is_fed_ahead() -> None:
 
 
 def test_the_first_token_does_not_wait_until_the_prompt_is_absorbed() -> None:
-    model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=2, max_position_embeddings=256)
+    model = llama(2, max_position_embeddings=256)
     engine = Engine(loaded(model), Settings(budget=64, prefill="full", events_every=0))
     engine.sampler.on_cpu = False
     waiting = list[bool]()
@@ -236,7 +232,7 @@ def assert_same(one: Any, other: Any) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_answers_are_the_same_where_tokens_are_fed_ahead(temperature: float) -> None:
     """Answers that end by length, at a stop token and by a reader who leaves; then the next one."""
-    model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1, max_position_embeddings=256)
+    model = llama(max_position_embeddings=256)
     told = []
     for goes_ahead in (True, False):
         engine = Engine(loaded(model), Settings(budget=96, events_every=5, seed=3))
@@ -298,16 +294,8 @@ def test_one_token_attends(
     """Kernels beside the formula, over slots of random positions, some clamped, some empty: they write the
     same bytes, and output and scores are near."""
     heads, trained = 2, 16_384
-    model = tiny(
-        "llama",
-        "h2o",
-        dtype,
-        head_dim=size,
-        num_attention_heads=heads * groups,
-        num_hidden_layers=1,
-        max_position_embeddings=trained,
-    )
-    one = loaded(model)
+    model = llama(head_dim=size, num_attention_heads=heads * groups, max_position_embeddings=trained)
+    one = loaded(model.to(dtype))
     runner = Runner(one, cache_for(one, Settings(budget=budget, kv_dtype=kv)), rows)
     runner.feed([words(3)] * rows, prompt=True)  # makes the arena
     step, (arena,) = runner.graph, runner.cache.absorbed_arenas()
@@ -377,7 +365,7 @@ def test_one_token_attends(
 def test_a_conversation_with_slots_in_bytes() -> None:
     """Prompts, evictions and clamped keys. Transformers' step turns a key, and turns it back to store it: now
     and then a number lies so near a half that it is rounded to the other side."""
-    model = tiny("llama", "h2o", torch.float32, head_dim=16, max_position_embeddings=40)
+    model = llama(3, max_position_embeddings=40)
     both = pair(model, 16, kv_dtype="int8")
     logits = both.feed([words(14)], True)
     assert both.graph.graph.computes(both.graph.cache)
@@ -388,9 +376,7 @@ def test_a_conversation_with_slots_in_bytes() -> None:
         )
         assert float((mine - logits).norm() / logits.norm()) < 2e-3
     assert any(arena.clamps for arena in both.graph.cache.absorbed_arenas())
-    for one, other in zip(
-        both.graph.cache.absorbed_arenas(), both.plain.cache.absorbed_arenas(), strict=True
-    ):
+    for one, other in both.arenas():
         assert torch.equal(one.slots.positions, other.slots.positions)
         for name in ("keys", "values"):
             assert (one.slots.states[name] != other.slots.states[name]).float().mean() < 0.01
@@ -446,15 +432,7 @@ def test_weights_are_rounded_to_the_nearest_of_16_numbers() -> None:
 
 def test_a_model_in_4_bits_is_the_one_that_reads_prompts() -> None:
     """Its layers hold the very words that the step multiplies by, and logits follow what these mean."""
-    model = tiny(
-        "llama",
-        "h2o",
-        torch.float32,
-        hidden_size=256,
-        intermediate_size=256,
-        head_dim=64,
-        num_hidden_layers=1,
-    )
+    model = llama(head_dim=64, hidden_size=256, intermediate_size=256)
     to_int4(model, torch.device(DEVICE))
     both = pair(model, 16)
     assert both.graph.graph is not None
@@ -494,10 +472,8 @@ def test_flash_attention_reads_a_long_prompt_as_products_do() -> None:
         "llama", "h2o", torch.bfloat16, head_dim=64, num_hidden_layers=2, max_position_embeddings=2048
     )
     one = loaded(model)
-    runners = []
-    for _ in range(2):
-        asked = Settings(budget=128, prefill="full")
-        runners.append(Runner(one, cache_for(one, asked)))
+    asked = Settings(budget=128, prefill="full")
+    runners = [Runner(one, cache_for(one, asked)) for _ in range(2)]
     runners[1]._kernels = type(runners[1]._kernels)()
     mine, other = (one.feed([words(1024)], prompt=True)[0, -1].float() for one in runners)
     assert float((mine - other).norm() / other.norm()) < 0.05

@@ -171,7 +171,8 @@ class Formula:
             if frame.bias:
                 qkv = qkv + self._vector(name + "bias_qkv")
             if frame.whole_norms:
-                queries, keys, values = qkv.split([rows * frame.head_size for rows in self._heads()])
+                heads = (frame.heads, frame.kv_heads, frame.kv_heads)
+                queries, keys, values = qkv.split([one * frame.head_size for one in heads])
                 queries = norm(queries, self._vector(name + "norm_query"), frame.epsilon)
                 keys = norm(keys, self._vector(name + "norm_key"), frame.epsilon)
                 qkv = torch.cat((queries, keys, values))
@@ -194,10 +195,6 @@ class Formula:
     def _normed(self, name: str, x: Tensor) -> Tensor:
         """x, normalised if there are weights of that name."""
         return norm(x, self._vector(name), self.frame.epsilon) if name in self._vectors else x
-
-    def _heads(self) -> tuple[int, int, int]:
-        """Heads of queries, keys and values."""
-        return self.frame.heads, self.frame.kv_heads, self.frame.kv_heads
 
     def _mlp(self, name: str, x: Tensor) -> Tensor:
         both = self._times(name + "gate_up", x)

@@ -1,8 +1,6 @@
 """The frame of a configuration is probed, never looked up."""
 
 import json
-import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,18 +11,10 @@ from tiny_models import FAMILIES as TINY
 from tiny_models import VOCAB, WINDOW
 from transformers import AutoConfig
 
-from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.rope import Positions, Rope
-from h2o_chat.models.resolve import BUNDLED
 from h2o_chat.native.layout import data_bytes, layout
-from h2o_chat.native.model_frame import FAMILIES, Frame, Turning, as_json, from_json
+from h2o_chat.native.model_frame import FAMILIES, Frame, as_json, from_json
 from h2o_chat.native.probing import _ropes, frame_of
-
-YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 256}
-LLAMA3 = {
-    **{"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0},
-    **{"high_freq_factor": 4.0, "original_max_position_embeddings": 256},
-}
 
 
 def config(family: str = "llama", **changes: Any) -> Any:
@@ -54,22 +44,7 @@ def test_families(family: str) -> None:
     rope_of = {"smollm3": (0, None, 0), "gemma3_text": (0, 1, 0)}.get(family, (0, 0, 0))
     assert found.rope_of == rope_of
     assert len(found.ropes) == 1 + max(number or 0 for number in rope_of)
-
-
-def test_frequencies_are_those_of_the_formula() -> None:
-    (rope,) = frame(rope_parameters={"rope_type": "default", "rope_theta": 500.0}).ropes
-    assert rope.scale == 1
-    assert rope.inv_freq == pytest.approx([500.0 ** (-2 * i / 16) for i in range(8)], rel=1e-6)
-
-
-def test_scaled_rotations() -> None:
-    (plain,) = frame().ropes
-    (yarn,), (llama3,) = (frame(rope_parameters=one).ropes for one in (YARN, LLAMA3))
-    assert yarn.scale == pytest.approx(0.1 * math.log(4) + 1)
-    assert yarn.inv_freq[0] == plain.inv_freq[0]
-    assert yarn.inv_freq[-1] == pytest.approx(plain.inv_freq[-1] / 4)
-    assert llama3.scale == 1
-    assert llama3.inv_freq[-1] == pytest.approx(plain.inv_freq[-1] / 8)
+    assert from_json(json.loads(json.dumps(as_json(found)))) == found, "written and read again"
 
 
 @pytest.mark.parametrize(
@@ -118,35 +93,6 @@ def test_rotations_that_are_not_known(rope: Rope, why: str) -> None:
     assert why in found
 
 
-def test_layers_that_turn_differently_share_what_they_share() -> None:
-    class Narrow:
-        class model:
-            rotary_emb = None
-
-    one, two = (Rope(torch.full((8,), number), False, 16) for number in (1.0, 2.0))
-    found = _ropes(Narrow, Positions(64, (one, two, None, one), learned=False), 16)
-    assert found == ((Turning((1.0,) * 8, 1.0), Turning((2.0,) * 8, 1.0)), (0, 1, None, 0))
-
-
-def test_a_folder_is_refused_like_anywhere(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
-    with pytest.raises(ModelError, match="is not supported"):
-        frame_of(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["stories3m", "pilot-chat"])
-def test_real_models(name: str, shared_models: Path) -> None:
-    found = frame_of(shared_models / name)
-    assert isinstance(found, Frame)
-    assert (found.hidden, found.tied, found.rope_of) == (192, True, (0,) * 6)
-
-
-def test_pocket() -> None:
-    found = frame_of(next(one for one in BUNDLED if one.is_dir()))
-    assert isinstance(found, Frame)
-    assert found.ropes[0].inv_freq[1] == pytest.approx(500000.0 ** (-2 / 32), rel=1e-6)
-
-
 def test_random_numbers_go_on_as_if_nobody_had_probed() -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
@@ -156,12 +102,6 @@ def test_random_numbers_go_on_as_if_nobody_had_probed() -> None:
 
 
 # -- from a file
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_written_and_read_again(family: str) -> None:
-    found = frame(family, bits=4)
-    assert from_json(json.loads(json.dumps(as_json(found)))) == found
 
 
 ODD = st.one_of(

@@ -67,6 +67,16 @@ class Alone(library.Lender):
         super().__init__(*(cast(function, c_void_p) for function in self.keep))
 
 
+def llama(dtype: torch.dtype = torch.float32) -> Any:
+    return tiny("llama", "h2o", dtype, **HEADS_OF_16)
+
+
+def kernels_of(model: Any, **sizes: int) -> Kernels:
+    """For a model, whose sizes may be said to be others."""
+    said = Sizes(**vars(sizes_of(model.config)) | sizes)
+    return slot_kernels(said, probe(model).ropes, model.dtype)
+
+
 @torch.inference_mode()
 def talk(model: Any, kernels: Kernels, kv: str = "auto") -> H2OCache:
     """A prompt and 40 tokens through 40 slots."""
@@ -94,29 +104,18 @@ def talk(model: Any, kernels: Kernels, kv: str = "auto") -> H2OCache:
 def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
     """Whole and partial rotations, none at all; a key in half precision; keys in bytes; learned sinks."""
     model = tiny(family, "h2o", getattr(torch, dtype), **HEADS_OF_16)
-    watched = Watched(slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype))
+    watched = Watched(kernels_of(model))
     assert watched.mine != TORCH
     talk(model, Kernels(watched.output_change, watched.attend), kv)
     assert min(watched.calls.values()) > 3
 
 
 @pytest.mark.usefixtures("compiled")
-def test_the_same_tokens_are_kept() -> None:
-    """fp32: what the last bits decide is rare."""
-    model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
-    kernels = slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype)
-    kept = [talk(model, one).kept(layer) for one in (kernels, TORCH) for layer in range(3)]
-    for mine, torchs in zip(kept[:3], kept[3:], strict=True):
-        assert torch.equal(mine.sort().values, torchs.sort().values)
-
-
-@pytest.mark.usefixtures("compiled")
 def test_layers_of_other_sizes_are_torchs() -> None:
     """A configuration may say one size for all, and some layers have another."""
-    model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
-    said = Sizes(**vars(sizes_of(model.config)) | {"heads": 8, "kv_heads": 4})
-    talk(model, slot_kernels(said, probe(model).ropes, model.dtype))
-    talk(model, slot_kernels(Sizes(**vars(said) | {"head_size": 32}), probe(model).ropes, model.dtype))
+    model = llama()
+    talk(model, kernels_of(model, heads=8, kv_heads=4))
+    talk(model, kernels_of(model, heads=8, kv_heads=4, head_size=32))
 
 
 @pytest.mark.usefixtures("compiled")
@@ -124,7 +123,7 @@ def test_layers_of_other_sizes_are_torchs() -> None:
 def test_logits_of_another_kind_are_torchs(family: str) -> None:
     """They are bent, or a layer has a window; it attends as with torch alone, bit for bit."""
     model = tiny(family, "h2o", torch.float32, hidden_size=64, head_dim=16)
-    kernels = slot_kernels(sizes_of(model.config), probe(model).ropes, model.dtype)
+    kernels = kernels_of(model)
     assert kernels != TORCH
     caches = [talk(model, one) for one in (Kernels(attend=kernels.attend), TORCH)]
     for mine, torchs in zip(*(cache.absorbed_arenas() for cache in caches), strict=True):
@@ -135,16 +134,15 @@ def test_logits_of_another_kind_are_torchs(family: str) -> None:
 def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of torch, as many as it has; one of the library's own where torch's are not known; and one where
     fewer come than are asked for."""
-    model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
-    sizes, ropes = sizes_of(model.config), probe(model).ropes
+    model = llama()
     assert library.lender() is not None or sys.platform != "linux"
     before, caches = torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        caches.append(talk(model, slot_kernels(sizes, ropes, model.dtype)))
+        caches.append(talk(model, kernels_of(model)))
     for lender in (None, Alone()):
         monkeypatch.setattr(library, "lender", lambda lender=lender: lender)
-        caches.append(talk(model, slot_kernels(sizes, ropes, model.dtype)))
+        caches.append(talk(model, kernels_of(model)))
     torch.set_num_threads(before)
     first, *others = (cache.absorbed_arenas()[0].slots.states for cache in caches)
     for other in others:
@@ -152,7 +150,5 @@ def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_torch_compares_where_the_library_cannot() -> None:
-    model = tiny("llama", "h2o", torch.float64, **HEADS_OF_16)
-    sizes, ropes = sizes_of(model.config), probe(model).ropes
-    assert slot_kernels(sizes, ropes, torch.float64) == TORCH
-    assert slot_kernels(Sizes(**vars(sizes) | {"head_size": 8}), ropes, torch.float32) == TORCH
+    assert kernels_of(llama(torch.float64)) == TORCH
+    assert kernels_of(llama(), head_size=8) == TORCH

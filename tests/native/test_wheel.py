@@ -103,16 +103,6 @@ def test_a_wheel_for_another_system_has_its_tag_and_its_library(tree: Path) -> N
     assert b"h2o_made " + digest in zipfile.ZipFile(wheel).read(NATIVE + "_step.dll")
 
 
-@pytest.mark.compiler
-def test_a_source_that_does_not_compile_fails_no_install(tree: Path) -> None:
-    for source in (tree / NATIVE / "src").iterdir():
-        source.write_text("this is no C++")
-    wheel = made(tree, "build_wheel")
-    assert wheel.name.endswith("-none-any.whl")
-    assert LIBRARY not in names(wheel)
-    assert b".cpp:1:1: error" in zipfile.ZipFile(wheel).read(FAILURE)
-
-
 def test_an_sdist_holds_sources_alone(tree: Path) -> None:
     for left in (LIBRARY, FAILURE):
         (tree / left).write_text("left by compiling")

@@ -1,5 +1,6 @@
 """The native step in torch: a transformers model with rounded weights and activations."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,16 @@ from h2o_chat.native.layout import GROUP, Matrix, parts
 from h2o_chat.native.packed import Packed
 
 
-def twin(
-    folder: Path,
-    packed: Packed,
-    attention: str = "eager",
-    dtype: torch.dtype = torch.float32,
-    activations: bool = True,
-) -> Any:
-    """The model of a folder with the numbers of its packed file, in eval mode.
+def twin(folder: Path, packed: Packed, dtype: torch.dtype, activations: bool) -> Any:
+    """The model of a folder with our attention and the numbers of its packed file, in eval mode.
 
     Args:
-        attention: `attn_implementation`.
         dtype: torch.float32 as the native step, or torch.float64.
         activations: round them as the native step does; else they stay as they are.
     """
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     model = transformers.AutoModelForCausalLM.from_config(
-        config, attn_implementation=attention, dtype=torch.float32
+        config, attn_implementation="h2o", dtype=torch.float32
     )
     missing, unknown = model.load_state_dict(fused(_numbers(packed)), strict=False)
     assert not unknown
@@ -40,24 +34,24 @@ def twin(
     if packed.frame.experts:
         model.set_experts_implementation("eager")  # the others know no float64
     if activations:
-        round_activations(model, packed.frame.bits, packed.frame.head_bits)
+        bits, head_bits = packed.frame.bits, packed.frame.head_bits
+        round_activations(model, lambda name: head_bits if name == "lm_head.weight" else bits)
     return model
 
 
-def round_activations(model: nn.Module, bits: int, head_bits: int = 8) -> None:
+def round_activations(model: nn.Module, bits_of: Callable[[str], int]) -> None:
     """Every product rounds its input as the native step does.
 
     Args:
-        bits, head_bits: of the weights of the layers, and of the head.
+        bits_of: how many bits a matrix has, by its name.
     """
     for name, module in list(model.named_modules()):
+        parent, _, own = name.rpartition(".")
         if isinstance(module, nn.Linear):
-            parent, _, own = name.rpartition(".")
-            setattr(
-                model.get_submodule(parent), own, Rounding(module, head_bits if own == "lm_head" else bits)
-            )
-        elif name.endswith(".experts"):
-            model.get_submodule(name.removesuffix(".experts")).experts = RoundingExperts(module, bits, bits)
+            setattr(model.get_submodule(parent), own, Rounding(module, bits_of(f"{name}.weight")))
+        elif own == "experts":
+            bits, down_bits = (bits_of(f"{name}.{part}_proj.weight") for part in ("up", "down"))
+            setattr(model.get_submodule(parent), own, RoundingExperts(module, bits, down_bits))
 
 
 def fused(numbers: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -59,8 +59,6 @@ class Scored:
 
 @dataclass(frozen=True)
 class QaReport:
-    """All scores, and what they were measured on."""
-
     model: str
     items: int
     step: str

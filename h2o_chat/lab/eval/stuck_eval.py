@@ -83,8 +83,6 @@ class Stuck:
 
 @dataclass(frozen=True)
 class StuckReport:
-    """All conversations, and what they were held with."""
-
     model: str
     messages: int
     temperature: float

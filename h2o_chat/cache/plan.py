@@ -14,8 +14,6 @@ GROW = 256  # slots that are added at a time if nothing is evicted
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a cache."""
-
     policy: Policy
     shares: Shares
     asked: tuple[int | None, int | None]  # sinks and recent tokens as the caller gave them

@@ -151,9 +151,6 @@ def qa(
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
-    prompt_tokens: Annotated[
-        int, typer.Option(help="Tokens of a message at most; its beginning is cut off.", min=16)
-    ] = 1910,
     tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 128,
     system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
     half: Half = None,
@@ -173,7 +170,7 @@ def qa(
     asked = half_of(read_items(items, task.Item), half)
 
     with opened_model(settings, "answer") as (loaded, tick):
-        report = task.measure(loaded, asked, runs, system, prompt_tokens, tokens, seed, tick)
+        report = task.measure(loaded, asked, runs, system, tokens, seed, tick)
     return tell(report, as_json, task.show_table)
 
 
@@ -187,14 +184,12 @@ def stuck(
     tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 40,
     temperature: Annotated[float, typer.Option(help="0: greedy.", min=0)] = 0.0,
     top_p: Annotated[float, typer.Option(min=0, max=1)] = 0.9,
-    min_p: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
     seeds: Annotated[
         list[int] | None, typer.Option("--seed", help="Seed of the sampling; repeatable.", show_default="0")
     ] = None,
     cured: Annotated[
         bool, typer.Option("--cured/--as-before", help="Whether loops are broken, as in a chat.")
     ] = True,
-    recall: Annotated[bool, typer.Option(help="Whether what is gone is recalled.")] = True,
     quantize: Quantize = "auto",
     dtype: Dtype = "auto",
     threads: Threads = None,
@@ -211,10 +206,10 @@ def stuck(
     runs = runs if "full" in wanted else runs[1:]
     sampling = Sampling(temperature, max_tokens=tokens)
     if temperature:
-        sampling = replace(sampling, top_p=top_p, min_p=min_p)
+        sampling = replace(sampling, top_p=top_p, min_p=0.05)
 
     with opened_model(settings, "talk") as (loaded, tick):
-        report = task.measure(loaded, messages, runs, sampling, seeds or [0], cured, recall, tick)
+        report = task.measure(loaded, messages, runs, sampling, seeds or [0], cured, tick)
     return tell(report, as_json, task.show_table)
 
 

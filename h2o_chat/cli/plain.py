@@ -118,15 +118,7 @@ class PlainChat:
     def note(self, note: Note) -> None:
         self.lines.note(note.message, note.hint)
 
-    def run(
-        self,
-        job: Job,
-        doing: str,
-        *,
-        edits: int | None = None,
-        fork: int | None = None,
-        keeps_messages: bool = False,
-    ) -> None:
+    def run(self, job: Job, doing: str, **_: object) -> None:
         reported = False
 
         def events() -> Iterator[Event]:

@@ -32,7 +32,6 @@ def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
 
 
 def read_script(path: Path) -> list[str]:
-    """The turns of a file."""
     try:
         with path.open("rb") as file:
             raw = _limited(file, str(path))

@@ -11,8 +11,6 @@ from h2o_chat.events.events import Event
 
 @dataclass(frozen=True)
 class EarlierAnswer:
-    """An earlier answer."""
-
     ids: tuple[int, ...]
     free: int  # number of its first tokens that may be repeated
 

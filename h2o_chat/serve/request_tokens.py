@@ -156,11 +156,7 @@ class Reader:
         else:
             told, _, then = text.partition(THEN)
             fed = form.fed(told.split(RESULTS), then, template, marker_fed)
-        waits = state.pending if state else ()
-        if waits and waits[-1] in self._eos and waits[-1] in fed.ids[: fed.tokens_before_text]:
-            # The model has closed its answer itself: the template's closing would repeat that.
-            return fed.ids[fed.ids.index(waits[-1]) + 1 :]
-        return fed.ids
+        return fed.after(state.pending if state else (), self._eos)
 
 
 def _is_call(form: ToolForm, role: str, text: str) -> bool:

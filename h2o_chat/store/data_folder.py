@@ -124,7 +124,6 @@ class DataFolder:
         return self._folder / "caches" / conversation if self._folder else None
 
     def lock(self, conversation: str) -> Lock:
-        """Locks a conversation."""
         if (path := self.lock_file(conversation)) is None:
             return Lock(None)
         with explained(path):

@@ -88,18 +88,39 @@ class Writer:
         self.leaf = leaf
         self.backlog.add("other", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
-    def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int:
-        """Adds a whole message after `leaf`; it becomes the leaf. Returns its number in the conversation.
+    def said(
+        self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = (), *, open: bool = False
+    ) -> int:
+        """Adds a message after `leaf`; it becomes the leaf. Returns its number in the conversation.
 
         The user's first one gives the title.
+
+        Args:
+            open: it is an answer whose tokens are still to come, see `insert_message`.
         """
-        return self._add(role, text, ids, recalled)
+        number, parent, now = self._newest + 1, self.leaf, time.time()
+        message = StoredMessage(*(number, parent, role, text), ids=tuple(ids), created=now, recalled=recalled)
+
+        def write(connection: sqlite3.Connection) -> None:
+            records.insert_message(connection, self.conversation, message, open=open)
+            _set_leaf(connection, self.conversation, number)
+            _touch(connection, self.conversation, now)
+            if role == "user":
+                connection.execute(
+                    "UPDATE conversations SET title = ? WHERE id = ? AND title = ''",
+                    (title_of(text), self.conversation),
+                )
+
+        self._parents[number] = parent
+        self.leaf = self._newest = number
+        self.backlog.add("message", write, text)
+        return number
 
     def answering(self) -> int:
         """Adds an empty answer after `leaf`, as the leaf; `token` adds to it. Returns its number."""
         if self._open is not None:
             raise RuntimeError(f"message {self._open} is not finished")
-        self._open, self._tokens = self._add("assistant", "", open=True), 0
+        self._open, self._tokens = self.said("assistant", "", open=True), 0
         return self._open
 
     def token(self, token: int, text: str) -> None:
@@ -178,28 +199,6 @@ class Writer:
         if self._open is not None:
             self._open = None
             self.backlog.add("other", lambda connection: _settle(connection, self.conversation))
-
-    def _add(
-        self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = (), *, open: bool = False
-    ) -> int:
-        """Adds a message after the leaf, see `insert_message`; it becomes the leaf."""
-        number, parent, now = self._newest + 1, self.leaf, time.time()
-        message = StoredMessage(*(number, parent, role, text), ids=tuple(ids), created=now, recalled=recalled)
-
-        def write(connection: sqlite3.Connection) -> None:
-            records.insert_message(connection, self.conversation, message, open=open)
-            _set_leaf(connection, self.conversation, number)
-            _touch(connection, self.conversation, now)
-            if role == "user":
-                connection.execute(
-                    "UPDATE conversations SET title = ? WHERE id = ? AND title = ''",
-                    (title_of(text), self.conversation),
-                )
-
-        self._parents[number] = parent
-        self.leaf = self._newest = number
-        self.backlog.add("message", write, text)
-        return number
 
     def _change(self, sql: str, values: dict[str, Any]) -> None:
         row = values | {"conversation": self.conversation}

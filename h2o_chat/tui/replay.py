@@ -182,8 +182,6 @@ class Player:
 
 
 class ReplayPane(Pane):
-    """Plays a recording."""
-
     UNENDED = "interrupted"
     CAN_STOP = False
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "pause", "pause")]

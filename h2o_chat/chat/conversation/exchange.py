@@ -123,11 +123,7 @@ def turn_tokens(
         engine.protect(system_tokens)
         return fed.ids, system_tokens
     later = tools.results if tools and role == "tool" else template.later
-    fed = later(text, turn_marker_fed)
-    if pending and pending[-1] in engine.eos and pending[-1] in fed.ids[: fed.tokens_before_text]:
-        # The model has closed its answer itself: the template's own closing would say so twice.
-        return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0
-    return fed.ids, 0
+    return later(text, turn_marker_fed).after(pending, engine.eos), 0
 
 
 def pin_before(engine: "Engine", place: range, recalled: Sequence[Recalled]) -> None:

@@ -9,7 +9,7 @@ marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell t
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +35,12 @@ class Fed:
     ids: list[int]
     tokens_before_text: int
     """Number of tokens before the user's own text: the system prompt, or the end of the last answer."""
+
+    def after(self, pending: Sequence[int], ends: Collection[int]) -> list[int]:
+        """The ids behind an answer; a closing that its `pending` tokens have already is not said twice."""
+        if pending and pending[-1] in ends and pending[-1] in self.ids[: self.tokens_before_text]:
+            return self.ids[self.ids.index(pending[-1]) + 1 :]
+        return self.ids
 
 
 def choose(tokenizer: Any, wanted: str, think: str = "auto") -> "Template":

@@ -60,8 +60,6 @@ class Share:
 
 @dataclass(frozen=True)
 class LongRecallReport:
-    """All shares, and what they were measured on."""
-
     model: str
     tokens: int
     """Tokens of a conversation, about."""

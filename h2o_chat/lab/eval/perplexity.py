@@ -63,8 +63,6 @@ class Score:
 
 @dataclass(frozen=True)
 class PerplexityReport:
-    """All scores, and what they were measured on."""
-
     model: str
     dtype: str
     documents: int

@@ -24,6 +24,9 @@ from h2o_chat.lab.shared.report_output import print_table, slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import text_of, tokens_of
 
+PROMPT_TOKENS = 1910
+"""Tokens of a message at most."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -56,8 +59,6 @@ class Scored:
 
 @dataclass(frozen=True)
 class QaReport:
-    """All scores, and what they were measured on."""
-
     model: str
     items: int
     step: str
@@ -92,7 +93,6 @@ def measure(
     items: Sequence[Item],
     runs: Sequence[Run],
     system: str | None = None,
-    prompt_tokens: int = 1910,
     answer_tokens: int = 128,
     seed: int = 0,
     tick: Tick = unheard,
@@ -107,7 +107,7 @@ def measure(
         step, answers = chat.session.engine, list[str]()
         recalled, seconds = 0, 0.0
         for number, item in enumerate(items):
-            text = message(loaded.tokenizer, item, prompt_tokens)
+            text = message(loaded.tokenizer, item, PROMPT_TOKENS)
             began = time.monotonic()
             chat.clear()
             events = list(chat.send(text, Sampling(max_tokens=answer_tokens)))

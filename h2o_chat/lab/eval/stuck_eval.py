@@ -83,8 +83,6 @@ class Stuck:
 
 @dataclass(frozen=True)
 class StuckReport:
-    """All conversations, and what they were held with."""
-
     model: str
     messages: int
     temperature: float
@@ -108,21 +106,19 @@ def measure(
     sampling: Sampling,
     seeds: Sequence[int],
     cured: bool = True,
-    recall: bool = True,
     tick: Tick = unheard,
 ) -> StuckReport:
     """Every variant with every seed.
 
     Args:
         cured: whether what is done against loops is done.
-        recall: whether what is gone is told again.
     """
     found = list[Stuck]()
     for run in runs:
-        settings = replace(run.settings(), recall="auto" if recall else "off")
         for seed in seeds:
             told = part(tick, len(found), len(runs) * len(seeds))
-            found.append(_held(loaded, messages, run, replace(settings, seed=seed), sampling, cured, told))
+            settings = replace(run.settings(), seed=seed)
+            found.append(_held(loaded, messages, run, settings, sampling, cured, told))
     return StuckReport(loaded.name, len(messages), sampling.temperature, found)
 
 

@@ -75,7 +75,6 @@ class Run:
         return str(self.variant)
 
     def settings(self) -> Settings:
-        """Settings for an engine."""
         one = self.variant
         return Settings(
             policy=one.policy,  # type: ignore[arg-type]

@@ -37,7 +37,6 @@ LEFT = ("policy", "recall", "peer", "was given")
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = ""
 ) -> None:
-    """Prints a table on stdout."""
     from rich.console import Console
     from rich.table import Table
 

@@ -83,8 +83,7 @@ class Lines:
         for stream in (sys.stdin, sys.stdout):
             stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         self._asks = sys.stdin.isatty()
-        self._in_line = False
-        """The text written last did not end its line."""
+        self._in_line = False  # the text written last did not end its line
         self._quiet_since = time.monotonic()
 
     def read(self) -> str | None:

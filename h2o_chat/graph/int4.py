@@ -14,8 +14,7 @@ from h2o_chat.native.rounding import rounded
 
 BLOCK = 256
 """Columns of a block; a matrix with another number of columns stays as it is."""
-_ROWS_AT_ONCE = 1 << 12
-"""Rows rounded together: rounding takes some 60 bytes for each of their weights."""
+_ROWS_AT_ONCE = 1 << 12  # rows rounded together: rounding takes some 60 bytes for each of their weights
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ UNPACKED = ("fp8", "mxfp4", "compressed-tensors")
 """Quantisations of published weights that transformers unpacks to 16 bits while loading."""
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_PACKED = {"U8", "I8"}
-"""Types in which bitsandbytes stores quantised weights."""
+_PACKED = {"U8", "I8"}  # types in which bitsandbytes stores quantised weights
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ MOST_PARTS = 1000
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 _MOST_NAME_BYTES = 1 << 10
 _MOST_SIDE = 1 << 40
-_LIKELY_TEXT_BYTES = 64
-"""A token of a vocabulary with its length takes fewer."""
+_LIKELY_TEXT_BYTES = 64  # a token of a vocabulary with its length takes fewer
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 """`struct` formats by type number; 7 is a boolean."""

@@ -15,14 +15,12 @@ from h2o_chat.models.resolve import find
 
 _BYTE_LEVEL, _PIECES, _GEMMA4 = "gpt2", "llama", "gemma4"
 _SCORES, _MERGES = "tokenizer.ggml.scores", "tokenizer.ggml.merges"
-_LONGEST = 1000
-"""Longest token in characters: searching the merges of longer ones would take hours."""
+_LONGEST = 1000  # longest token in characters: searching the merges of longer ones would take hours
 _CONTROL, _WHOLE = 3, 4
 """Types of tokens: control tokens, and words that are never split (`<think>`)."""
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
-_WORDS = ("gpt-2", "olmo", "default")
-"""Values of `tokenizer.ggml.pre` that split words as GPT-2 does."""
+_WORDS = ("gpt-2", "olmo", "default")  # values of `tokenizer.ggml.pre` that split words as GPT-2 does
 _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 """Values that also split off every digit."""
 

@@ -98,8 +98,7 @@ class _Serving:
         self._asked.register(pipe.fileno(), select.POLLIN)
         self._held: dict[int, Any] = {}
         self._numbers = count()
-        self._cancelled = 0
-        """The call that was cancelled last; only one at a time can be."""
+        self._cancelled = 0  # the call that was cancelled last; only one at a time can be
 
     def take(self, message: Call | Cancel) -> None:
         if isinstance(message, Cancel):

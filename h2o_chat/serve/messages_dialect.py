@@ -90,8 +90,7 @@ class MessagesDialect:
     model: str
     stops: Sequence[str] = ()
     id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(12)}")
-    _open: str = ""
-    """The type of the content block that is being sent."""
+    _open: str = ""  # the type of the content block that is being sent
     _blocks: int = 0
 
     def begins(self) -> bytes:

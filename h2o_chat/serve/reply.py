@@ -40,12 +40,10 @@ class Reply:
     def __init__(self, service: Service, ticket: Ticket, dialect: Dialect) -> None:
         self._service, self._ticket, self._dialect = service, ticket, dialect
         self._end = time.monotonic() + service.limits.time_s
-        self._taken = 0
-        """Characters of the answer that were taken from the stream."""
+        self._taken = 0  # characters of the answer that were taken from the stream
         self._tools = bool(ticket.asked.tools.tools)
         self._splitter = Splitter(ticket.form, self._tools)
-        self._told = 0
-        """Tokens whose chances were told."""
+        self._told = 0  # tokens whose chances were told
         self.ended: Ended | None = None
         """The end of the answer, once it is complete."""
 

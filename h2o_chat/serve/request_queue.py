@@ -115,8 +115,7 @@ class TurnLock:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._taken = self._over = 0
-        """Turns that were taken, and turns that ended."""
+        self._taken = self._over = 0  # turns that were taken, and turns that ended
 
     def __enter__(self) -> None:
         with self._changed:

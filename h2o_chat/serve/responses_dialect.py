@@ -116,8 +116,7 @@ class ResponsesDialect:
     _number: Iterator[int] = field(default_factory=itertools.count)
     _items: list[dict[str, Any]] = field(default_factory=list)
     """Output items that were sent; the last may not be complete."""
-    _open: str = ""
-    """The key of the text that is being sent: `content` or `thought`."""
+    _open: str = ""  # the key of the text that is being sent: `content` or `thought`
 
     def begins(self) -> bytes:
         begun = self._about("in_progress", [], None)

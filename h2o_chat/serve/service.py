@@ -86,8 +86,7 @@ class Service:
         self._changed = threading.Condition()
         self._line: deque[Ticket] = deque()
         self._grammars = Grammars(self.tokenizer, sorted(batch.runner.eos))
-        self._turns = TurnLock()
-        """One of the threads that prepare requests computes at a time."""
+        self._turns = TurnLock()  # one of the threads that prepare requests computes at a time
         self._prepared: set[Ticket] = set()
         self._under_way: dict[Request, Ticket] = {}
         self._cut = self._closed = False

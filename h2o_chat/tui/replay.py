@@ -102,8 +102,7 @@ class Player:
         self._ahead: list[Event] = []
         self._next_index = 0
         self._answering = False
-        self._waited_ms = 0.0
-        """Milliseconds for the prompt that is being read."""
+        self._waited_ms = 0.0  # milliseconds for the prompt that is being read
 
     def open(self, progress: Progress) -> ChatLike:
         """The first conversation."""

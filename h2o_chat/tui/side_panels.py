@@ -138,8 +138,7 @@ class SidePanels:
         """The widget that had the keyboard before the panel was over the chat."""
         self._memory = memory
         self._terminal = Size(0, 0)
-        self._drawn = -1
-        """Number of the state that panel and strip show."""
+        self._drawn = -1  # number of the state that panel and strip show
         self._numbers_drawn = float("-inf")
 
     @property

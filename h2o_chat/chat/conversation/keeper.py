@@ -61,12 +61,10 @@ class Keeper:
         self.rescue = Rescue(store.folder)
         self._session, self._settings = session, settings
         self._writer: Writer | None = None
-        self._trouble: Note | None = None
-        """The last note about trouble; None once all is written."""
+        self._trouble: Note | None = None  # the last note about trouble; None once all is written
         self._memories_bytes = precedence.saved_memories_bytes()
         self._gave_way = False  # on a full disk: all saved caches were removed
-        self._never: StoreError | None = None
-        """Why a conversation could not even be begun."""
+        self._never: StoreError | None = None  # why a conversation could not even be begun
         if conversation is not None:
             before = store.last_run(conversation).get("model", session.model)
             if before != session.model:

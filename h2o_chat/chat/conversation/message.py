@@ -108,10 +108,8 @@ class Holds:
         self._held: dict[int, float] = {}
         self._placed: list[tuple[int, int]] = []
         """(position of the first token, index) of each message that was read."""
-        self._known = 0
-        """How many messages there were at the last look."""
-        self._holding: list[int] = []
-        """Indices of the messages that held anything then."""
+        self._known = 0  # how many messages there were at the last look
+        self._holding: list[int] = []  # indices of the messages that held anything then
 
     def __len__(self) -> int:
         return len(self._held)

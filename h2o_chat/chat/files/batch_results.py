@@ -19,8 +19,7 @@ from h2o_chat.chat.files.batch_lines import BatchLine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.resolve import find
 
-_BEGINS = b'{"id": '
-"""The beginning of every line."""
+_BEGINS = b'{"id": '  # the beginning of every line
 _FINISH = {"eos": "stop", "stop": "stop", "length": "length", "stopped": "stopped", "error": "error"}
 """Names that clients of OpenAI know."""
 _ALWAYS_SAID = ("model", "policy", "budget")
@@ -98,8 +97,7 @@ class ResultsFile:
         self._path, self._made = path, made
         self.done: dict[str, str | None] = {}
         """Digest of the question, by id of the answers that are there; None in lines of earlier versions."""
-        self._bytes: int | None = None
-        """Length of the file; None where it is no regular file."""
+        self._bytes: int | None = None  # length of the file; None where it is no regular file
         try:
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "rb+", buffering=0)
         except (OSError, ValueError) as error:

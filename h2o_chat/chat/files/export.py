@@ -30,8 +30,7 @@ MARKS = {
 }
 """Shown behind an answer that was ended by something."""
 
-_FILE_NAME_CHARACTERS = 50
-"""At four bytes each a title of this length fits where names have 255 bytes."""
+_FILE_NAME_CHARACTERS = 50  # at four bytes each a title of this length fits where names have 255 bytes
 
 
 def to_json(conversation: Conversation) -> str:

@@ -33,8 +33,7 @@ class Survival:
     width: int = 1
     """Positions per range: a power of two."""
     steps: list[SurvivalStep] = field(default_factory=list)
-    _every: int = 1
-    """States per row: a power of two."""
+    _every: int = 1  # states per row: a power of two
     _skipped: int = 0
 
     def add(self, seen: int, hold: dict[int, float]) -> None:

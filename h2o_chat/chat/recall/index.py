@@ -81,10 +81,8 @@ class Index:
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
-        self._where: dict[Feature, list[int]] = {}
-        """Numbers of the pieces in which a feature stands."""
-        self._pages: list[int] = []
-        """Numbers of the pieces of pages."""
+        self._where: dict[Feature, list[int]] = {}  # numbers of the pieces in which a feature stands
+        self._pages: list[int] = []  # numbers of the pieces of pages
         self._answered: set[str] = set()
         """Pieces of the model: one that it repeats is taken in once, and makes no word common."""
 

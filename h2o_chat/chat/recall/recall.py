@@ -61,8 +61,7 @@ class Recall:
         self.elsewhere: Elsewhere | None = None
         """Finds what was said in other conversations; None: nothing is stored."""
         self._index = Index()
-        self._read: list[Message] = []
-        """The messages that the index has taken in."""
+        self._read: list[Message] = []  # the messages that the index has taken in
         self._places: dict[tuple[int, tuple[Recalled, ...]], Places] = {}
         """By the `id` of a message, one of `_read`, and what was recalled in front of it."""
         self._wanted: tuple[tuple[Recalled, ...], list[Message]] = (), []

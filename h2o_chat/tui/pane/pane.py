@@ -38,8 +38,7 @@ class Loading(TurnView):
     def __init__(self, model: str) -> None:
         super().__init__("loading", "", Content())
         self._model = safe_text(model)
-        self._stages: dict[str, tuple[str, float | None]] = {}
-        """(details, share done) by name."""
+        self._stages: dict[str, tuple[str, float | None]] = {}  # (details, share done) by name
         self._failed = False
         self._draw()
 
@@ -120,8 +119,7 @@ class Pane(Vertical):
         """Between the transcript and the divider."""
         self.entry: list[Widget] = []
         self.find_bar = FindBar(self.transcript.finder, self.transcript.find)
-        self._copied = 0
-        """Number of code blocks of the chosen message that were copied."""
+        self._copied = 0  # number of code blocks of the chosen message that were copied
 
     def compose(self) -> ComposeResult:
         yield self.transcript

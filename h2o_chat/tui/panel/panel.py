@@ -42,14 +42,10 @@ class MemoryPanel(Widget, can_focus=True):
     def __init__(self, memory: CacheView, id: str) -> None:
         super().__init__(id=id)
         self._memory = memory
-        self._lines: dict[int, Line] = {}
-        """The lines that can be chosen, by row, as drawn last."""
-        self._tabs_at = 0
-        """The row of the tabs' names, as drawn last."""
-        self._top = 0
-        """The first line of the details that is shown."""
-        self._hidden = 0
-        """The number of lines that are not shown."""
+        self._lines: dict[int, Line] = {}  # the lines that can be chosen, by row, as drawn last
+        self._tabs_at = 0  # the row of the tabs' names, as drawn last
+        self._top = 0  # the first line of the details that is shown
+        self._hidden = 0  # the number of lines that are not shown
 
     def render(self) -> Content:
         width, height = self.size

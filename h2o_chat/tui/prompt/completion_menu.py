@@ -89,8 +89,7 @@ def _paths(begin: int, typed: str) -> list[Completion]:
     ]
 
 
-_unanswered: dict[str, Thread] = {}
-"""The thread that still waits for a folder."""
+_unanswered: dict[str, Thread] = {}  # the thread that still waits for a folder
 
 
 def _listed(where: str) -> list[tuple[bool, str]]:

@@ -176,12 +176,9 @@ class Conversations(ListDialog):
         self._store, self._current, self._model = store, current, model
         self._found: dict[str, FoundConversation] = {}
         self._asking: Literal["find", "rename", "remove"] = "find"
-        self._number = 0
-        """Number of the newest search."""
-        self._words = ""
-        """The searched words, while something else is asked."""
-        self._about: Summary | None = None
-        """The conversation to rename or to remove."""
+        self._number = 0  # number of the newest search
+        self._words = ""  # the searched words, while something else is asked
+        self._about: Summary | None = None  # the conversation to rename or to remove
 
     def on_mount(self) -> None:
         self._look()

@@ -88,18 +88,12 @@ class FirstMinute:
         self._path = history.folder / FILE if history and history.folder else None
         self._send, self._changed = send, changed
         self._model = ""
-        self._offers: list[tuple[str, str]] = []
-        """Offers that were not sent, the next one first."""
-        self._sending = False
-        """A message is being sent that nobody typed."""
-        self._asked = False
-        """The last offer, the question, was sent and is not answered yet."""
-        self._recalled = False
-        """The answer to the question was recalled."""
-        self._marks_due = False
-        """The marks are explained at the first eviction."""
-        self._own = 0
-        """Number of messages that were typed."""
+        self._offers: list[tuple[str, str]] = []  # offers that were not sent, the next one first
+        self._sending = False  # a message is being sent that nobody typed
+        self._asked = False  # the last offer, the question, was sent and is not answered yet
+        self._recalled = False  # the answer to the question was recalled
+        self._marks_due = False  # the marks are explained at the first eviction
+        self._own = 0  # number of messages that were typed
 
     @property
     def keys(self) -> str:

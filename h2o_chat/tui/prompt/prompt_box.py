@@ -127,14 +127,12 @@ class PromptBox(TextArea):
         self._send = send
         self.return_newest: Callable[[], bool] = lambda: False
         """Puts the newest waiting text here; False where nothing waits."""
-        self._refused = ""
-        """A command that failed: it is selected, though nobody has selected it."""
+        self._refused = ""  # a command that failed: it is selected, though nobody has selected it
         self._menu = menu
         self._history = history or PromptHistory(None)
         self.take_offer: Callable[[], None] | None = None
         """Called by enter in the empty box, while a line is offered there."""
-        self._closed_for: str | None = None
-        """The text for which the menu was closed."""
+        self._closed_for: str | None = None  # the text for which the menu was closed
 
     def put(self, text: str) -> None:
         self.text = text

@@ -109,12 +109,10 @@ class Growing:
         """`room`: columns for tables; 0 where they are unknown."""
         self.pieces = [BodyPiece(Content(CARET))]
         self.room = room
-        self._source = ""
-        """Source of the last piece."""
+        self._source = ""  # source of the last piece
         self._reopened = 0
         """Characters at the beginning of `_source` that only repeat how a code block was opened."""
-        self._frozen = 0
-        """Characters of the text in earlier pieces."""
+        self._frozen = 0  # characters of the text in earlier pieces
 
     def write(self, text: str) -> None:
         self._grow(text)

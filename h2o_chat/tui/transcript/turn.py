@@ -64,8 +64,7 @@ class TurnView:
         self.thought_shown = False
         self._written: list[BodyPiece] | None = None
         """The pieces of an answer as they were drawn while it was written."""
-        self._room = 0
-        """The width for which tables were drawn."""
+        self._room = 0  # the width for which tables were drawn
         self.drawn = body if isinstance(body, Content) else None
         self._pieces: list[BodyPiece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])

@@ -19,8 +19,7 @@ class Page:
         self.views: list[TurnView] = []
         self.width = 1
         self._starts = [0]
-        self._good = 0
-        """Number of the first messages whose rows are right."""
+        self._good = 0  # number of the first messages whose rows are right
 
     @property
     def starts(self) -> list[int]:

@@ -37,10 +37,10 @@ class Answer:
         self._detokenizer = Detokenizer(row.tokenizer, before, shown=row.shown)
         self._stop = StopText(sampling.stop)
         self._avoided = AnswersToAvoid(others)
-        self.wished = Wished(wishes)
+        self.logit_changes = LogitChanges(wishes)
         self._text: list[str] = []
         self._looks = 0
-        self.look_due = False  # whether to look before the token chosen last is fed
+        self.state_due = False  # whether to look before the token chosen last is fed
         self._lost_before = row.observer.lost_mark()
         self._choose_ms = self._step_ms = self._decode_ms = 0.0
 
@@ -55,17 +55,17 @@ class Answer:
             ModelError: the tokenizer fails on it.
         """
         began = time.perf_counter()
-        changes = self.wished.changes(self._avoided.refused())
-        self.look_due = self._look_due()
+        changes = self.logit_changes.changes(self._avoided.refused())
+        self.state_due = self._state_due()
         ahead = (
             ahead
-            and not self.look_due
-            and self.wished.wishes.chances is None  # else that step overwrites the logits before their use
+            and not self.state_due
+            and self.logit_changes.wishes.chances is None  # else the next step overwrites them
             and self.new_tokens + 1 != self.sampling.max_tokens
         )
-        token = self.row.choose(self.wished.allowed(logits), self.sampling, changes, ahead)
+        token = self.row.choose(self.logit_changes.allowed(logits), self.sampling, changes, ahead)
         self._avoided.note_token(token)
-        self.wished.note_chosen(token, logits)
+        self.logit_changes.note_chosen(token, logits)
         self.row.pending = (token,)
         self.new_tokens += 1
         text = self._stop.add(self._detokenizer.add(token))
@@ -104,7 +104,7 @@ class Answer:
             stop=self._stop.found,
         )
 
-    def _look_due(self) -> bool:
+    def _state_due(self) -> bool:
         """Whether to look: every `events_every` tokens, if possible after an eviction (it has ranked)."""
         every = self.row.settings.events_every
         if not every or self.new_tokens + 1 < every * (self._looks + 1):
@@ -129,7 +129,7 @@ class Answer:
         return "length" if self.new_tokens == self.sampling.max_tokens else None
 
 
-class Wished:
+class LogitChanges:
     """Changes the logits of one answer as a client wishes, and tells the chances of what was chosen."""
 
     def __init__(self, wishes: Wishes) -> None:

@@ -209,16 +209,16 @@ class Batch:
         except Exception as error:
             self._fail(talk, error, told)
             return False
-        told.append(BatchReport(talk.request, token, chances=talk.answer.wished.chances))
+        told.append(BatchReport(talk.request, token, chances=talk.answer.logit_changes.chances))
         return True
 
     def _go_on(self, talk: _Talk, told: list[BatchReport]) -> None:
         """Continue after a token of a row, which may be its last."""
         if talk.answer.finish is not None:
             self._end(talk, talk.answer.finish, told)
-        elif talk.answer.look_due:
+        elif talk.answer.state_due:
             try:
-                told.append(BatchReport(talk.request, talk.row.look()))
+                told.append(BatchReport(talk.request, talk.row.cache_state()))
             except Exception as error:
                 self._fail(talk, error, told)
 
@@ -266,7 +266,7 @@ class Batch:
         whole = not reads and finish != "error"
         try:
             if whole and self.settings.events_every:
-                told.append(BatchReport(talk.request, row.look()))
+                told.append(BatchReport(talk.request, row.cache_state()))
             if whole and talk.request.keep:
                 state = _state(row)
             turn = talk.answer.ended(finish)

@@ -50,7 +50,7 @@ def generate(
             row.restore(before, hand_over=True)
             before = None
             if turn.looked:
-                yield row.look()  # a reader of events was told of tokens that are undone
+                yield row.cache_state()  # a reader of events was told of tokens that are undone
             yield turn.answer.ended("stopped")
             return
         prompt, logits = read
@@ -58,7 +58,7 @@ def generate(
         row.note_before_thoughts()
         finish = yield from turn.tokens(logits)
         if row.settings.events_every:
-            yield row.look()
+            yield row.cache_state()
         yield turn.answer.ended(finish)
     except GeneratorExit:
         if before is not None and not turn.answer.prompt_tokens:
@@ -69,7 +69,7 @@ def generate(
         if before is not None:  # there was room for it
             row.restore(before, hand_over=True)
         if row.settings.events_every:
-            yield row.look()  # a reader of events was told of tokens that are undone
+            yield row.cache_state()  # a reader of events was told of tokens that are undone
         yield turn.answer.ended("error")
         if out_of_memory(error):
             raise OutOfMemoryError(f"{row.runner.device} ran out of memory: {error}") from error
@@ -100,7 +100,7 @@ class _Turn:
             yield ReadSoFar(fed, len(ids), ms_since(began))
             now = time.perf_counter()
             if row.settings.events_every and now >= look_at:
-                yield row.look()
+                yield row.cache_state()
                 self.looked = True
                 look_at = now + (time.perf_counter() - now) / LOOK_SHARE
         if last is None:
@@ -118,8 +118,8 @@ class _Turn:
             yield token
             if answer.finish is not None:
                 return answer.finish
-            if answer.look_due:
-                yield row.look()
+            if answer.state_due:
+                yield row.cache_state()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"
             began = time.perf_counter()

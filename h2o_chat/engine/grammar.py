@@ -43,14 +43,14 @@ class Grammar:
         Raises:
             UsageError: the grammar has become too complex, or allows nothing more.
         """
-        self.look()
+        self.compute_mask()
         added = torch.from_numpy(_ADDED.take(self._bits.view(np.uint8), axis=0).reshape(-1))[: len(logits)]
         with one_torch_thread():
             missing = added.new_full((len(logits) - len(added),), -torch.inf)
             masked = torch.cat([added, missing]) if len(missing) else added
             return masked.to(logits).add_(logits)
 
-    def look(self) -> None:
+    def compute_mask(self) -> None:
         """Finds out which tokens are allowed now; raises as `masked`."""
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         if self._matcher.is_error():
@@ -107,7 +107,7 @@ class Grammars:
         added = self._tokenizer.added_tokens_decoder
         control = {number for number, one in added.items() if one.special} | {*self._eos}
         grammar = Grammar(matcher, self._known, control)
-        grammar.look()
+        grammar.compute_mask()
         return grammar
 
 

@@ -170,7 +170,7 @@ class Row:
 
     # -- what is seen of it ----------------------------------------------------------------------------
 
-    def look(self) -> CacheState:
+    def cache_state(self) -> CacheState:
         """The event `cache`: what the slots hold now."""
         self.runner.sync_cache()
         with one_torch_thread() if self.runner.native else nullcontext():
@@ -187,7 +187,7 @@ class Row:
 
     def held(self, positions: range) -> float:
         """Share of the tokens at these positions that the KV heads hold, over all layers: 0 to 1."""
-        slots = [arena.slots.positions[:, self.number] for arena in self.cache.absorbed_arenas()]
+        slots = [arena.slots.positions[:, self.number] for arena in self.cache.absorb_all()]
         return share_held(slots, positions)
 
     # -- going elsewhere, going back -------------------------------------------------------------------

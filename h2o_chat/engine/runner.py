@@ -127,7 +127,7 @@ class Runner:
         self._clear_torn(row)
         if self.rows == 1:
             self.cache.restore(snapshot, hand_over=hand_over)
-        elif self.cache.absorbed_arenas() or not snapshot.parts:
+        elif self.cache.absorb_all() or not snapshot.parts:
             self.cache.put_row(row, snapshot)
         else:  # nothing was fed yet: all rows become copies of this one, and the others are emptied
             others = {other: self.row_snapshot(other) for other in range(self.rows) if other != row}

@@ -33,7 +33,7 @@ class Ahead:
 
     def __init__(self, cache: H2OCache) -> None:
         self._cache, self.clock = cache, replace(cache.clocks[0])
-        arenas = cache.absorbed_arenas()
+        arenas = cache.absorb_all()
         self._gaining = [arena.slots.states[name] for arena in arenas for name in ("score", "lately")]
         self._before = [state.clone() for state in self._gaining]
         self.logits = torch.empty(0)
@@ -45,7 +45,7 @@ class Ahead:
         for state, before in zip(self._gaining, self._before, strict=True):
             state.copy_(before)
         used = self.clock.in_use
-        for arena in self._cache.absorbed_arenas():
+        for arena in self._cache.absorb_all():
             evict(arena.slots, arena.order[..., used : used + 1].long())
         self._cache.clocks[0] = self.clock
         for layer in self._cache.layers:

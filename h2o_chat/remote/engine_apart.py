@@ -147,7 +147,7 @@ FORWARDED = frozenset(
     {
         *("feed_again", "restore", "reset", "save", "load", "check", "protection", "budget_for"),
         *("expect_thoughts", "give_up_thoughts"),
-        *("protect", "pin", "unpin", "evict_generated", "look", "inspect", "held"),
+        *("protect", "pin", "unpin", "evict_generated", "cache_state", "inspect", "held"),
     }
 )
 """Methods of `Engine` that the other process runs, and nothing else."""

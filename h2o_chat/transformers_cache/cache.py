@@ -135,7 +135,7 @@ class H2OCache(Cache):
         """The rotation of a layer's keys; None: none, or not known."""
         return self.trained.ropes[layer] if self.trained else None
 
-    def absorbed_arenas(self) -> list[Arena]:
+    def absorb_all(self) -> list[Arena]:
         """Absorbs what waits, which may raise (`absorb_rest`). -> the arenas; none before the first token"""
         return absorb_rest(self.arenas_in_step, self.step)
 
@@ -160,7 +160,7 @@ class H2OCache(Cache):
         Raises:
             UsageError: nothing was fed yet, so there are no slots.
         """
-        if not self.absorbed_arenas():
+        if not self.absorb_all():
             raise UsageError("This H2OCache holds nothing yet.", "Feed it to a model first.")
         return torch.as_tensor(self.attention_layers[layer].slots.positions).clone()
 
@@ -172,12 +172,12 @@ class H2OCache(Cache):
     @property
     def bytes_held(self) -> int:
         """Bytes of all keys, values and their scales; empty slots included."""
-        return sum(arena.bytes_held for arena in self.absorbed_arenas())
+        return sum(arena.bytes_held for arena in self.absorb_all())
 
     @property
     def bytes_full(self) -> int:
         """Bytes of a cache that keeps everything fed so far, in the model's precision."""
-        return sum(arena.plain_slot_bytes for arena in self.absorbed_arenas()) * self.fed
+        return sum(arena.plain_slot_bytes for arena in self.absorb_all()) * self.fed
 
     @property
     def protected(self) -> int:

@@ -43,7 +43,7 @@ def prepare(cache: CacheLike, step: Step) -> None:
     if cache.state_layers:
         with torch.inference_mode(False):  # models change convolution states in place
             cache.states_before = changed([layer.held for layer in cache.state_layers], torch.clone)
-    if cache.absorbed_arenas():
+    if cache.absorb_all():
         make_ready(cache, step)
     cache.step = step
 
@@ -67,13 +67,13 @@ def make_ready(cache: CacheLike, step: Step) -> None:
     join(cache)
     if distance is not None and not distance.learned:
         clamps, rebases = turns_due(distance, clocks, counts)
-        for arena in cache.absorbed_arenas():
+        for arena in cache.absorb_all():
             if clamps:
                 turning.clamp(arena, [clock.clamped_below for clock in clocks])
             if rebases:
                 turning.rebase(arena, [clock.rope_origin for clock in clocks])
             arena.clamps = arena.rope is not None and any(clock.clamped_below for clock in clocks)
-    for arena in cache.absorbed_arenas():
+    for arena in cache.absorb_all():
         arena.grow(max(ends))
     if step.tokens == 1:
         step.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
@@ -174,8 +174,8 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
 
 def join(cache: CacheLike) -> None:
     """Merges the arenas of single layers, which the first step created."""
-    if 1 < len(cache.absorbed_arenas()) == len(cache.attention_layers):
-        cache.arenas_in_step = joined(cache.absorbed_arenas())
+    if 1 < len(cache.absorb_all()) == len(cache.attention_layers):
+        cache.arenas_in_step = joined(cache.absorb_all())
         place_layers(cache)
 
 

@@ -50,7 +50,7 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
         cache.plan.policy.name,
         cache.plan.shares,
         cache.plan.bits,
-        [SavedArena(a.layers, a.layer_shape, a.slots.states, a.lost) for a in cache.absorbed_arenas()],
+        [SavedArena(a.layers, a.layer_shape, a.slots.states, a.lost) for a in cache.absorb_all()],
         [replace(clock) for clock in cache.clocks],
         replace(cache.fresh),
         cache.fed,
@@ -105,7 +105,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clocks_of(cache, row)  # raises if there is no such row
     if snapshot is not None:
         _refuse_other(cache, snapshot)
-        if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.absorbed_arenas()):
+        if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.absorb_all()):
             raise UsageError(
                 f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
                 "Give one row, of Snapshot.row; before the first token use cache.restore().",
@@ -114,10 +114,10 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clocks = [*snapshot.clocks, snapshot.fresh] if snapshot else [cache.plan.clock()]
     join(cache)  # so that arenas have the same layers as in the snapshot
     clock = cache.clocks[row] = replace(clocks[0])
-    for arena in cache.absorbed_arenas():
+    for arena in cache.absorb_all():
         arena.grow(clock.in_use)
         arena.empty_row(row, clock.rope_origin)
-    by_layers = {arena.layers: arena for arena in cache.absorbed_arenas()}
+    by_layers = {arena.layers: arena for arena in cache.absorb_all()}
     for part in snapshot.parts if snapshot else []:
         arena = by_layers[tuple(part.layers)]
         for name, saved in part.states.items():
@@ -125,7 +125,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
             slots = min(mine.shape[2], saved.shape[3])  # further slots are empty
             mine[:, :, :slots] = saved[:, 0, :, :slots]
         arena.lost[row] += part.lost[0]
-    for arena in cache.absorbed_arenas():
+    for arena in cache.absorb_all():
         arena.order[:, row] = in_use_first(arena.slots.positions[:, row])
     for layer in cache.attention_layers:  # a step of this row may have ended in the middle
         layer.fed = cache.fed

@@ -29,7 +29,7 @@ def noise(count: int, seed: int) -> list[int]:
     return tokens(count, seed)[0].tolist()
 
 
-class Fed:
+class TurnTokens:
     """A model and a cache of some rows."""
 
     def __init__(self, family: str, **how: Any) -> None:
@@ -58,18 +58,18 @@ class Fed:
         return self.feed(rows, prompt)[row]
 
 
-def alone(family: str, row: int, **how: Any) -> Fed:
-    one = Fed(family, **how)
+def alone(family: str, row: int, **how: Any) -> TurnTokens:
+    one = TurnTokens(family, **how)
     one.cache.protect(SYSTEM[row])
     one.cache.pin(PINS[row])
     return one
 
 
-def same(together: Fed, row: int, expected: Fed) -> None:
+def same(together: TurnTokens, row: int, expected: TurnTokens) -> None:
     assert kept_by(together.cache, row) == kept_by(expected.cache, 0), f"row {row}"
     assert together.cache.protected_in(row) == expected.cache.protected, f"row {row}"
-    lost = sum(float(arena.lost[row]) for arena in together.cache.absorbed_arenas())
-    assert lost == pytest.approx(sum(float(arena.lost[0]) for arena in expected.cache.absorbed_arenas()))
+    lost = sum(float(arena.lost[row]) for arena in together.cache.absorb_all())
+    assert lost == pytest.approx(sum(float(arena.lost[0]) for arena in expected.cache.absorb_all()))
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
@@ -91,7 +91,7 @@ def close(actual: Tensor, expected: Tensor) -> None:
 def test_rows_with_their_own_pins_equal_the_rows_alone_while_one_is_refilled(
     family: str, how: dict[str, Any]
 ) -> None:
-    together = Fed(family, **how)
+    together = TurnTokens(family, **how)
     for row in range(3):
         together.cache.protect(SYSTEM[row], row=row)
         together.cache.pin(PINS[row], row=row)
@@ -112,7 +112,7 @@ def test_rows_with_their_own_pins_equal_the_rows_alone_while_one_is_refilled(
     assert together.cache.protected_in(1) == (
         0 if how["policy"] in ("h2o-paper", "full", "lru", "h2o") else 4
     )
-    ones[1] = Fed(family, **how)
+    ones[1] = TurnTokens(family, **how)
     for cache, row in ((together.cache, 1), (ones[1].cache, 0)):
         cache.protect(5, row=row)
         cache.pin([8, 30], row=row)
@@ -130,7 +130,7 @@ def test_rows_with_their_own_pins_equal_the_rows_alone_while_one_is_refilled(
 @pytest.mark.parametrize(("policy", "kv"), [("h2o", "auto"), ("h2o-paper", "int8"), ("full", "int4")])
 def test_a_row_that_was_taken_goes_on_in_another_row_and_another_cache(policy: str, kv: str) -> None:
     """The rows that it leaves and joins go on as if it had never been there."""
-    together = Fed("gemma3_text", policy=policy, kv=kv)
+    together = TurnTokens("gemma3_text", policy=policy, kv=kv)
     together.cache.protect(5, row=1)
     together.feed([noise(age, row) for row, age in enumerate(AGES)], True)
     together.cache.pin([2, 60], row=1)
@@ -139,7 +139,7 @@ def test_a_row_that_was_taken_goes_on_in_another_row_and_another_cache(policy: s
     assert [together.cache.protected_in(row) for row in range(3)] == [0, 6, 0]
     taken = together.cache.take_row(1)
     before = kept_by(together.cache, 1)
-    elsewhere = Fed("gemma3_text", policy=policy, kv=kv)
+    elsewhere = TurnTokens("gemma3_text", policy=policy, kv=kv)
     elsewhere.cache.restore(taken)
     assert kept_by(elsewhere.cache, 0) == before
     together.cache.put_row(1, together.cache.take_row(2))
@@ -157,7 +157,7 @@ def test_a_row_that_was_taken_goes_on_in_another_row_and_another_cache(policy: s
 
 
 def test_what_is_protected_for_every_row_is_so_in_rows_to_come() -> None:
-    together = Fed("llama")
+    together = TurnTokens("llama")
     together.cache.protect(4)
     together.cache.pin([9], row=1)
     together.cache.pin([12])
@@ -178,19 +178,19 @@ def test_what_is_protected_for_every_row_is_so_in_rows_to_come() -> None:
 
 
 def test_rows_that_were_named_have_to_come() -> None:
-    together = Fed("llama")
+    together = TurnTokens("llama")
     together.cache.protect(4, row=2)
     with pytest.raises(UsageError, match="protected in row 2, and the batch has 2 rows"):
         together.feed([noise(5, 0), noise(5, 1)], True)
 
 
 def test_only_one_row_alike_can_be_put() -> None:
-    together = Fed("llama")
+    together = TurnTokens("llama")
     together.feed([noise(20, row) for row in range(2)], True)
     with pytest.raises(UsageError, match="2 rows cannot be put into row 0"):
         together.cache.put_row(0, together.cache.snapshot())
     with pytest.raises(UsageError, match="is of a cache with caote"):
-        together.cache.put_row(0, Fed("llama", policy="caote").cache.snapshot())
+        together.cache.put_row(0, TurnTokens("llama", policy="caote").cache.snapshot())
     with pytest.raises(UsageError, match="no row 2"):
         together.cache.put_row(2, together.cache.take_row(1))
 
@@ -199,7 +199,7 @@ def test_rows_that_are_all_emptied_are_as_new() -> None:
     """Attention of the last token to slots that are now empty is added to no score."""
     torch.manual_seed(0)
     before, after = torch.randint(3, VOCAB, (2, 40)), torch.randint(3, VOCAB, (30,)).tolist()
-    used, new = (Fed("llama", policy="h2o-paper") for _ in range(2))
+    used, new = (TurnTokens("llama", policy="h2o-paper") for _ in range(2))
     used.feed(before[:, :30].tolist(), prompt=True)
     new.feed([[5], [5]], prompt=True)
     for token in before[:, 30:].T.tolist():
@@ -213,12 +213,12 @@ def test_rows_that_are_all_emptied_are_as_new() -> None:
     expected = new.feed_row(1, [7], prompt=False)
     torch.testing.assert_close(used.feed_row(1, [7], prompt=False), expected)
     assert logits.isfinite().all()
-    for ours, theirs in zip(used.cache.absorbed_arenas(), new.cache.absorbed_arenas(), strict=True):
+    for ours, theirs in zip(used.cache.absorb_all(), new.cache.absorb_all(), strict=True):
         torch.testing.assert_close(ours.slots.score[:, 1], theirs.slots.score[:, 1])
 
 
 def test_a_step_is_fed_once_and_as_it_was_said() -> None:
-    one = Fed("llama")
+    one = TurnTokens("llama")
     one.feed([[5, 6, 7]], prompt=True)
     one.cache.prepare(Step(1))
     with pytest.raises(UsageError, match="was prepared, and not fed"):
@@ -228,7 +228,7 @@ def test_a_step_is_fed_once_and_as_it_was_said() -> None:
 
 
 def test_after_a_step_that_failed_there_is_no_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Fed("llama")
+    one = TurnTokens("llama")
     one.feed([[5, 6, 7]], prompt=True)
     before = one.cache.snapshot()
     broken = one.model.model.layers[1].self_attn
@@ -247,7 +247,7 @@ def test_after_a_step_that_failed_there_is_no_next_one(monkeypatch: pytest.Monke
 
 
 def test_a_row_of_another_model_is_refused() -> None:
-    one, other = Fed("llama"), Fed("llama")
+    one, other = TurnTokens("llama"), TurnTokens("llama")
     other.model.float()
     for fed in (one, other):
         fed.feed([[5, 6, 7], [8, 9, 10]], prompt=True)
@@ -256,15 +256,15 @@ def test_a_row_of_another_model_is_refused() -> None:
 
 
 def test_a_row_that_was_taken_before_its_first_token_can_be_put() -> None:
-    one = Fed("llama")
-    fresh = Fed("llama").cache.snapshot()
+    one = TurnTokens("llama")
+    fresh = TurnTokens("llama").cache.snapshot()
     one.feed([[5, 6, 7], [8, 9, 10]], prompt=True)
     one.cache.put_row(1, fresh)
     assert kept_by(one.cache, 1) == [[[], []] for _ in one.cache.layers]
 
 
 def test_every_row_twice_goes_on_as_each_did() -> None:
-    once, twice = Fed("llama"), Fed("llama")
+    once, twice = TurnTokens("llama"), TurnTokens("llama")
     for fed in (once, twice):
         fed.feed([noise(40, seed=1), noise(40, seed=2)], prompt=True)
     twice.cache.batch_repeat_interleave(2)

@@ -31,7 +31,7 @@ def test_a_row_of_no_numbers_fails_alone_and_leaves_none_behind(native: Loaded) 
 
     def breaks(told: BatchReport) -> None:
         if told.request is broken and isinstance(told.event, Token) and told.event.position > 20:
-            for arena in batch.runner.cache.absorbed_arenas():
+            for arena in batch.runner.cache.absorb_all():
                 arena.slots.values[:, row_of(batch, broken)] = torch.nan
 
     many[1] = broken = replace(broken, pieces=[RequestPiece(range(20, 40))])

@@ -82,7 +82,7 @@ class Pair:
 
     def arenas(self) -> Iterator[tuple[Arena, Arena]]:
         """Those of both."""
-        one, other = (runner.cache.absorbed_arenas() for runner in (self.graph, self.plain))
+        one, other = (runner.cache.absorb_all() for runner in (self.graph, self.plain))
         return zip(one, other, strict=True)
 
     def compare_slots(self) -> None:
@@ -118,7 +118,7 @@ def test_a_conversation_of_each_family(family: str) -> None:
     both = pair(tiny(family, "h2o", torch.float32, head_dim=16, max_position_embeddings=40), 16)
     both.answer(both.feed([words(14)], True), 6)
     both.answer(both.feed([words(6, seed=1)], True), 2)
-    assert any(arena.clamps for arena in both.graph.cache.absorbed_arenas())
+    assert any(arena.clamps for arena in both.graph.cache.absorb_all())
     both.compare_slots()
 
 
@@ -298,7 +298,7 @@ def test_one_token_attends(
     one = loaded(model.to(dtype))
     runner = Runner(one, cache_for(one, Settings(budget=budget, kv_dtype=kv)), rows)
     runner.feed([words(3)] * rows, prompt=True)  # makes the arena
-    step, (arena,) = runner.graph, runner.cache.absorbed_arenas()
+    step, (arena,) = runner.graph, runner.cache.absorb_all()
     assert arena.plan.distance is not None
     step.frame = replace(step.frame, sees=(window,))
     distance = replace(arena.plan.distance, nearer=trained // 3)
@@ -375,7 +375,7 @@ def test_a_conversation_with_slots_in_bytes() -> None:
             one.feed(pieces, prompt=number == 6)[:, -1].clone() for one in (both.graph, both.plain)
         )
         assert float((mine - logits).norm() / logits.norm()) < 2e-3
-    assert any(arena.clamps for arena in both.graph.cache.absorbed_arenas())
+    assert any(arena.clamps for arena in both.graph.cache.absorb_all())
     for one, other in both.arenas():
         assert torch.equal(one.slots.positions, other.slots.positions)
         for name in ("keys", "values"):

@@ -27,7 +27,7 @@ def test_does_what_an_engine_here_does(apart: EngineApart, here: Any, tmp_path: 
         told.append(timeless(engine.generate(IDS[:9], SAMPLING)))
         engine.unpin()
         assert engine.feed_again(IDS, answer=False, exact=True, cancel=lambda: False)
-        told.append([engine.look()])
+        told.append([engine.cache_state()])
         if number == 0:
             first, state = told, (engine.seen, engine.pending, engine.protection(), engine.budget_for(40))
     assert told == first
@@ -69,9 +69,9 @@ def test_can_be_asked_in_the_middle_of_an_answer(apart: EngineApart, here: Any) 
 def test_what_nobody_looks_at_is_not_collected(apart: EngineApart) -> None:
     apart.watch(False)
     list(apart.generate(IDS, SAMPLING))
-    assert apart.look().heaviest == []
+    assert apart.cache_state().heaviest == []
     apart.watch(True)
-    assert apart.look().heaviest
+    assert apart.cache_state().heaviest
 
 
 def test_stops_between_two_tokens_and_goes_on(apart: EngineApart) -> None:
@@ -132,7 +132,7 @@ def test_two_threads_do_not_take_each_others_replies(apart: EngineApart) -> None
 
     def ask_too() -> None:
         while True:
-            apart.look()
+            apart.cache_state()
 
     with pytest.raises(RuntimeError, match="Two threads"):
         ask_too()
@@ -170,11 +170,11 @@ def test_errors_are_those_of_an_engine_here(apart: EngineApart, here: Any, tmp_p
 
 def test_a_snapshot_that_nobody_holds_is_told_with_the_next_call(apart: EngineApart) -> None:
     gc.collect()
-    apart.look()  # what tests before have left is told
+    apart.cache_state()  # what tests before have left is told
     snapshot = apart.snapshot()
     number = snapshot.number
     del snapshot
     gc.collect()
     assert apart._process.dropped == [number]
-    apart.look()
+    apart.cache_state()
     assert apart._process.dropped == []

@@ -61,7 +61,7 @@ def test_an_engine_that_is_killed_says_so_and_what_it_said_stays() -> None:
     assert (told[-1].finish, told[-1].text) == ("interrupted", "".join(text for _, text in said))
     assert (told[-1].prompt_tokens, told[-1].new_tokens) == (len(IDS), len(said))
     with pytest.raises(EngineError):
-        engine.look()
+        engine.cache_state()
     engine.watch(False)
 
 

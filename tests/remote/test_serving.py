@@ -36,7 +36,7 @@ def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.M
     snapshot = ask(engine, "snapshot")
     assert len(serving._held) == 2
     ask(engine, "restore", snapshot)
-    ask(engine, "look", dropped=(snapshot.number,))
+    ask(engine, "cache_state", dropped=(snapshot.number,))
     assert list(serving._held) == [engine.number]
 
 

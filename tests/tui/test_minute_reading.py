@@ -132,7 +132,7 @@ async def test_stopping_in_the_middle_leaves_the_conversation_as_it_was(
         await screen.answered()
         assert known(screen) == before
         assert screen.app.prompt.text == TEXT
-        assert screen.chat.engine.look().seen == seen
+        assert screen.chat.engine.cache_state().seen == seen
         assert "nothing was sent" in screen.app.divider.remark
         del screen.chat.engine.forward  # nothing holds it up any more
         await screen.say("Do you like films?")

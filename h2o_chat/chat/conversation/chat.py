@@ -173,7 +173,7 @@ class Chat:
             places = [thinking.place(one.first, one.thought_tokens) for one in answers]
             self.engine.give_up_thoughts(places, thinking.drops)
             if self.settings.events_every:
-                self.look()
+                self.update_state()
                 yield from self.looked()
 
     def session_now(self) -> Session:
@@ -220,7 +220,7 @@ class Chat:
         if path:
             self.system = path[0].text if path[0].role == "system" else None
         self._turn_marker_fed = ended_in_marker(self.engine.tokenizer, self.template, path)
-        self.look()
+        self.update_state()
         self.holds.share_out(self.messages, self.engine.seen)
         return True
 
@@ -268,8 +268,8 @@ class Chat:
     def _blank(self) -> list[Message]:
         return [Message("system", self.system)] if self.system else []
 
-    def look(self) -> None:
-        self._remember_state(self.engine.look())
+    def update_state(self) -> None:
+        self._remember_state(self.engine.cache_state())
 
     def _remember_state(self, state: CacheState) -> None:
         self.state = state
@@ -306,7 +306,7 @@ def pin(chat: Chat, index: int, on: bool = True) -> Iterator[Event]:
     note = chat.mark_pinned(message, on, tokens)
     if chat.keeper:
         chat.keeper.save_again(chat.engine)
-    chat.look()
+    chat.update_state()
     yield from chat.looked()
     yield note
     yield from chat.take_notes()

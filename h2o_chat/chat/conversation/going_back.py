@@ -110,7 +110,7 @@ def rebuild(
     chat.holds.forget()
     chat.state = None
     if engine.seen:
-        chat.look()
+        chat.update_state()
         chat.holds.share_out(chat.messages, engine.seen)
     chat.spell()  # a screen that shows it from its beginning forgets what the tokens were
     chat.notes += notes

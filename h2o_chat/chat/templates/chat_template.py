@@ -29,7 +29,7 @@ after_piece: ContextVar[Callable[[int], None]] = ContextVar("after_piece", defau
 
 
 @dataclass(frozen=True)
-class Fed:
+class TurnTokens:
     """The tokens of a turn as they are fed."""
 
     ids: list[int]
@@ -78,17 +78,17 @@ class PlainTemplate:
     def thinking_as(self, think: str) -> "PlainTemplate":
         return self
 
-    def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
+    def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> TurnTokens:
         start = self._tokenizer.bos_token_id
         head = [] if start is None else [start]
         before = "" if system is None else f"{system}\n"
         ids = [*head, *literal(self._tokenizer, before + text)]
-        return Fed(ids, _agree(ids, [*head, *literal(self._tokenizer, before)]))
+        return TurnTokens(ids, _agree(ids, [*head, *literal(self._tokenizer, before)]))
 
-    def later(self, text: str, turn_marker_fed: bool = False) -> Fed:
-        return Fed(literal(self._tokenizer, text), 0)
+    def later(self, text: str, turn_marker_fed: bool = False) -> TurnTokens:
+        return TurnTokens(literal(self._tokenizer, text), 0)
 
-    def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> Fed:
+    def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> TurnTokens:
         return self.later("\n".join((*texts, then)))
 
 
@@ -120,16 +120,16 @@ class ModelTemplate:
         opened, closed = (self.tokenized(self.rendered(user, opens=opens)) for opens in (True, False))
         return len(opened) - _agree(opened, closed)
 
-    def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> Fed:
+    def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> TurnTokens:
         """The tokens of the first turn; `tools` only where the template renders them (`ToolForm.native`)."""
         words = [] if system is None else [("system", system)]
         return self._turn([*words, ("user", text)], tools=tools)
 
-    def later(self, text: str, turn_marker_fed: bool = False) -> Fed:
+    def later(self, text: str, turn_marker_fed: bool = False) -> TurnTokens:
         """The tokens of a later turn; `turn_marker_fed`: the answer before ended in the marker itself."""
         return self._turn([("user", text)], after_answer=True, turn_marker_fed=turn_marker_fed)
 
-    def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> Fed:
+    def results(self, texts: Sequence[str], then: str, turn_marker_fed: bool = False) -> TurnTokens:
         """The tokens of a turn with results of tools and, behind them, what the user says (`then`, perhaps
         empty); where the template renders results."""
         said = [("tool", text) for text in texts] + ([("user", then)] if then else [])
@@ -141,7 +141,7 @@ class ModelTemplate:
         after_answer: bool = False,
         turn_marker_fed: bool = False,
         tools: Sequence[Any] = (),
-    ) -> Fed:
+    ) -> TurnTokens:
         """The tokens that the template makes of `said`, (role, text) of each message."""
         texts = [text for _, text in said]
         words = [_word_not_in(texts, f"{role}{number}") for number, (role, _) in enumerate(said)]
@@ -160,9 +160,9 @@ class ModelTemplate:
             ids = self.tokenized(self._render(said, anchor, turn_marker_fed, tools), anchor)
             if _is_safe(texts, marks, ids, self.tokenized(blank, anchor)):
                 filled = "".join(contents.get(part, part) for part in _split(before, contents))
-                return Fed(ids, _agree(ids, self.tokenized(filled, anchor)))
+                return TurnTokens(ids, _agree(ids, self.tokenized(filled, anchor)))
         ids = self._piecewise(blank, contents, marks, anchor)
-        return Fed(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
+        return TurnTokens(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
 
     def _render(
         self, said: Sequence[tuple[str, str]], anchor: str, turn_marker_fed: bool, tools: Sequence[Any]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from h2o_chat.base.errors import H2OChatError
-from h2o_chat.chat.templates.chat_template import Fed, ModelTemplate, Template
+from h2o_chat.chat.templates.chat_template import ModelTemplate, Template, TurnTokens
 from h2o_chat.chat.templates.thinking import Thinking
 
 RESULTS, THEN = "\x1e", "\x1f"
@@ -77,7 +77,7 @@ class ToolForm:
         functions = (json.dumps(one["function"], ensure_ascii=False) for one in tools)
         return _DESCRIBED.format(tools="\n".join(functions))
 
-    def fed(self, results: Sequence[str], then: str, template: Template, turn_marker_fed: bool) -> Fed:
+    def fed(self, results: Sequence[str], then: str, template: Template, turn_marker_fed: bool) -> TurnTokens:
         """The tokens of a turn that gives results; see `Template.results`."""
         if self.native:
             return template.results(results, then, turn_marker_fed)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Generator, Iterator, Sequence
 
 from h2o_chat.base.progress import ShouldStop
-from h2o_chat.chat.templates.chat_template import Fed, ModelTemplate, Template
+from h2o_chat.chat.templates.chat_template import ModelTemplate, Template, TurnTokens
 from h2o_chat.chat.templates.tool_form import Call, form_of
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.events.events import Note
@@ -45,10 +45,10 @@ class ToolCalls:
         text = text or "You are a helpful assistant that can call tools."
         return "\n\n".join(filter(None, (text, self.form.described(self.tools))))
 
-    def first(self, system: str | None, text: str) -> Fed:
+    def first(self, system: str | None, text: str) -> TurnTokens:
         return self._template.first(system, text, self.tools if self.form.native else ())
 
-    def results(self, text: str, turn_marker_fed: bool) -> Fed:
+    def results(self, text: str, turn_marker_fed: bool) -> TurnTokens:
         """The tokens of a message with results; `turn_marker_fed` as for `Template.later`."""
         return self.form.fed([text], "", self._template, turn_marker_fed)
 

@@ -95,10 +95,8 @@ class LiteralCache(DynamicCache):
         return [[[[t.position for t in head] for head in layer.heads]] for layer in self.literal.values()]
 
 
-_due: list[Layer] = []
-"""The layer whose token came last, until its attention."""
-_of_keys: list[tuple[Tensor, Layer]] = []
-"""Whose keys these are: later layers may attend to them."""
+_due: list[Layer] = []  # the layer whose token came last, until its attention
+_of_keys: list[tuple[Tensor, Layer]] = []  # whose keys these are: later layers may attend to them
 
 
 def _first_seen(window: int | None, chunked: bool) -> Callable[[int], int]:

@@ -24,21 +24,15 @@ class Repository:
 
     files: dict[str, bytes]
     gated: bool = False
-    status: int = 200
-    """What the first question is answered with."""
-    refuse_files: int = 200
-    """What downloads are answered with."""
-    cuts: int = 0
-    """So many downloads of weights break off in the middle."""
+    status: int = 200  # what the first question is answered with
+    refuse_files: int = 200  # what downloads are answered with
+    cuts: int = 0  # so many downloads of weights break off in the middle
     seconds_per_mib: float = 0.0
-    sizes: dict[str, int] = field(default_factory=dict)
-    """Sizes to claim, of files whose own is another."""
-    hashes: dict[str, str] = field(default_factory=dict)
-    """The same for hashes."""
+    sizes: dict[str, int] = field(default_factory=dict)  # sizes to claim, of files whose own is another
+    hashes: dict[str, str] = field(default_factory=dict)  # the same for hashes
     more: dict[str, int] = field(default_factory=dict)
     """Bytes that are sent behind the contents of these files, which no listing names."""
-    chunked: bool = False
-    """The length of a file is not said before it is sent."""
+    chunked: bool = False  # the length of a file is not said before it is sent
 
 
 @dataclass
@@ -49,10 +43,8 @@ class Hub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     """(method, path, range) of every request."""
-    sent: dict[str, int] = field(default_factory=dict)
-    """Bytes of each file that somebody took."""
-    tokens: set[str] = field(default_factory=set)
-    """Authorization headers that came."""
+    sent: dict[str, int] = field(default_factory=dict)  # bytes of each file that somebody took
+    tokens: set[str] = field(default_factory=set)  # authorization headers that came
 
     def downloads(self, file: str) -> list[str]:
         """The ranges in which a file was fetched; "" is all of it."""

@@ -11,10 +11,8 @@ from torch import Tensor
 class Twin(OracleHead):
     """A rule like the published one: the newest are safe, the lowest rank goes, ties drop the oldest."""
 
-    share = 0.25
-    """Of the budget that the newest tokens have."""
-    sinks = 0
-    """First tokens that stay."""
+    share = 0.25  # of the budget that the newest tokens have
+    sinks = 0  # first tokens that stay
 
     def rank(self, token: Held) -> float:
         raise NotImplementedError

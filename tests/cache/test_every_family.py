@@ -47,8 +47,7 @@ BUDGET = 24
 SETTINGS = Settings(budget=BUDGET, policy="h2o", seed=1, sinks=2, recent=8)
 SECOND = prompt(9, seed=6)[0].tolist()
 NEAR = 1e-5
-GENTLE = 0.12
-"""Scale of the random weights at which stock fp32 itself stays well within 1e-5."""
+GENTLE = 0.12  # scale of the random weights at which stock fp32 itself stays well within 1e-5
 
 
 def test_every_family_is_in_the_table() -> None:

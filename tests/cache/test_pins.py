@@ -50,8 +50,7 @@ def holders(cache: H2OCache, position: int) -> int:
     return sum(int((cache.kept(layer) == position).any(-1).sum()) for layer in range(len(cache.layers)))
 
 
-CACHES = 6
-"""Caches of the tiny llama: 3 layers x 2 KV heads."""
+CACHES = 6  # caches of the tiny llama: 3 layers x 2 KV heads
 
 
 @pytest.mark.parametrize("family", ["llama", "opt"])

@@ -16,10 +16,8 @@ from h2o_chat.cache.rope import Positions
 from h2o_chat.transformers_cache.probe import probe
 
 BUDGET = 32
-LONGEST = 64
-"""Tokens of the trained window: keys are clamped and turned back on the way."""
-SYSTEM = (5, 0, 3)
-"""First tokens of each row that are protected."""
+LONGEST = 64  # tokens of the trained window: keys are clamped and turned back on the way
+SYSTEM = (5, 0, 3)  # first tokens of each row that are protected
 PINS: tuple[set[int], ...] = ({12, 50, 70}, {3, 40}, set())
 """Per row: some read with the first prompt, some generated later, at another age of each row."""
 AGES = (30, 9, 55)

@@ -14,8 +14,7 @@ from h2o_chat.events.events import End, Error
 
 PANICS = "(a+)+$|(a|aa)+b"
 """A regular expression at which the tokenizer's library gives up, in a panic of Rust ..."""
-ON = "a" * 44 + "c"
-"""... on this text."""
+ON = "a" * 44 + "c"  # ... on this text
 ENDS: tuple[Any, ...] = ([[1, 2]], {"a": 1}, "end", [None, "a"], 1.5, True, [{}])
 WINDOWS: tuple[Any, ...] = (10**30, -5, 0.5, "many")
 SHORT = ("--max-tokens", "3", "--budget", "64", "--seed", "1")

@@ -33,8 +33,7 @@ from h2o_chat.policies.scores import LATELY, Received
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
-NEAR = 2e-4 if DEVICE == "cuda" else 5e-5
-"""Between logits of some tens: sums in another order."""
+NEAR = 2e-4 if DEVICE == "cuda" else 5e-5  # between logits of some tens: sums in another order
 
 
 def llama(layers: int = 1, head_dim: int = 16, **sizes: Any) -> Any:

@@ -9,8 +9,7 @@ from tiny_models import tiny
 
 from h2o_chat.native.packed import Packed
 
-Pack = Callable[[str, int], Packed]
-"""Packs the model of that name in so many bits: the fixture `pack`."""
+Pack = Callable[[str, int], Packed]  # packs the model of that name in so many bits: the fixture `pack`
 
 _SIZES = {
     "hidden_size": 64,

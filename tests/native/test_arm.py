@@ -24,8 +24,7 @@ pytestmark = [
 ]
 
 ARM = build.Target("Linux", "aarch64")
-PLAIN = build.Target("Linux", "any")
-"""A target without forms, which is quick to compile."""
+PLAIN = build.Target("Linux", "any")  # a target without forms, which is quick to compile
 
 FOLDER = Path(__file__).parent
 

@@ -28,8 +28,7 @@ from h2o_chat.native.packed import Packed
 from h2o_chat.native.packed_file import PackedError, packed_files
 from h2o_chat.native.packing import Sources, packed_for
 
-ALLOWED = {4: 0.1, 8: 0.008}
-"""Relative error of a matrix of random weights."""
+ALLOWED = {4: 0.1, 8: 0.008}  # relative error of a matrix of random weights
 
 PACK = """
 import ctypes, os, sys

@@ -10,10 +10,8 @@ import sys
 import traceback
 from typing import Any
 
-LOOPBACK = "TESTS_MAY_USE_LOOPBACK"
-"""In the environment: whether 127.0.0.1 is allowed just now."""
-ASKED = "TESTS_ASKED_THE_NETWORK"
-"""In the environment: the file where attempts are written down."""
+LOOPBACK = "TESTS_MAY_USE_LOOPBACK"  # in the environment: whether 127.0.0.1 is allowed just now
+ASKED = "TESTS_ASKED_THE_NETWORK"  # in the environment: the file where attempts are written down
 
 _HERE = ("127.0.0.1", "127.0.0.2", "::1", "localhost")
 _OF_A_SOCKET = ("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg")

@@ -41,8 +41,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 PROMPT = torch.randint(10, 4000, (70,), generator=torch.Generator().manual_seed(0)).tolist()
 CALM = {"budget": 32}
-ALWAYS = {"budget": 48, "policy": "h2o-paper"}
-"""Evicts at every token."""
+ALWAYS = {"budget": 48, "policy": "h2o-paper"}  # evicts at every token
 REFUSED = {"qwen2": "KV heads, 1,", "gpt2": "no plan", "native": "--engine native", "int8": "--quantize int8"}
 
 

@@ -25,8 +25,7 @@ pytestmark = [
 ]
 
 GOOD, BAD = "the-key-of-the-good-client", "the-key-of-the-bad-client"
-PATIENCE_S = 10
-"""A client that is not held up is answered in a tenth of it, on a busy machine too."""
+PATIENCE_S = 10  # a client that is not held up is answered in a tenth of it, on a busy machine too
 BODY_BYTES = 16 << 20
 
 

@@ -17,8 +17,7 @@ from h2o_chat.store import DATABASE, Store
 from h2o_chat.store.records import Conversation
 
 WORD = "kweluzebra"
-PATIENCE_S = 100.0
-"""Seconds that a test waits, on a busy machine."""
+PATIENCE_S = 100.0  # seconds that a test waits, on a busy machine
 
 
 @pytest.fixture

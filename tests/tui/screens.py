@@ -220,8 +220,7 @@ POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 TOLD = ("Hi, my name is Flora and my locker code is K7Q2.", "Do you like films?", "What is my locker code?")
 RECORDING = Path(__file__).parent / "recordings" / "chat.jsonl"
 """The real engine, recorded by tools/make/make_recordings.py."""
-LONG = Sampling(max_tokens=None, ignore_eos=True)
-"""An answer that only a person ends."""
+LONG = Sampling(max_tokens=None, ignore_eos=True)  # an answer that only a person ends
 SESSION = Session(
     *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),
     *("transformers", 1, 7, 2, 4, 256),

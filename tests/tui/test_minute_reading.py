@@ -16,8 +16,7 @@ from h2o_chat.events.events import CacheState, Prompt, ReadSoFar, Turn
 from h2o_chat.tui.transcript.message_body import CARET
 
 TEXT = "Once there was a bird that lived in a garden with a red key and a blue door. " * 150
-PART = TEXT[: len(TEXT) // 3]
-"""Long enough for its reading to be seen."""
+PART = TEXT[: len(TEXT) // 3]  # long enough for its reading to be seen
 SETTINGS = Settings(model=str(POCKET), budget=128, threads=1)
 FAR = re.compile(r"reading ([\d,]+) of ([\d,]+) · (\d+)%(?: · about \d+ s)? · [\d,]+ tok/s · esc stops")
 

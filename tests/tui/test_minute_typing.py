@@ -15,8 +15,7 @@ from typed import ONE_SIZE, SAID, SIZES, Held, talking
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.transcript.transcript import Transcript
 
-FOR_COMMANDS = "ebckpzti"
-"""Letters that are commands while a message is chosen."""
+FOR_COMMANDS = "ebckpzti"  # letters that are commands while a message is chosen
 
 
 def panes(screen: Screen) -> list[Widget]:

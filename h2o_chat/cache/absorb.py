@@ -2,7 +2,7 @@
 
 Layers are absorbed one by one or a few together. No slot is moved: evicted tokens leave empty slots, into
 which new tokens are written. The last chunk of a prompt waits until slots are asked for
-(`H2OCache.absorb_all`), so that the first token of the answer comes earlier.
+(`H2OCache.current_arenas`), so that the first token of the answer comes earlier.
 Shapes: L layers of the arena, l of them absorbed together, R rows, H KV heads, G query heads per KV head,
 S slots, T of them in use at most, N new tokens, D head size.
 """

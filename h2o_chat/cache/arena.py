@@ -285,9 +285,9 @@ class Arena:
     @torch.no_grad()
     def place(self, this_pass: Pass, prompt: bool) -> None:
         """Assigns an empty slot to the next token of each row; `write` stores its keys and values."""
-        held = self.per_row(this_pass.in_use).long().expand(*self.shape[:3], 1)
-        self.slot = self.order.gather(3, held).long()
-        self.when = self.per_row(this_pass.first)[..., 0]  # [R, 1]
+        first_empty = self.per_row(this_pass.in_use).long().expand(*self.shape[:3], 1)
+        self.slot = self.order.gather(3, first_empty).long()
+        self.when = self.per_row(this_pass.first)[..., 0]  # [R, 1] the tokens' positions
         self.edge = self.edge_angles(self.when, self.layer_shape.dtype)
         self.used = self.leading(this_pass, more=1)
         self.layers_left = len(self.layers) + sum(self.sharers)

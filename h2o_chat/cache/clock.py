@@ -26,15 +26,15 @@ class Clock:
         safe = {*range(self.seen, min(end, self.protect_below)), *self.pins}
         return tuple(sorted(position - self.seen for position in safe if position < end))
 
-    def advance(self, tokens: int, budget: int, leaves: int) -> bool:
-        """Counts tokens fed; returns whether the row is over its budget: then it evicts and `leaves` stay."""
+    def advance(self, tokens: int, budget: int, keeps: int) -> bool:
+        """Counts tokens fed; returns whether the row is over its budget: it evicts, `keeps` slots stay."""
         self.seen += tokens
         self.in_use += tokens
         if self.pins:
             self.pins = frozenset(position for position in self.pins if position >= self.seen)
         if self.in_use <= budget:
             return False
-        self.in_use = leaves
+        self.in_use = keeps
         return True
 
 
@@ -80,7 +80,7 @@ def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int, stri
         budget: slots that may be in use.
         stride: slots that are evicted together.
     """
-    return _pass(clocks, 0, 1, count, budget, leaves=budget + 1 - stride)
+    return _pass(clocks, 0, 1, count, budget, keeps=budget + 1 - stride)
 
 
 def prompt_passes(
@@ -108,17 +108,17 @@ def prompt_passes(
         ):
             end += chunk
         end = min(end, columns)
-        passes.append(_pass(clocks, start, end, real(end), budget, leaves=budget))
+        passes.append(_pass(clocks, start, end, real(end), budget, keeps=budget))
         start = end
     return passes
 
 
 def _pass(
-    clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int, leaves: int
+    clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int, keeps: int
 ) -> Pass:
-    """The pass of columns [start, end); `leaves` slots stay in use in a row that evicts."""
+    """The pass of columns [start, end); a row that evicts keeps `keeps` slots."""
     first, in_use = tuple(clock.seen for clock in clocks), tuple(clock.in_use for clock in clocks)
     rows = list(zip(clocks, count, strict=True))
     protected = tuple(clock.protects(more) for clock, more in rows)
-    evicts = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
+    evicts = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, keeps))
     return Pass(start, end, first, tuple(count), in_use, protected, evicts)

@@ -30,7 +30,7 @@ class Distance:
 
     window: int  # longest context of the model's training, in tokens
     reach: int  # the largest distance of a key is reach - 1 tokens
-    nearer: int  # tokens subtracted from the clamped distance of pinned and system-prompt keys
+    nearer: int  # tokens by which clamped keys of pins and system prompts stand nearer than others
     sinks: int  # first tokens, whose clamped distance is reach - 1 although they are protected
     learned: bool  # positions are added to the embedding (OPT, GPT-2): keys cannot be turned
     rebases: bool  # we choose the indices; False in plain transformers, which feeds true positions

@@ -40,7 +40,7 @@ TORCH = Kernels()
 
 @dataclass(frozen=True)
 class Due:
-    """Rows that are ranked together."""
+    """Rows that evict now and are ranked together."""
 
     rows: slice  # all, or at most TOGETHER that follow each other
     seen: PerRow  # per row: tokens fed to it

@@ -40,7 +40,7 @@ class Answer:
         self.logit_changes = LogitChanges(wishes)
         self._text: list[str] = []
         self._looks = 0
-        self.state_due = False  # whether to look before the token chosen last is fed
+        self.state_due = False  # whether a `cache` event comes before the token chosen last is fed
         self._lost_before = row.observer.lost_mark()
         self._choose_ms = self._step_ms = self._decode_ms = 0.0
 
@@ -48,7 +48,8 @@ class Answer:
         """Chooses the next token from logits [V], which waits in the row until it is fed, or sets `finish`.
 
         Args:
-            ahead: where it does not end the answer it is fed next, and nobody looks before; see `Row.choose`.
+            ahead: the token may be fed on the GPU before its id is known here (`graph/ahead.py`), unless it
+                ends the answer or a `cache` event comes before.
 
         Raises:
             GenerationError: the logits cannot be sampled from.
@@ -60,7 +61,7 @@ class Answer:
         ahead = (
             ahead
             and not self.state_due
-            and self.logit_changes.wishes.chances is None  # else the next step overwrites them
+            and self.logit_changes.wishes.chances is None  # else that step overwrites the logits
             and self.new_tokens + 1 != self.sampling.max_tokens
         )
         token = self.row.choose(self.logit_changes.allowed(logits), self.sampling, changes, ahead)
@@ -105,7 +106,7 @@ class Answer:
         )
 
     def _state_due(self) -> bool:
-        """Whether to look: every `events_every` tokens, if possible after an eviction (it has ranked)."""
+        """Whether a `cache` event is due: every `events_every` tokens, if possible after an eviction."""
         every = self.row.settings.events_every
         if not every or self.new_tokens + 1 < every * (self._looks + 1):
             return False

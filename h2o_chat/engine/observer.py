@@ -57,7 +57,7 @@ class Observer:
 
     def lost_mark(self) -> tuple[int, float]:
         """(tokens seen, attention lost so far, averaged over layers and heads)."""
-        arenas = self._cache.absorb_all()
+        arenas = self._cache.current_arenas()
         heads = sum(len(arena.layers) * arena.layer_shape.heads for arena in arenas)
         return self._seen, sum(float(arena.lost[self._row]) for arena in arenas) / max(1, heads)
 
@@ -91,7 +91,7 @@ class Observer:
             seen=seen,
             kept=kept,
             bytes=cache.bytes_held // rows,
-            bytes_full=sum(arena.plain_slot_bytes for arena in cache.absorb_all()) // rows * seen,
+            bytes_full=sum(arena.plain_slot_bytes for arena in cache.current_arenas()) // rows * seen,
             lost=lost_per_token(before, self.lost),
             kinds=_kinds(at, protected, recent_from),
             heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen) if watched else [],
@@ -177,10 +177,10 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
 
     Views where the slots are on the host, else one copy an arena. One empty slot before any token.
     """
-    if not cache.absorb_all():
+    if not cache.current_arenas():
         return np.array([[[-1]]]), np.zeros((1, 1, 1)), np.zeros((1, 1, 1), bool), np.zeros((1, 1, 1))
-    parts, most_heads = [], max(arena.layer_shape.heads for arena in cache.absorb_all())
-    for arena in cache.absorb_all():
+    parts, most_heads = [], max(arena.layer_shape.heads for arena in cache.current_arenas())
+    for arena in cache.current_arenas():
         slots = arena.slots
         # Layers with fewer KV heads than others count as much as these.
         copies = most_heads // arena.layer_shape.heads
@@ -195,7 +195,7 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     if len(parts) == 1:
         at, scores, protected, lately = parts[0]
     else:
-        order = np.argsort([layer for arena in cache.absorb_all() for layer in arena.layers])
+        order = np.argsort([layer for arena in cache.current_arenas() for layer in arena.layers])
         at, scores, protected, lately = (np.concatenate(states)[order] for states in zip(*parts, strict=True))
     return at.astype(np.int64), scores, protected.astype(bool, copy=False), lately
 

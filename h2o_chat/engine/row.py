@@ -91,7 +91,7 @@ class Row:
 
     def note_fed(self, first: int, ids: Sequence[int]) -> None:
         """Note tokens that the runner was fed for it, at the positions first, first + 1 ..."""
-        if self.settings.events_every:  # only events ask for them, and only events forget them
+        if self.settings.events_every:  # the events alone use these, and take them out again
             self.observer.note_fed(first, ids)
         self.sampler.history.extend(ids)
 
@@ -187,7 +187,7 @@ class Row:
 
     def held(self, positions: range) -> float:
         """Share of the tokens at these positions that the KV heads hold, over all layers: 0 to 1."""
-        slots = [arena.slots.positions[:, self.number] for arena in self.cache.absorb_all()]
+        slots = [arena.slots.positions[:, self.number] for arena in self.cache.current_arenas()]
         return share_held(slots, positions)
 
     # -- going elsewhere, going back -------------------------------------------------------------------

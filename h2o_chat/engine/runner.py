@@ -110,7 +110,7 @@ class Runner:
         return self.cache.take_row(row, copy=copy)
 
     def put(self, row: int, snapshot: Snapshot, *, hand_over: bool = False) -> None:
-        """Gives a row the state of one, from here or elsewhere; the others stay.
+        """Gives a row the state in a snapshot, of this runner or another; the other rows stay.
 
         Args:
             hand_over: the snapshot is not used again: a runner of one row takes its tensors, not copies.
@@ -127,7 +127,7 @@ class Runner:
         self._clear_torn(row)
         if self.rows == 1:
             self.cache.restore(snapshot, hand_over=hand_over)
-        elif self.cache.absorb_all() or not snapshot.parts:
+        elif self.cache.current_arenas() or not snapshot.parts:
             self.cache.put_row(row, snapshot)
         else:  # nothing was fed yet: all rows become copies of this one, and the others are emptied
             others = {other: self.row_snapshot(other) for other in range(self.rows) if other != row}

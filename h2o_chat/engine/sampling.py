@@ -19,7 +19,7 @@ from h2o_chat.base.errors import GenerationError
 from h2o_chat.engine.device_choice import HISTORY_TOKENS, changed, device_choice
 from h2o_chat.native.threads import one_torch_thread
 
-Shares = np.ndarray[Any, np.dtype[np.float32]]
+Probabilities = np.ndarray[Any, np.dtype[np.float32]]
 
 BLOCK = 256  # shares per partial sum: about the root of the vocabulary
 DRAW_FIRST = 0.5  # from this top-p on a token is drawn before the cuts: below, they would mostly not keep it
@@ -45,7 +45,7 @@ class Sampler:
 
         Args:
             changes: added to the logits of these tokens; -inf for those that must not come.
-            meanwhile: on a GPU given the token [1] there, before it is read.
+            meanwhile: called on a GPU with the token [1] there, before its id is read.
 
         Raises:
             GenerationError: the logits hold NaN or +inf, or are all -inf (overflow in half precision, damaged
@@ -86,7 +86,7 @@ class Sampler:
             if kept:
                 return token
 
-    def _drawn(self, shares: Shares) -> int:
+    def _drawn(self, shares: Probabilities) -> int:
         """A place in shares [N], by one random number: first its block, then the place."""
         added = np.add.reduceat(shares, np.arange(0, len(shares), BLOCK), dtype=np.float64).cumsum()
         drawn = float(self._random_number()) * added[-1]
@@ -143,7 +143,7 @@ def cut_by_min_p(scores: Tensor, min_p: float) -> Tensor:
     return scores.masked_fill(shares < min_p * shares.amax(-1, keepdim=True), -torch.inf)
 
 
-def is_kept(place: int, shares: Shares, sampling: Sampling) -> bool | None:
+def is_kept(place: int, shares: Probabilities, sampling: Sampling) -> bool | None:
     """Whether transformers' top-p and min-p keep a token, without sorting; None: it is undecided.
 
     Top-p keeps a token whose share, with all smaller ones, is above 1 - top_p. transformers divides by a sum
@@ -168,7 +168,7 @@ def is_kept(place: int, shares: Shares, sampling: Sampling) -> bool | None:
     return True if sure else None
 
 
-def _largest(numbers: Shares, count: int) -> Any:
+def _largest(numbers: Probabilities, count: int) -> Any:
     """Places of the largest numbers [V] and of those that equal the last of them, in order; 0: all of them.
 
     The count-th largest of the blocks' maxima is a lower bound of them.

@@ -30,7 +30,7 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: 
         return set()
     torn = drop_half_absorbed(cache)
     prepared = cache.step is step  # otherwise the pending prompt is of the step before
-    for arena in cache.arenas_in_step:
+    for arena in cache.arenas_as_they_are:
         if not step.changed_slots and arena.slot is not None:
             evict(arena.slots, arena.slot)  # empty, like before `Arena.place`
         arena.slot = None
@@ -43,7 +43,7 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: 
             replace(old, rope_origin=now.rope_origin, clamped_below=now.clamped_below) if prepared else old
             for old, now in zip(before, cache.clocks, strict=True)
         ]
-    for arena in cache.arenas_in_step:  # it may have raised when keys of some arenas were turned
+    for arena in cache.arenas_as_they_are:  # it may have raised when keys of some arenas were turned
         origins = zip(arena.rope_origin.tolist(), cache.clocks, strict=True)
         torn |= {row for row, (origin, clock) in enumerate(origins) if origin != clock.rope_origin}
     for layer in cache.attention_layers:
@@ -60,6 +60,6 @@ def drop_half_absorbed(cache: CacheLike) -> set[int]:
     if cache.step is None or not cache.step.half_absorbed:
         return set()
     cache.step.half_absorbed = False
-    for arena in cache.arenas_in_step:
+    for arena in cache.arenas_as_they_are:
         arena.waiting.clear()
     return set(range(len(cache.clocks)))

@@ -17,7 +17,7 @@ def can_go_ahead(cache: H2OCache) -> bool:
 
     Not where a prompt waits to be absorbed: its first token is read before that.
     """
-    if any(arena.waiting for arena in cache.arenas_in_step):
+    if any(arena.waiting for arena in cache.arenas_as_they_are):
         return False
     distance, clocks = cache.plan.distance, [replace(clock) for clock in cache.clocks]
     assert distance is not None
@@ -33,7 +33,7 @@ class Ahead:
 
     def __init__(self, cache: H2OCache) -> None:
         self._cache, self.clock = cache, replace(cache.clocks[0])
-        arenas = cache.absorb_all()
+        arenas = cache.current_arenas()
         self._gaining = [arena.slots.states[name] for arena in arenas for name in ("score", "lately")]
         self._before = [state.clone() for state in self._gaining]
         self.logits = torch.empty(0)
@@ -45,7 +45,7 @@ class Ahead:
         for state, before in zip(self._gaining, self._before, strict=True):
             state.copy_(before)
         used = self.clock.in_use
-        for arena in self._cache.absorb_all():
+        for arena in self._cache.current_arenas():
             evict(arena.slots, arena.order[..., used : used + 1].long())
         self._cache.clocks[0] = self.clock
         for layer in self._cache.layers:

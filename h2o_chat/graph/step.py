@@ -38,7 +38,7 @@ class _Room:
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        # [7, R]: as `attention_kernels.attend` has it; tokens fed; the token.
+        # [7, R] of each row: five numbers that `attention_kernels.attend` names; tokens fed; the token's id.
         self.now = zeros(7, rows, dtype=torch.int32)
         self.x = zeros(rows, of.hidden)  # [R, E] the residual stream
         self.qkv = zeros(rows, (of.heads + 2 * heads) * of.head_size)  # [R, (H * G + 2 * H) * D]
@@ -77,16 +77,16 @@ class GraphStep:
         self._evictions: dict[int, _Eviction] = {}  # By arena
 
     def computes(self, cache: H2OCache) -> bool:
-        """Whether the kernels compute a decoded token of this cache: its slots are no rows of 4 bits, their
+        """Whether the kernels compute a decoded token of this cache: its slots are not of 4 bits, their
         number is fixed, and the kernels know how the policy's scores grow."""
-        plan, arenas = cache.plan, cache.absorb_all()
+        plan, arenas = cache.plan, cache.current_arenas()
         whole = sum(len(arena.layers) for arena in arenas) == self.frame.layers
         return supports(plan.policy) and whole and plan.bits in (None, 8) and plan.shares.bounded
 
     def captured(self, cache: H2OCache) -> bool:
         """Whether a token of this cache takes one launch: the first one is captured, which takes .1 s."""
-        clamps = any(arena.clamps for arena in cache.absorb_all())
-        return clamps in self._tokens and addresses_of(cache.absorb_all()) == self._addresses
+        clamps = any(arena.clamps for arena in cache.current_arenas())
+        return clamps in self._tokens and addresses_of(cache.current_arenas()) == self._addresses
 
     @torch.no_grad()
     def feed(self, cache: H2OCache, ids: Sequence[int] | Tensor) -> Tensor:
@@ -104,7 +104,7 @@ class GraphStep:
         prompt = [int(step.of_prompt)] * len(ids)
         known = [0] * len(ids) if isinstance(ids, Tensor) else ids
         numbers = [position, index, this_pass.in_use, prompt, protected, this_pass.seen, known]
-        clamps = any(arena.clamps for arena in cache.absorb_all())
+        clamps = any(arena.clamps for arena in cache.current_arenas())
         if clamps not in self._tokens:
             room.now[:6] = -1  # padding, which changes no slot
             self._token(cache, room, clamps)
@@ -116,7 +116,7 @@ class GraphStep:
             room.now[6].copy_(ids.clamp_min(0))  # -1: there was none to choose
         self._tokens[clamps]()
         step.changed_slots = True
-        for arena in cache.absorb_all():
+        for arena in cache.current_arenas():
             arena.windows = [self.frame.sees[layer] for layer in arena.layers]
             for due in rows_due(arena, this_pass):
                 note_priority(arena, due, this_pass, self._evict(arena, room, due))
@@ -131,10 +131,10 @@ class GraphStep:
 
     def _room_for(self, cache: H2OCache, rows: int) -> _Room:
         """Tensors for so many rows. Graphs are made anew where slots lie elsewhere."""
-        addresses = addresses_of(cache.absorb_all())
+        addresses = addresses_of(cache.current_arenas())
         if self._room is None or addresses != self._addresses:
             self._tokens, self._evictions, self._room, self._addresses = {}, {}, None, addresses
-            self._room = _Room(self.frame, rows, cache.absorb_all()[0].shape[3], self.device)
+            self._room = _Room(self.frame, rows, cache.current_arenas()[0].shape[3], self.device)
         return self._room
 
     def _evict(self, arena: Arena, room: _Room, due: Due) -> Tensor:
@@ -164,7 +164,7 @@ class GraphStep:
         edge = torch.full((1,), cache.plan.distance.edge, dtype=torch.int32, device=self.device)
         far = [self._turn(edge, number) for number in range(len(self._ropes))]
         epsilon = self.frame.epsilon
-        where = {layer: (a, at) for a in cache.absorb_all() for at, layer in enumerate(a.layers)}
+        where = {layer: (a, at) for a in cache.current_arenas() for at, layer in enumerate(a.layers)}
         for number, weights in enumerate(self.weights.layers):
             rope = self.frame.rope_of[number]
             product(weights.qkv, room.x, room.qkv, weights.norm_attention, epsilon, bias=weights.bias_qkv)

@@ -151,6 +151,6 @@ def _sees(narrow: Any, positions: Positions) -> tuple[int | None, ...]:
     cache.prepare(Step(1))
     narrow(torch.ones(1, 1, dtype=torch.long), position_ids=cache.position_ids(), past_key_values=cache)
     seen: dict[int, int | None] = {}
-    for arena in cache.absorb_all():
+    for arena in cache.current_arenas():
         seen.update(zip(arena.layers, arena.windows, strict=True))
     return tuple(seen[layer] for layer in range(len(positions.ropes)))

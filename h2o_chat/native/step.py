@@ -84,9 +84,9 @@ class NativeStep:
         if supports(cache.plan.policy):
             cache.step.kernels = self.slot_kernels.kernels
         with one_torch_thread():
-            if not cache.arenas_in_step:
+            if not cache.arenas_as_they_are:
                 self._make_slots(cache, len(ids))
-            whole = sum(len(arena.layers) for arena in cache.absorb_all()) == self.frame.layers
+            whole = sum(len(arena.layers) for arena in cache.current_arenas()) == self.frame.layers
             if ids.shape[1] == 1 and whole and supports(cache.plan.policy):
                 return self._decode(cache, ids)
             return self._layer_by_layer(cache, ids, all_columns)
@@ -109,7 +109,7 @@ class NativeStep:
         distance = cache.plan.distance
         this_pass, rows = cache.step.passes[0], len(ids)
         cache.step.begun = True
-        self._point_to_slots(cache, cache.absorb_all()[0].leading(this_pass, more=1))
+        self._point_to_slots(cache, cache.current_arenas()[0].leading(this_pass, more=1))
         index = [at - clock.rope_origin for at, clock in zip(this_pass.first, cache.clocks, strict=True)]
         position = [at if count else -1 for at, count in zip(this_pass.first, this_pass.count, strict=True)]
         before = [one.rope_origin - one.clamped_below for one in cache.clocks]  # the oldest unclamped key
@@ -118,7 +118,7 @@ class NativeStep:
         step = c.Step(
             rows=rows,
             of_prompt=cache.step.of_prompt,
-            clamps=any(arena.clamps for arena in cache.absorb_all()),
+            clamps=any(arena.clamps for arena in cache.current_arenas()),
             kv_bits=cache.plan.bits or 0,
             farthest=min(farthest, distance.window),
             nearer=distance.nearer,
@@ -135,7 +135,7 @@ class NativeStep:
         )
         checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
         cache.step.changed_slots = True
-        for arena in cache.absorb_all():  # a restored arena has no windows yet
+        for arena in cache.current_arenas():  # a restored arena does not know its sliding windows yet
             arena.windows = [self.frame.sees[layer] for layer in arena.layers]
             evict_full_rows(arena, this_pass, cache.step.kernels)
         for layer in cache.layers:
@@ -180,10 +180,10 @@ class NativeStep:
 
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Updates the addresses of all slots, whose tensors are replaced when slots are added or restored."""
-        pointers = addresses_of(cache.absorb_all())
+        pointers = addresses_of(cache.current_arenas())
         if pointers != self._pointers:
             self._pointers = pointers
-            for arena in cache.absorb_all():
+            for arena in cache.current_arenas():
                 for at, layer in enumerate(arena.layers):
                     self._slots[layer] = _slots_of(arena, at, cache.plan.observe)
         for slots in self._slots:

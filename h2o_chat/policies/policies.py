@@ -3,7 +3,7 @@
 H2O (arXiv 2306.14048, section 4) in four lines. Every attention layer, row and KV head keeps at most
 `budget` tokens. A token's score grows by the attention that it receives. The newest `recent` tokens are
 safe. When one token too many is held, the lowest score among the others goes, for ever. That is `h2o-paper`;
-`tests/oracle.py` has it in 27 lines, one token at a time. The default, `h2o`, ranks by `heavy_hitters`.
+`tests/oracle.py` has it in 27 lines, one token at a time. The default, `h2o`, has `largest_output_change`.
 
 A policy here is that rule (`eviction_order.py`) with two things left open: how the score decays
 (`scores.py`), and what priority is made of it.
@@ -78,7 +78,7 @@ def accumulated_attention(slots: Slots) -> Tensor:
     return slots.score.sum(-1)
 
 
-def heavy_hitters(slots: Slots) -> Tensor:
+def largest_output_change(slots: Slots) -> Tensor:
     """The default keeps tokens that are attended to and whose values differ from the others'. [L, R, H, S]
 
     A token counts as much as the layer's output would move without it (CAOTE, arXiv 2504.14051), for each
@@ -89,12 +89,12 @@ def heavy_hitters(slots: Slots) -> Tensor:
 
 
 def output_change_of_heads(slots: Slots) -> Tensor:
-    """Nearly the largest of `output_change_by_head`: fourth root of the sum of fourth powers. [L, R, H, S]"""
+    """Nearly the largest change of its query heads: the fourth root of summed fourth powers. [L, R, H, S]"""
     return output_change_by_head(slots).square().square().sum(-1).sqrt().sqrt()
 
 
 def output_change_by_head(slots: Slots) -> Tensor:
-    """`output_change` of every query head apart. [L, R, H, S, G]"""
+    """How far each query head's output moves without a token: p / (1 - p) * |v - output|. [L, R, H, S, G]"""
     tiny = torch.finfo(slots.score.dtype).tiny
     share = slots.score / slots.score.sum(-2, keepdim=True).clamp_min(tiny)  # [L, R, H, S, G]
     values = slots.values.to(share.dtype)
@@ -145,7 +145,7 @@ class Policy:
 
 POLICIES: dict[str, Policy] = {
     "h2o": Policy(
-        heavy_hitters,
+        largest_output_change,
         decay_factor=None,
         sinks=4,
         heavy=True,

@@ -14,7 +14,7 @@ LATELY_DECAY = 31 / 32  # factor of `lately` at every query: a mean over about t
 
 
 class Received:
-    """Attention received, apart for each query head: the score of all policies but some to compare with.
+    """The score of H2O: the attention that a token has received, for each query head.
 
     Every query multiplies it by `decay_factor` and adds its attention. A gain of 0 changes nothing. Gains
     have the state's type, and a G only where it has one; a state of integers needs an `add` of its own.

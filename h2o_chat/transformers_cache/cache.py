@@ -93,8 +93,8 @@ class H2OCache(Cache):
         asked = sinks, recent
         self.plan = Plan(policy, shares, asked, chunk, prefill, observe, BITS.get(kv), distance)
         self.clocks: list[Clock] = []  # per row; before the first token only of rows with protected tokens
-        self.fresh = self.plan.clock()  # clock of the other rows before the first token
-        self.arenas_in_step: list[Arena] = []  # the arenas; the last pass of a prompt may wait in them
+        self.fresh = self.plan.clock()  # the clock that a row begins with
+        self.arenas_as_they_are: list[Arena] = []  # the last pass of a prompt may wait in them
         self.step: Step | None = None  # the prepared step
         self.states_before: list[dict[str, Tensor]] = []  # of `state_layers`, before the prepared step
         super().__init__(layer_class_to_replicate=self.new_layer)
@@ -135,9 +135,9 @@ class H2OCache(Cache):
         """The rotation of a layer's keys; None: none, or not known."""
         return self.trained.ropes[layer] if self.trained else None
 
-    def absorb_all(self) -> list[Arena]:
-        """Absorbs what waits, which may raise (`absorb_rest`). -> the arenas; none before the first token"""
-        return absorb_rest(self.arenas_in_step, self.step)
+    def current_arenas(self) -> list[Arena]:
+        """The arenas, after the pass that waits is absorbed, which may raise (`absorb_rest`); none at first."""
+        return absorb_rest(self.arenas_as_they_are, self.step)
 
     @property
     def fed(self) -> int:
@@ -160,7 +160,7 @@ class H2OCache(Cache):
         Raises:
             UsageError: nothing was fed yet, so there are no slots.
         """
-        if not self.absorb_all():
+        if not self.current_arenas():
             raise UsageError("This H2OCache holds nothing yet.", "Feed it to a model first.")
         return torch.as_tensor(self.attention_layers[layer].slots.positions).clone()
 
@@ -172,12 +172,12 @@ class H2OCache(Cache):
     @property
     def bytes_held(self) -> int:
         """Bytes of all keys, values and their scales; empty slots included."""
-        return sum(arena.bytes_held for arena in self.absorb_all())
+        return sum(arena.bytes_held for arena in self.current_arenas())
 
     @property
     def bytes_full(self) -> int:
         """Bytes of a cache that keeps everything fed so far, in the model's precision."""
-        return sum(arena.plain_slot_bytes for arena in self.absorb_all()) * self.fed
+        return sum(arena.plain_slot_bytes for arena in self.current_arenas()) * self.fed
 
     @property
     def protected(self) -> int:
@@ -204,7 +204,7 @@ class H2OCache(Cache):
     def reset(self) -> None:
         for layer in self.layers:
             layer.reset()
-        self.clocks, self.arenas_in_step, self.step = [], [], None
+        self.clocks, self.arenas_as_they_are, self.step = [], [], None
         self.fresh = self.plan.clock()
 
     def batch_repeat_interleave(self, repeats: int) -> None:

@@ -17,13 +17,13 @@ class CacheLike(Protocol):
     plan: Plan
     clocks: list[Clock]
     fresh: Clock
-    arenas_in_step: list[Arena]
+    arenas_as_they_are: list[Arena]
     layers: list[Any]
     step: Step | None
     states_before: list[dict[str, Tensor]]
     trained: Positions | None
 
-    def absorb_all(self) -> list[Arena]: ...
+    def current_arenas(self) -> list[Arena]: ...
     @property
     def attention_layers(self) -> list[Any]: ...
     @property

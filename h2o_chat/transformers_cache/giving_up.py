@@ -37,7 +37,7 @@ def give_up(cache: CacheLike, row: int, positions: range, at_once: bool = True) 
 
     if at_once:
         return _evict(cache, row, there)
-    for arena in cache.absorb_all():
+    for arena in cache.current_arenas():
         mine = arena.slots.cut(rows=slice(row, row + 1))
         mine.score.masked_fill_(there(mine).unsqueeze(-1), 0.0)
         arena.last_priority.pop(row, None)
@@ -60,7 +60,7 @@ def _evict(cache: CacheLike, row: int, which: Callable[[Slots], Tensor]) -> bool
     if not cache.plan.shares.bounded:
         return False
     clock, most, some = clocks_of(cache, row)[row], 0, False
-    for arena in cache.absorb_all():
+    for arena in cache.current_arenas():
         mine = arena.slots.cut(rows=slice(row, row + 1))
         goes = (mine.positions >= 0) & which(mine) & ~mine.protected  # [L, 1, H, S]
         for state in STATES:

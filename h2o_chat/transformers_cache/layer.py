@@ -34,7 +34,7 @@ class H2OLayer(CacheLayerMixin):
     @property
     def slots(self) -> Slots:
         """Views of its states, [R, H, S, ...] each."""
-        arenas = self.cache.absorb_all()  # absorbs what waits
+        arenas = self.cache.current_arenas()  # absorbs what waits
         assert arenas, "there are no slots before the first token"
         assert self.arena is not None
         states = {name: state[self.at] for name, state in self.arena.slots.states.items()}

@@ -30,8 +30,8 @@ def clocks_of(cache: CacheLike, row: int | None) -> dict[int, Clock]:
         UsageError: there is no such row.
     """
     if row is None:
-        return dict(enumerate(cache.clocks)) | ({} if cache.absorb_all() else {-1: cache.fresh})
-    if row < 0 or (cache.absorb_all() and row >= len(cache.clocks)):
+        return dict(enumerate(cache.clocks)) | ({} if cache.current_arenas() else {-1: cache.fresh})
+    if row < 0 or (cache.current_arenas() and row >= len(cache.clocks)):
         raise UsageError(f"There is no row {row}.", f"This H2OCache has {len(cache.clocks)} rows, from 0.")
     name_rows(cache, row + 1)
     return {row: cache.clocks[row]}
@@ -69,14 +69,14 @@ def pin(cache: CacheLike, positions: Iterable[int], row: int | None = None) -> i
     clocks, wanted = clocks_of(cache, row), {position for position in positions if position >= 0}
     if not wanted:
         return 0
-    chosen = [_held_at(arena, clocks, wanted) for arena in cache.absorb_all()]
-    masks = [a.slots.protected | mask for a, mask in zip(cache.absorb_all(), chosen, strict=True)]
+    chosen = [_held_at(arena, clocks, wanted) for arena in cache.current_arenas()]
+    masks = [a.slots.protected | mask for a, mask in zip(cache.current_arenas(), chosen, strict=True)]
     ahead = {at: clock.pins | {p for p in wanted if p >= clock.seen} for at, clock in clocks.items()}
     most = max(_needed(masks, at, clock, ahead[at]) for at, clock in clocks.items())
     if most > cache.plan.shares.most_protected:
         raise _too_many(cache, clocks, most, now=protected_in(cache, row))
     found = set().union(*ahead.values()) & wanted
-    for arena, mask, safe in zip(cache.absorb_all(), chosen, masks, strict=True):
+    for arena, mask, safe in zip(cache.current_arenas(), chosen, masks, strict=True):
         found |= set(arena.slots.positions[mask].tolist())
         turning.protect(arena, safe)
     for at, clock in clocks.items():
@@ -96,7 +96,7 @@ def unpin(
     """
     clocks, kept = clocks_of(cache, row), set(keep)
     wanted = None if positions is None else set(positions)
-    for arena in cache.absorb_all():
+    for arena in cache.current_arenas():
         goes = _held_at(arena, clocks, wanted)
         if wanted is None:
             goes &= ~_held_at(arena, clocks, kept)
@@ -109,7 +109,7 @@ def unpin(
 
 def protected_in(cache: CacheLike, row: int | None) -> int:
     """Protected slots of the fullest row and KV head, tokens yet to be fed included."""
-    masks = [arena.slots.protected for arena in cache.absorb_all()]
+    masks = [arena.slots.protected for arena in cache.current_arenas()]
     needed = [_needed(masks, at, clock, clock.pins) for at, clock in clocks_of(cache, row).items()]
     return max(needed, default=0)
 

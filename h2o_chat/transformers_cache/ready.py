@@ -43,7 +43,7 @@ def prepare(cache: CacheLike, step: Step) -> None:
     if cache.state_layers:
         with torch.inference_mode(False):  # models change convolution states in place
             cache.states_before = changed([layer.held for layer in cache.state_layers], torch.clone)
-    if cache.absorb_all():
+    if cache.current_arenas():
         make_ready(cache, step)
     cache.step = step
 
@@ -67,13 +67,13 @@ def make_ready(cache: CacheLike, step: Step) -> None:
     join(cache)
     if distance is not None and not distance.learned:
         clamps, rebases = turns_due(distance, clocks, counts)
-        for arena in cache.absorb_all():
+        for arena in cache.current_arenas():
             if clamps:
                 turning.clamp(arena, [clock.clamped_below for clock in clocks])
             if rebases:
                 turning.rebase(arena, [clock.rope_origin for clock in clocks])
             arena.clamps = arena.rope is not None and any(clock.clamped_below for clock in clocks)
-    for arena in cache.absorb_all():
+    for arena in cache.current_arenas():
         arena.grow(max(ends))
     if step.tokens == 1:
         step.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
@@ -127,7 +127,7 @@ def begin(
                 "Say in Step how many columns come; after that go back to a snapshot, or call cache.reset().",
             )
         cache.step.begun = True
-        if not cache.arenas_in_step:
+        if not cache.arenas_as_they_are:
             begin_first(cache, rows)
     step = cache.step
     assert step is not None
@@ -168,21 +168,21 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
         cache.layers.append(cache.new_layer())
     arena = Arena(cache.plan, layers, cache.rope(layers[0]), shape, cache.plan.slots)
     arena.grow(max(clock.in_use for clock in cache.clocks))
-    cache.arenas_in_step.append(arena)
+    cache.arenas_as_they_are.append(arena)
     place_layers(cache)
 
 
 def join(cache: CacheLike) -> None:
     """Merges the arenas of single layers, which the first step created."""
-    if 1 < len(cache.absorb_all()) == len(cache.attention_layers):
-        cache.arenas_in_step = joined(cache.absorb_all())
+    if 1 < len(cache.current_arenas()) == len(cache.attention_layers):
+        cache.arenas_as_they_are = joined(cache.current_arenas())
         place_layers(cache)
 
 
 def place_layers(cache: CacheLike) -> None:
     """Sets the place of each layer's slots."""
     layers = cache.attention_layers
-    for arena in cache.arenas_in_step:
+    for arena in cache.arenas_as_they_are:
         for at, number in enumerate(arena.layers):
             layers[number].move_to(arena, at)
             arena.chunked[at], arena.sharers[at] = layers[number].kind.chunked, layers[number].kind.sharers

@@ -50,7 +50,7 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
         cache.plan.policy.name,
         cache.plan.shares,
         cache.plan.bits,
-        [SavedArena(a.layers, a.layer_shape, a.slots.states, a.lost) for a in cache.absorb_all()],
+        [SavedArena(a.layers, a.layer_shape, a.slots.states, a.lost) for a in cache.current_arenas()],
         [replace(clock) for clock in cache.clocks],
         replace(cache.fresh),
         cache.fed,
@@ -77,7 +77,7 @@ def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) ->
         arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, part.states)
         arena.lost = part.lost
         arena.rope_origin = arena.per_row([clock.rope_origin for clock in cache.clocks]).flatten()
-        cache.arenas_in_step.append(arena)
+        cache.arenas_as_they_are.append(arena)
     while len(cache.attention_layers) < sum(len(part.layers) for part in snapshot.parts):
         cache.layers.append(cache.new_layer())
     place_layers(cache)
@@ -105,7 +105,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clocks_of(cache, row)  # raises if there is no such row
     if snapshot is not None:
         _refuse_other(cache, snapshot)
-        if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.absorb_all()):
+        if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.current_arenas()):
             raise UsageError(
                 f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
                 "Give one row, of Snapshot.row; before the first token use cache.restore().",
@@ -114,10 +114,10 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clocks = [*snapshot.clocks, snapshot.fresh] if snapshot else [cache.plan.clock()]
     join(cache)  # so that arenas have the same layers as in the snapshot
     clock = cache.clocks[row] = replace(clocks[0])
-    for arena in cache.absorb_all():
+    for arena in cache.current_arenas():
         arena.grow(clock.in_use)
         arena.empty_row(row, clock.rope_origin)
-    by_layers = {arena.layers: arena for arena in cache.absorb_all()}
+    by_layers = {arena.layers: arena for arena in cache.current_arenas()}
     for part in snapshot.parts if snapshot else []:
         arena = by_layers[tuple(part.layers)]
         for name, saved in part.states.items():
@@ -125,7 +125,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
             slots = min(mine.shape[2], saved.shape[3])  # further slots are empty
             mine[:, :, :slots] = saved[:, 0, :, :slots]
         arena.lost[row] += part.lost[0]
-    for arena in cache.absorb_all():
+    for arena in cache.current_arenas():
         arena.order[:, row] = in_use_first(arena.slots.positions[:, row])
     for layer in cache.attention_layers:  # a step of this row may have ended in the middle
         layer.fed = cache.fed
@@ -156,7 +156,7 @@ def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
             "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
             "Make the cache with the same policy, budget and K/V precision.",
         )
-    mine = {replace(arena.layer_shape, rows=1) for arena in cache.arenas_in_step}
+    mine = {replace(arena.layer_shape, rows=1) for arena in cache.arenas_as_they_are}
     theirs = {replace(part.shape, rows=1) for part in snapshot.parts}
     if mine and theirs and mine != theirs:
         raise UsageError(

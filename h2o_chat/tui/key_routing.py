@@ -25,10 +25,10 @@ class KeyRouting:
         return isinstance(self._app.screen, Help)
 
     async def took(self, event: Event) -> bool:
-        """True if the key was handled here; otherwise its text goes to the prompt.
+        """True if the key was handled here; False where it goes on to whatever has the focus.
 
-        Textual lets a key bubble through all widgets first: then the next key would be routed before it is
-        known whether a message is chosen.
+        Called before Textual lets a key bubble through all widgets: by then the next key would be routed,
+        though it is not known yet whether this one chooses a message.
         """
         if not isinstance(event, Key | Paste) or event.is_forwarded:
             return False

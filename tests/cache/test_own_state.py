@@ -157,7 +157,7 @@ def test_a_padded_row_and_a_row_that_moved_equal_the_row_alone() -> None:
         logits = feed(model, together, [[token], [token]])
         same = feed(model, alone, [[token]]).expand(2, -1)  # in other columns: fp32 has other angles for them
         torch.testing.assert_close(logits, same, atol=1e-5, rtol=0)
-    assert (together.absorb_all()[0].slots.last_hit == alone.absorb_all()[0].slots.last_hit).all()
+    assert (together.current_arenas()[0].slots.last_hit == alone.current_arenas()[0].slots.last_hit).all()
 
 
 def test_a_restored_cache_goes_on_and_the_bytes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

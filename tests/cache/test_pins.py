@@ -203,7 +203,7 @@ def test_counting_what_is_protected_takes_less_memory_than_a_copy_of_the_slots()
     """It is asked in the middle of a turn, where memory may be short: torch adds up a bool as 8 bytes."""
     cache = H2OCache(6000, sinks=4, recent=8)
     fed("llama", cache, [8, 1])
-    assert len(cache.absorb_all()) == 1, "all layers lie together"
+    assert len(cache.current_arenas()) == 1, "all layers lie together"
     with torch.profiler.profile(profile_memory=True) as profile:
         assert cache.protected == 4
     taken = [

@@ -73,7 +73,7 @@ def test_with_the_model_it_is_the_programs_cache(policy: str) -> None:
     assert kept_by(plain) == kept_by(ours)
     assert plain.reach == ours.reach == (64 if policy == "h2o" else 128)
     if policy == "h2o":
-        assert any(bool(arena.slots.clamped.any()) for arena in plain.absorb_all())
+        assert any(bool(arena.slots.clamped.any()) for arena in plain.current_arenas())
 
 
 def test_a_policy_of_ones_own(model: Any) -> None:

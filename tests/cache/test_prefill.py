@@ -49,7 +49,7 @@ def test_blocks_change_nothing(policy: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(attention, "BLOCK", block)
         cache = H2OCache(40, policy=policy, prefill="full", observe=True)
         logits = [ask(model, cache, part) for part in tokens(200).split([90, 1, 70, 39], 1)]
-        found.append((torch.cat(logits, 1), kept_by(cache), [arena.lost for arena in cache.absorb_all()]))
+        found.append((torch.cat(logits, 1), kept_by(cache), [arena.lost for arena in cache.current_arenas()]))
     (one, held, lost), (other, other_held, other_lost) = found
     torch.testing.assert_close(one, other, atol=1e-9, rtol=0)
     assert held == other_held
@@ -96,14 +96,14 @@ LOOKS: dict[str, Callable[[H2OCache], Any]] = {
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_who_stays_is_chosen_before_anybody_looks(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Absorbing later (`H2OCache.absorb_all`) equals absorbing at once, layer by layer."""
+    """Absorbing later (`H2OCache.current_arenas`) equals absorbing at once, layer by layer."""
     found = []
     for most_bytes in (1 << 40, -1):  # all waits; nothing does
         monkeypatch.setattr(absorb, "WAITING_BYTES", most_bytes)
         cache = H2OCache(BUDGET, chunk=8, observe=True)
         for seed, length in enumerate((30, 1, 5, 7)):
             ask(tiny("llama", "h2o"), cache, tokens(2 * length, seed).view(2, length))
-        assert [len(arena.waiting) for arena in cache.arenas_in_step] == [3 if most_bytes > 0 else 0]
+        assert [len(arena.waiting) for arena in cache.arenas_as_they_are] == [3 if most_bytes > 0 else 0]
         found.append((LOOKS[look](cache), cache.snapshot()))
     (seen, one), (other_seen, other) = found
     assert torch.equal(seen, other_seen) if isinstance(seen, Tensor) else seen == other_seen

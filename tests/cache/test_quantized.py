@@ -142,7 +142,7 @@ def test_far_past_the_window_keys_stand_where_a_plain_caches_do(family: str, pol
     for part in tokens(190, rows=2).split([40, *[1] * 60, 50, *[1] * 40], 1):
         twin, ours = (ask_in_place(model, cache, part) for cache in caches)
         torch.testing.assert_close(ours, twin, atol=1e-4, rtol=0)
-    assert caches[1].absorb_all()[0].clamps
+    assert caches[1].current_arenas()[0].clamps
     for layer in range(3):
         assert torch.equal(*(cache.kept(layer) for cache in caches))
 

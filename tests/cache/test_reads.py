@@ -41,7 +41,7 @@ def test_a_decoded_token_reads_one_value(
     engine.feed(ids)
     engine.pin(range(286, 288))
     assert engine.cache.clocks[0].rope_origin > 0
-    assert engine.cache.absorb_all()[0].clamps
+    assert engine.cache.current_arenas()[0].clamps
     engine.sampler.on_cpu = False  # as on a GPU, where a read waits for all that was asked before
     evictions, logits, sampler = 0, engine.forward([5]), engine.sampler
     with reads(monkeypatch) as found:

@@ -66,8 +66,8 @@ def alone(family: str, row: int, **how: Any) -> TurnTokens:
 def same(together: TurnTokens, row: int, expected: TurnTokens) -> None:
     assert kept_by(together.cache, row) == kept_by(expected.cache, 0), f"row {row}"
     assert together.cache.protected_in(row) == expected.cache.protected, f"row {row}"
-    lost = sum(float(arena.lost[row]) for arena in together.cache.absorb_all())
-    assert lost == pytest.approx(sum(float(arena.lost[0]) for arena in expected.cache.absorb_all()))
+    lost = sum(float(arena.lost[row]) for arena in together.cache.current_arenas())
+    assert lost == pytest.approx(sum(float(arena.lost[0]) for arena in expected.cache.current_arenas()))
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
@@ -211,7 +211,7 @@ def test_rows_that_are_all_emptied_are_as_new() -> None:
     expected = new.feed_row(1, [7], prompt=False)
     torch.testing.assert_close(used.feed_row(1, [7], prompt=False), expected)
     assert logits.isfinite().all()
-    for ours, theirs in zip(used.cache.absorb_all(), new.cache.absorb_all(), strict=True):
+    for ours, theirs in zip(used.cache.current_arenas(), new.cache.current_arenas(), strict=True):
         torch.testing.assert_close(ours.slots.score[:, 1], theirs.slots.score[:, 1])
 
 

@@ -103,7 +103,7 @@ def test_a_saved_memory_holds_the_same_tokens(tmp_path: Path) -> None:
 @native
 def test_a_saved_memory_of_format_6_holds_the_same_tokens(tmp_path: Path) -> None:
     engine, old = taken_over(FIXTURES / "format_6", open_model, tmp_path)
-    slots = engine.cache.absorb_all()[0].slots
+    slots = engine.cache.current_arenas()[0].slots
     for name, was in (("positions", "positions"), ("score", "score"), ("lately", "recent")):
         assert torch.equal(slots.states[name], old[f"0.{was}"])
     assert slots.lately.any()

@@ -86,7 +86,7 @@ def test_every_row_is_answered_as_it_is_alone(
             together, chosen_from[request.seed] = chosen_from[request.seed], []
             same(one, alone(native, settings, request))
             assert together == chosen_from[request.seed], "bit for bit"
-    arenas = batch.runner.cache.absorb_all()
+    arenas = batch.runner.cache.current_arenas()
     assert all(bool((arena.slots.positions == -1).all()) for arena in arenas), "every row is empty again"
     assert len({tuple(one.ids) for one in heard}) > 0.75 * count, "they said different things"
 
@@ -147,7 +147,7 @@ def test_the_first_token_is_told_before_the_next_one_is_computed(native: Loaded)
     while not told:
         told = batch.step()
     assert [type(one.event) for one in told] == [Prompt, Token]
-    assert any(arena.waiting for arena in batch.reader.cache.arenas_in_step)
+    assert any(arena.waiting for arena in batch.reader.cache.arenas_as_they_are)
     assert batch.runner.clock(0).seen == 0
     assert [type(one.event) for one in batch.step()] == [Token]
     assert batch.runner.clock(0).seen == 292
@@ -238,7 +238,9 @@ def test_rows_are_admitted_by_what_they_take(
     batch = Batch(native, settings, rows=3)
     hold(batch, requests(3, seed=1))
     each = row_bytes(batch.reader)
-    states = [state for a in batch.runner.cache.absorb_all() for state in (*a.slots.states.values(), a.order)]
+    states = [
+        state for a in batch.runner.cache.current_arenas() for state in (*a.slots.states.values(), a.order)
+    ]
     logits = 8 * native.sizes.vocabulary
     assert sum(tensor.nbytes for tensor in states) == 3 * (each - logits)
     for rows in (1, 9):

@@ -31,7 +31,7 @@ def test_a_row_of_no_numbers_fails_alone_and_leaves_none_behind(native: Loaded) 
 
     def breaks(told: BatchReport) -> None:
         if told.request is broken and isinstance(told.event, Token) and told.event.position > 20:
-            for arena in batch.runner.cache.absorb_all():
+            for arena in batch.runner.cache.current_arenas():
                 arena.slots.values[:, row_of(batch, broken)] = torch.nan
 
     many[1] = broken = replace(broken, pieces=[RequestPiece(range(20, 40))])
@@ -108,7 +108,9 @@ def test_who_fails_between_two_calls_ends_alone(
         nonlocal failed
         talks = [talk for talk in batch._reading if talk.request is many[1] and talk.chosen]
         talks += [talk for talk in batch._rows if talk and talk.request is many[1]]
-        mine = {id(part) for talk in talks for part in (talk.row.observer, *talk.row.cache.arenas_in_step)}
+        mine = {
+            id(part) for talk in talks for part in (talk.row.observer, *talk.row.cache.arenas_as_they_are)
+        }
         if id(given[0]) in mine and not failed:
             failed += 1
             raise MemoryError("there is no more")

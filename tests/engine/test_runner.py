@@ -100,7 +100,7 @@ def test_one_row_costs_what_an_engine_did(loaded: Loaded, monkeypatch: pytest.Mo
 def test_a_look_copies_once(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(loaded, SETTINGS)
     answered(engine, noise(100, 1), 3)
-    assert len(engine.cache.absorb_all()) == 1
+    assert len(engine.cache.current_arenas()) == 1
     with reads(monkeypatch) as read:
         engine.cache_state()
     assert read == {"cpu": 1, "numpy": 1, "_local_scalar_dense": 1}, "slots once, and what was lost"
@@ -110,6 +110,6 @@ def test_a_session_says_what_a_slot_takes() -> None:
     settings = replace(SETTINGS, dtype="float32", budget=64)
     engine = Engine(load(settings, lambda *_: None), settings)
     engine.forward([5])
-    tensors = [state for a in engine.cache.absorb_all() for state in (*a.slots.states.values(), a.order)]
+    tensors = [state for a in engine.cache.current_arenas() for state in (*a.slots.states.values(), a.order)]
     assert engine.session.slot_bytes * 65 == sum(tensor.nbytes for tensor in tensors)
     assert engine.session.stride == engine.cache.plan.stride == 2

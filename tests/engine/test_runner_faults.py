@@ -179,7 +179,7 @@ def test_a_first_conversation_without_memory_for_it_leaves_the_runner_as_it_was(
         patch.setattr(torch.Tensor, "index_select", fails)
         with pytest.raises(MemoryError):
             runner.put(0, snapshot)
-    assert not runner.cache.absorb_all()
+    assert not runner.cache.current_arenas()
     assert runner.cache.protected_in(1) == 7
     runner.empty(2)
     runner.put(0, snapshot)

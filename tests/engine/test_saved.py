@@ -125,7 +125,7 @@ def test_a_state_that_came_later_than_the_file_begins_empty(
     engine.reset()
     engine.load(file)
     assert engine.seen == 36
-    assert bool((engine.cache.absorb_all()[0].slots.later == -7).all())
+    assert bool((engine.cache.current_arenas()[0].slots.later == -7).all())
     assert list(engine.generate([7], SHORT))
 
 

@@ -81,7 +81,7 @@ class Pair:
 
     def arenas(self) -> Iterator[tuple[Arena, Arena]]:
         """Those of both."""
-        one, other = (runner.cache.absorb_all() for runner in (self.graph, self.plain))
+        one, other = (runner.cache.current_arenas() for runner in (self.graph, self.plain))
         return zip(one, other, strict=True)
 
     def compare_slots(self) -> None:
@@ -117,7 +117,7 @@ def test_a_conversation_of_each_family(family: str) -> None:
     both = pair(tiny(family, "h2o", torch.float32, head_dim=16, max_position_embeddings=40), 16)
     both.answer(both.feed([words(14)], True), 6)
     both.answer(both.feed([words(6, seed=1)], True), 2)
-    assert any(arena.clamps for arena in both.graph.cache.absorb_all())
+    assert any(arena.clamps for arena in both.graph.cache.current_arenas())
     both.compare_slots()
 
 
@@ -214,7 +214,7 @@ def test_the_first_token_does_not_wait_until_the_prompt_is_absorbed() -> None:
     for turn in range(2):
         for event in engine.generate(words(100, seed=turn), Sampling(temperature=0, max_tokens=4)):
             if isinstance(event, Token):
-                waiting.append(any(arena.waiting for arena in engine.runner.cache.arenas_in_step))
+                waiting.append(any(arena.waiting for arena in engine.runner.cache.arenas_as_they_are))
     assert waiting == 2 * [True, False, False, False]
 
 
@@ -297,7 +297,7 @@ def test_one_token_attends(
     one = loaded(model.to(dtype))
     runner = Runner(one, cache_for(one, Settings(budget=budget, kv_dtype=kv)), rows)
     runner.feed([words(3)] * rows, prompt=True)  # makes the arena
-    step, (arena,) = runner.graph, runner.cache.absorb_all()
+    step, (arena,) = runner.graph, runner.cache.current_arenas()
     assert arena.plan.distance is not None
     step.frame = replace(step.frame, sees=(window,))
     distance = replace(arena.plan.distance, nearer=trained // 3)
@@ -374,7 +374,7 @@ def test_a_conversation_with_slots_in_bytes() -> None:
             one.feed(pieces, prompt=number == 6)[:, -1].clone() for one in (both.graph, both.plain)
         )
         assert float((mine - logits).norm() / logits.norm()) < 2e-3
-    assert any(arena.clamps for arena in both.graph.cache.absorb_all())
+    assert any(arena.clamps for arena in both.graph.cache.current_arenas())
     for one, other in both.arenas():
         assert torch.equal(one.slots.positions, other.slots.positions)
         for name in ("keys", "values"):

@@ -85,7 +85,7 @@ class Renumbered(H2OCache):
     def prepare(self, step: Step) -> None:
         assert step.tokens == 1
         join(self)
-        self.at = max((self._renumber(arena) for arena in self.absorb_all()), default=0)
+        self.at = max((self._renumber(arena) for arena in self.current_arenas()), default=0)
         super().prepare(step)
 
     def position_ids(self) -> Tensor:

@@ -126,7 +126,7 @@ def test_logits_of_another_kind_are_torchs(family: str) -> None:
     kernels = kernels_of(model)
     assert kernels != TORCH
     caches = [talk(model, one) for one in (Kernels(attend=kernels.attend), TORCH)]
-    for mine, torchs in zip(*(cache.absorb_all() for cache in caches), strict=True):
+    for mine, torchs in zip(*(cache.current_arenas() for cache in caches), strict=True):
         assert torch.equal(mine.slots.score, torchs.slots.score)
 
 
@@ -144,7 +144,7 @@ def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(library, "lender", lambda lender=lender: lender)
         caches.append(talk(model, kernels_of(model)))
     torch.set_num_threads(before)
-    first, *others = (cache.absorb_all()[0].slots.states for cache in caches)
+    first, *others = (cache.current_arenas()[0].slots.states for cache in caches)
     for other in others:
         assert all(torch.equal(state, other[name]) for name, state in first.items())
 

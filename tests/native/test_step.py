@@ -71,7 +71,7 @@ def said(count: int, vocabulary: int, seed: int = 0) -> list[int]:
 
 def everything(cache: H2OCache) -> list[Tensor]:
     """All states of the slots, and their order."""
-    known = [arena.slots.states | {"order": arena.order} for arena in cache.absorb_all()]
+    known = [arena.slots.states | {"order": arena.order} for arena in cache.current_arenas()]
     return [state for states in known for state in states.values()]
 
 
@@ -280,7 +280,7 @@ def test_an_overflow_is_that_conversations_alone(name: str, prompt: int, pack: P
     step, tokens = NativeStep(packed, 1), said(30, packed.frame.vocabulary)
     expected, broken = talk(by(step), cache_of(packed, 40), tokens, prompt), cache_of(packed, 40)
     talk(by(step), broken, tokens)
-    for arena in broken.absorb_all():
+    for arena in broken.current_arenas():
         arena.slots.values.fill_(3e38)
     assert bool(talk(by(step), broken, [5], 0)[-1].isnan().any())
     found = talk(by(step), cache_of(packed, 40), tokens, prompt)

@@ -24,7 +24,7 @@ from h2o_chat.events.recording import read
 from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.pane.jobs import Jobs, OpenChat
 from h2o_chat.tui.replay import Pace, Player, ReplayPane
-from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.message_view import MessageView
 
 Drive = Callable[..., Any]
 """The type of the fixtures `drive`, `stored` and `talk`: each opens the app, and gives its screen."""
@@ -47,7 +47,7 @@ async def until(pilot: Pilot[None], met: Callable[[], Any], what: str) -> None:
     raise AssertionError(f"waited in vain: {what}")
 
 
-def unfolded(view: TurnView) -> str:
+def unfolded(view: MessageView) -> str:
     """The text that would be shown if nothing were folded, as it is read."""
     view = copy(view)
     view.folded = view.raw = False

@@ -20,7 +20,7 @@ from h2o_chat.tui.panel import details
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.prompt.dialogs import Conversations
 from h2o_chat.tui.transcript.message_body import Growing
-from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.message_view import MessageView
 
 SHORT = Sampling(max_tokens=24)
 TOLD = "My name is Flora, my locker code is K7Q2, and I like films about gardens and the people in them."
@@ -190,7 +190,7 @@ async def test_a_paragraph_that_grew_is_wrapped_anew_in_another_width() -> None:
 
 
 def test_the_caret_is_behind_the_last_word_of_a_raw_text() -> None:
-    view = TurnView("assistant", "model", index=1)
+    view = MessageView("assistant", "model", index=1)
     view.raw, view.tokens = True, Tokens(5, ["To", " the", " castle"])
     view.growing = Growing(room=0)
     view.write("To the castle")

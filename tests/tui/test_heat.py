@@ -8,7 +8,7 @@ from screens import Drive, Screen, held
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.tui.transcript.heat import GONE
-from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.message_view import MessageView
 
 TOLD = "Hi, my name is Flóra 🦊 and my locker code is K7Q2. " * 4
 SHORT = Sampling(max_tokens=40)
@@ -21,12 +21,12 @@ def kept(screen: Screen) -> dict[int, float]:
     return {p: len(by) / (session.layers * session.kv_heads) for p, by in held(screen.chat).items()}
 
 
-def warm(screen: Screen) -> list[TurnView]:
+def warm(screen: Screen) -> list[MessageView]:
     """The messages of which the tokens are shown."""
     return [view for view in screen.app.transcript.messages.views if view.tokens is not None]
 
 
-def styles(screen: Screen, view: TurnView) -> dict[int, str]:
+def styles(screen: Screen, view: MessageView) -> dict[int, str]:
     """How each character of the text of its tokens is drawn."""
     found: dict[int, str] = {}
     for piece in view.pieces:

@@ -14,7 +14,7 @@ from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.events.events import CacheState
 from h2o_chat.tui.transcript.heat import fold_line
 from h2o_chat.tui.transcript.message_body import fold_at, unfold_at
-from h2o_chat.tui.transcript.turn import THINKING
+from h2o_chat.tui.transcript.message_view import THINKING
 
 LONG = "".join(f"line {n} of many\n" for n in range(60))
 

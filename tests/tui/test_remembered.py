@@ -39,7 +39,7 @@ def assert_true(memory: CacheView, chat: Chat) -> None:
     recent_from = 0 if chat.session.budget is None else seen - chat.session.recent
     protected = {
         position
-        for slots in (arena.slots for arena in cache.absorb_all())
+        for slots in (arena.slots for arena in cache.current_arenas())
         for position, one in zip(slots.positions.flatten().tolist(), slots.protected.flatten(), strict=True)
         if one and position >= 0
     }
@@ -53,7 +53,7 @@ def assert_true(memory: CacheView, chat: Chat) -> None:
     assert memory.cache is not None
     assert [rank for rank, _ in memory.cache.ranks][-1] == len(found)
     scores: dict[int, list[float]] = {}
-    for arena in cache.absorb_all():
+    for arena in cache.current_arenas():
         places = arena.slots.positions.flatten().tolist()
         marks = priority(arena, cache.clocks, 0).flatten().tolist()
         for place, mark in zip(places, marks, strict=True):

@@ -20,7 +20,7 @@ from h2o_chat.events.recording import Recorder, read
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.replay import UNSAID
 from h2o_chat.tui.side_panels import StatusLine
-from h2o_chat.tui.transcript.turn import FINISHES
+from h2o_chat.tui.transcript.message_view import FINISHES
 
 TURNS = "Hi, my name is Flora.\n---\nMy locker code is K7Q2.\n---\nWhat is my locker code?\n"
 

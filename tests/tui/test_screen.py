@@ -10,7 +10,7 @@ from h2o_chat.base.errors import ExitCode
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.side_panels import MemoryLine, StatusLine
 from h2o_chat.tui.transcript.message_body import CARET
-from h2o_chat.tui.transcript.turn import FINISHES
+from h2o_chat.tui.transcript.message_view import FINISHES
 
 
 async def test_a_question_and_a_second_one(drive: Drive) -> None:

@@ -13,8 +13,8 @@ from textual.selection import SELECT_ALL
 from h2o_chat.events.events import Turn
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.message_body import CARET, FINISHED_CHARS, LIVE_CHARS
+from h2o_chat.tui.transcript.message_view import FINISHES
 from h2o_chat.tui.transcript.transcript import Transcript
-from h2o_chat.tui.transcript.turn import FINISHES
 
 CHARS = 300_000
 PIECE = 200

@@ -126,7 +126,7 @@ def copy_bandwidth(device: str, bytes_: int = COPY_BYTES) -> float:
 def floor_bytes(runner: Runner) -> int:
     """Bytes that a step has to read: the weights but for most of the embedding, and the slots."""
     assert runner.graph is not None
-    slots = sum(arena.bytes_held for arena in runner.cache.absorb_all())
+    slots = sum(arena.bytes_held for arena in runner.cache.current_arenas())
     weights = runner.graph.weights
     matrices = [matrix for one in weights.layers for matrix in (one.qkv, one.out, one.gate_up, one.down)]
     return int(weights.head.nbytes + sum(map(matrix_bytes, matrices)) + slots)

@@ -1,4 +1,4 @@
-"""Sends a message, then makes the calls of the answers to it, round by round."""
+"""Sends a message, then makes the calls of tools that its answers ask for, round by round."""
 
 from collections.abc import Iterator, Sequence
 

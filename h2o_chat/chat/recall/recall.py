@@ -119,7 +119,7 @@ class Recall:
     def _needed(
         self, text: str, messages: Sequence[Message], engine: Holding, budget: int, others: bool
     ) -> tuple[Recalled, ...]:
-        """Finds what a message asks for that is no longer held, or was said elsewhere."""
+        """Finds what a message asks for that is not held; with `others` other conversations are searched."""
         self.read(messages)
         question = question_of(text)
         if len(features(question)) < 2:
@@ -172,7 +172,7 @@ class Recall:
     def _of_page(
         self, text: str, question: str, messages: Sequence[Message], budget: int, room: int
     ) -> tuple[Recalled, ...]:
-        """Finds what the question behind a page needs of it, and will be evicted before it is read."""
+        """Finds what the question behind a page needs of it and will be evicted before it is read."""
         page = text[: asked_from(text)][-PAGE_LOOKED_AT:]
         if not page:
             return ()

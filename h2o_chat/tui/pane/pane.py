@@ -23,8 +23,8 @@ from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.choice import facts
 from h2o_chat.tui.transcript.find import FindBar
+from h2o_chat.tui.transcript.message_view import MessageView
 from h2o_chat.tui.transcript.transcript import Transcript
-from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.widgets.divider import Divider
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -32,7 +32,7 @@ BAR_CELLS = 24
 NAME_CELLS = 12
 
 
-class Loading(TurnView):
+class Loading(MessageView):
     """A list of stages that grows; a stage is over when the next one begins."""
 
     def __init__(self, model: str) -> None:
@@ -110,7 +110,7 @@ class Pane(Vertical):
         self.jobs = jobs
         self.failed = False
         self.is_reading = False
-        self.about_prompt: list[TurnView] = []
+        self.about_prompt: list[MessageView] = []
         self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
         self.memory = self.transcript.heat.memory

@@ -17,7 +17,7 @@ from h2o_chat.tui.pane.pane import Pane
 
 def show(report: jobs.Report, pane: Pane) -> None:
     messages, memory = pane.transcript.messages, pane.memory
-    if not isinstance(report, CacheState):  # which comes meanwhile
+    if not isinstance(report, CacheState):  # these come while a prompt is read, too
         pane.is_reading = isinstance(report, ReadSoFar)
     match report:
         case jobs.Stage() if (stages := pane.stages) is not None:

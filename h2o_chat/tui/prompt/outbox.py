@@ -16,9 +16,9 @@ from h2o_chat.tui.widgets.divider import Divider
 from h2o_chat.tui.widgets.theme import MUTED
 
 State = Literal["queued", "sent", "answering", "withdrawn"]
-"""`queued`: it waits its turn, or for the files that it names. `sent`: its job runs. `answering`: it is part
-of the conversation, which a job of a command has changed likewise. `withdrawn`: it was stopped before the
-model had read it."""
+"""`queued`: it waits its turn, or for the files that it names. `sent`: its job runs. `answering`: the
+conversation has changed by it: a message was read, or a command was carried out. `withdrawn`: it was stopped
+before that."""
 
 
 @dataclass(eq=False)

@@ -12,8 +12,8 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.in_words import since
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.drawing import Canvas, character, shows, spot
+from h2o_chat.tui.transcript.message_view import MessageView
 from h2o_chat.tui.transcript.messages import Messages
-from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window
 
 FARTHEST = 4096
@@ -42,7 +42,7 @@ class Inspector:
         self.on = False
         """The arrows move the cursor."""
 
-    def begin(self, chosen: TurnView | None = None) -> None:
+    def begin(self, chosen: MessageView | None = None) -> None:
         """Show the cursor at the last token of a message or, where that has none, the last visible one."""
         seen = self._window.seen() + ([chosen] if chosen else [])
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
@@ -85,7 +85,7 @@ class Inspector:
 
     # Where tokens are
 
-    def view_of(self, position: int) -> TurnView | None:
+    def view_of(self, position: int) -> MessageView | None:
         """The message of a token, if that is shown and its tokens are known."""
         span = self.memory.span(position)
         view = self._messages.by_index.get(span.index) if span else None
@@ -129,7 +129,7 @@ class Inspector:
             self._window.go_to(view, place[0] - self._window.page.start_of(view))
 
 
-def facts(memory: CacheView, view: TurnView, position: int) -> str:
+def facts(memory: CacheView, view: MessageView, position: int) -> str:
     """A line about a token: its word, where it was said, which heads hold it and why."""
     piece = token_label(view.tokens.own_text(position) if view.tokens else "")
     word, span = memory.word(position), memory.span(position)
@@ -162,7 +162,7 @@ class MessageChoice:
         self._by_hand = False
 
     @property
-    def view(self) -> TurnView | None:
+    def view(self) -> MessageView | None:
         selected = self._messages.selected
         return self._messages.by_index[selected] if self._by_hand and selected is not None else None
 
@@ -213,7 +213,7 @@ class MessageChoice:
         if view is not None:
             self._fold(view)
 
-    def _fold(self, view: TurnView) -> None:
+    def _fold(self, view: MessageView) -> None:
         view.folded = not view.folded
         view.kept_open = not view.folded
         self._window.changed(view)
@@ -225,16 +225,16 @@ class MessageChoice:
         if view is not None:
             self._toggle_thought(view)
 
-    def _marked_or(self, others: list[TurnView]) -> list[TurnView]:
+    def _marked_or(self, others: list[MessageView]) -> list[MessageView]:
         there, selected = self._messages.by_index, self._messages.selected
         return [there[selected]] if selected in there else others
 
-    def _toggle_thought(self, view: TurnView) -> None:
+    def _toggle_thought(self, view: MessageView) -> None:
         view.thought_shown = not view.thought_shown
         self._window.changed(view)
 
 
-def offers(view: TurnView, *, talks: bool) -> list[str]:
+def offers(view: MessageView, *, talks: bool) -> list[str]:
     """The number of a message, and the keys that act on it, the most wanted first; `talks`: in a chat."""
     assert view.index is not None
     parts = [f"#{view.index + 1} chosen"]

@@ -20,7 +20,7 @@ from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat, selected, styled_piece
 from h2o_chat.tui.transcript.message_body import BodyPiece
-from h2o_chat.tui.transcript.turn import INDENT, TurnView
+from h2o_chat.tui.transcript.message_view import INDENT, MessageView
 from h2o_chat.tui.transcript.window import Page
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -34,7 +34,7 @@ class Canvas:
     def __init__(self, widget: ScrollView, page: Page, heat: Heat, finder: Finder) -> None:
         self.heat = heat
         self.epoch = 0
-        """Counts changes that make everything drawn wrong."""
+        """Counts changes after which everything has to be drawn again."""
         self._widget, self._page, self._finder = widget, page, finder
 
     @property
@@ -47,7 +47,7 @@ class Canvas:
         style = self._widget.visual_style
         return Visual.to_strips(self._widget, content, width, None, style, apply_selection=False)
 
-    def dress(self, view: TurnView, piece: BodyPiece, line: int) -> Content:
+    def dress(self, view: MessageView, piece: BodyPiece, line: int) -> Content:
         """The content of a piece with the styles of the moment; `line` is that of the title."""
         content = styled_piece(view, piece, self.heat, self._finder, self._page.width)
         if (selection := self._widget.text_selection) is not None:
@@ -55,7 +55,7 @@ class Canvas:
             content = selected(piece, content, selection, line + 1, style)
         return content
 
-    def key(self, view: TurnView, piece: BodyPiece) -> object:
+    def key(self, view: MessageView, piece: BodyPiece) -> object:
         """Changes whenever `dress` gives something else."""
         heat, memory = self.heat, self.heat.memory
         warm = piece.start >= 0 or piece.fold
@@ -63,7 +63,7 @@ class Canvas:
         return self.epoch, marks, self._finder.version
 
 
-def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) -> Strip:
+def draw_row(view: MessageView, row: int, width: int, line: int, canvas: Canvas) -> Strip:
     """One row of a message; selections are given in lines, of which the title is `line`."""
     piece, local = view.at(row, width)
     if piece is None and row < view.titled:
@@ -77,7 +77,7 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
     return piece.strips[local]
 
 
-def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
+def _titles(view: MessageView, width: int, line: int, canvas: Canvas) -> Strip:
     marks = (canvas.heat.quiet, view.hold, view.marked, view.pinned, view.branch, view.remark)
     key = (width, line, *marks, canvas.key(view, BodyPiece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
@@ -89,7 +89,7 @@ def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
     return view.drawn_title[1]
 
 
-def title(view: TurnView, width: int, caches: int) -> Content:
+def title(view: MessageView, width: int, caches: int) -> Content:
     """The text of the title; `caches` is the number of heads, 0 where the memory is not shown."""
     number = "" if view.index is None else f"{numbered(view.index)} "
     speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
@@ -104,7 +104,7 @@ def title(view: TurnView, width: int, caches: int) -> Content:
     return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
 
 
-def selected_text(view: TurnView, selection: Selection, line: int) -> str:
+def selected_text(view: MessageView, selection: Selection, line: int) -> str:
     """The selected part of a message's text; `line` is that of the title."""
     lines = view.plain.split("\n")
     spans = [(text, selection.get_span(line + 1 + n)) for n, text in enumerate(lines)]
@@ -138,7 +138,7 @@ def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
     return int(x), int(y)
 
 
-def shows(view: TurnView, position: int) -> bool:
+def shows(view: MessageView, position: int) -> bool:
     """Whether a token has characters of its own in the shown pieces."""
     if view.tokens is None or not view.tokens.own_text(position):
         return False
@@ -149,7 +149,7 @@ def shows(view: TurnView, position: int) -> bool:
     )
 
 
-def spot(view: TurnView, at: int, width: int, canvas: Canvas, *, raw: bool) -> tuple[int, int]:
+def spot(view: MessageView, at: int, width: int, canvas: Canvas, *, raw: bool) -> tuple[int, int]:
     """(row, column) of a character within its message: `at` of the shown text, or of its tokens' (`raw`)."""
     for piece, row in zip(view.pieces, view.starts(width), strict=False):
         start = piece.start if raw else piece.at
@@ -160,7 +160,7 @@ def spot(view: TurnView, at: int, width: int, canvas: Canvas, *, raw: bool) -> t
     return view.titled, INDENT
 
 
-def character(view: TurnView, row: int, column: int, width: int, canvas: Canvas) -> int | None:
+def character(view: MessageView, row: int, column: int, width: int, canvas: Canvas) -> int | None:
     """Index in the text of its tokens of the character drawn there; None where there is none."""
     piece, local = view.at(row, width)
     if piece is None or piece.start < 0:

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.message_view import MessageView
 
 MOST_MATCHES = 10_000
 FOUND = "$found on $found-ground"
@@ -21,7 +21,7 @@ CURRENT = "bold underline $background on $primary"
 
 @dataclass(frozen=True)
 class Match:
-    view: TurnView
+    view: MessageView
     at: int
     """Index of the first character, in the shown text."""
 
@@ -37,7 +37,7 @@ class Finder:
         self.version = 0
         """Counts changes of what is marked."""
 
-    def look(self, words: str, views: list[TurnView]) -> None:
+    def look(self, words: str, views: list[MessageView]) -> None:
         """Find all places; messages that have the words are unfolded."""
         self.words, self.matches, self.current = words, [], None
         self.version += 1
@@ -63,7 +63,7 @@ class Finder:
         self.current = first if self.current is None else (self.current + step) % len(self.matches)
         return self.matches[self.current]
 
-    def mark(self, view: TurnView, at: int, content: Content) -> Content:
+    def mark(self, view: MessageView, at: int, content: Content) -> Content:
         """Content, from `at` in the shown message, with the matches marked, the current one differently."""
         content = content.highlight_regex(re.compile(re.escape(self.words), re.IGNORECASE), style=FOUND)
         if self.current is not None:

@@ -13,7 +13,7 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.message_body import BodyPiece
-from h2o_chat.tui.transcript.turn import INDENT, TurnView
+from h2o_chat.tui.transcript.message_view import INDENT, MessageView
 
 LEVELS = 8
 GONE = "$gone strike"
@@ -75,7 +75,7 @@ class Heat:
 CURSOR = "reverse bold underline"
 
 
-def styled_piece(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, width: int) -> Content:
+def styled_piece(view: MessageView, piece: BodyPiece, heat: Heat, finder: Finder, width: int) -> Content:
     """A piece with the styles of the moment; its length and its rows stay the same."""
     if piece.fold:
         line = Content.styled(fold_line(view, heat), "italic")
@@ -93,7 +93,7 @@ def styled_piece(view: TurnView, piece: BodyPiece, heat: Heat, finder: Finder, w
     return content
 
 
-def fold_line(view: TurnView, heat: Heat) -> str:
+def fold_line(view: MessageView, heat: Heat) -> str:
     """The line of a fold: how much is folded, and how much of that is held."""
     lines = view.source[view.folds : view.unfolds].strip("\n").count("\n") + 1
     what, held = f"{lines:,} line{'s' if lines > 1 else ''}", ""

@@ -13,7 +13,7 @@ from h2o_chat.events.events import Prompt, Turn
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.message_body import Growing
-from h2o_chat.tui.transcript.turn import THINKING, TurnView
+from h2o_chat.tui.transcript.message_view import THINKING, MessageView
 from h2o_chat.tui.transcript.window import Window
 
 
@@ -27,18 +27,18 @@ class Messages:
         self._window, self._page, self._finder = window, window.page, finder
         self.views = window.page.views
         """Everything from top to bottom: messages, notes, errors."""
-        self.by_index: dict[int, TurnView] = {}
-        self.answer: TurnView | None = None
+        self.by_index: dict[int, MessageView] = {}
+        self.answer: MessageView | None = None
         self._index = 0
         self._filling = False
 
-    def add(self, view: TurnView, before: TurnView | None = None) -> TurnView:
+    def add(self, view: MessageView, before: MessageView | None = None) -> MessageView:
         place = self.views.index(before) if before else len(self.views)
         self.views.insert(place, view)
         self._laid(place)
         return view
 
-    def redraw(self, view: TurnView) -> None:
+    def redraw(self, view: MessageView) -> None:
         self._laid(self.views.index(view))
 
     @contextmanager
@@ -90,7 +90,7 @@ class Messages:
         finish: str | None = None,
         hold: float | None = None,
     ) -> None:
-        view = TurnView(role, name, text, index, finish)
+        view = MessageView(role, name, text, index, finish)
         view.thinking, view.raw, view.hold = self._thinking, self.heat.on, hold
         view.tokens = self.heat.memory.words.tokens.get(index)
         view.folded = view.is_long
@@ -108,14 +108,14 @@ class Messages:
             last.folded = False
             self._window.changed(last)
 
-    def note(self, text: str, hint: str = "") -> TurnView:
+    def note(self, text: str, hint: str = "") -> MessageView:
         """Show a remark that is no part of the conversation; an answer that has not begun comes after it."""
-        view = TurnView("note", "note", f"{text}\n→ {hint}" if hint else text)
+        view = MessageView("note", "note", f"{text}\n→ {hint}" if hint else text)
         return self.add(view, before=self.answer if self.answer and not self.answer.said else None)
 
     def error(self, title: str, message: str, hint: str = "") -> None:
         body = Content.assemble(safe_text(message), (f"\n→ {safe_text(hint)}" if hint else "", "bold"))
-        self.add(TurnView("error", f"✗ error · {title}", body))
+        self.add(MessageView("error", f"✗ error · {title}", body))
 
     # The answer that is being written
 
@@ -127,7 +127,7 @@ class Messages:
                 view.changed()
                 self._page.changed()
         self._index = message
-        self.answer = TurnView("assistant", name, index=message)
+        self.answer = MessageView("assistant", name, index=message)
         self.answer.thinking, self.answer.raw = self._thinking, self.heat.on
         self.answer.growing = Growing(room=0)
         self.add(self.answer)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 
-from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.message_view import MessageView
 
 
 class Page:
@@ -16,7 +16,7 @@ class Page:
     """
 
     def __init__(self) -> None:
-        self.views: list[TurnView] = []
+        self.views: list[MessageView] = []
         self.width = 1
         self._starts = [0]
         self._good = 0  # number of the first messages whose rows are right
@@ -41,7 +41,7 @@ class Page:
         """Forget the rows from this index on."""
         self._good = min(self._good, place)
 
-    def start_of(self, view: TurnView) -> int:
+    def start_of(self, view: MessageView) -> int:
         """The first row of a message, which is wrapped for it."""
         place = self.views.index(view)
         view.rows(self.width)
@@ -89,7 +89,7 @@ class Window:
         self._follows = True
         self.laid()
 
-    def go_to(self, view: TurnView, row: int = 0) -> None:
+    def go_to(self, view: MessageView, row: int = 0) -> None:
         """Bring a row of a message into the window, with the title if there is room."""
         start, rows = self.page.start_of(view), self._widget.scrollable_content_region.height
         top = self._widget.scroll_offset.y
@@ -100,14 +100,14 @@ class Window:
             self._follows = False
             self._move(start if row < rows else start + row - rows // 2)
 
-    def show_place(self, view: TurnView, share: float) -> None:
+    def show_place(self, view: MessageView, share: float) -> None:
         """Go to a message, so far into it."""
         start, rows = self.page.start_of(view), self._widget.scrollable_content_region.height
         row = int(share * view.rows(self.page.width))
         self._follows = False
         self._move(max(start + row - rows // 2, 0))
 
-    def seen(self) -> list[TurnView]:
+    def seen(self) -> list[MessageView]:
         top, rows = self._widget.scroll_offset.y, self._widget.scrollable_content_region.height
         first, last = self.page.at(top), self.page.at(min(top + rows, self.page.height) - 1)
         return [] if first is None or last is None else self.page.views[first : last + 1]
@@ -125,7 +125,7 @@ class Window:
         else:
             self._move(self._widget.scroll_offset.y)
 
-    def changed(self, view: TurnView) -> None:
+    def changed(self, view: MessageView) -> None:
         view.changed()
         self.keeping(lambda: None)
 

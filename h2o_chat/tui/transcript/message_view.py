@@ -18,7 +18,7 @@ INDENT = 2
 """Columns before the text; one column is left free behind it."""
 
 
-class TurnView:
+class MessageView:
     """A message as it is drawn. No widget: a conversation of any length is one node.
 
     Args:

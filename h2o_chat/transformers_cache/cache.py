@@ -136,7 +136,7 @@ class H2OCache(Cache):
         return self.trained.ropes[layer] if self.trained else None
 
     def current_arenas(self) -> list[Arena]:
-        """The arenas, after the pass that waits is absorbed, which may raise (`absorb_rest`); none at first."""
+        """The arenas after the waiting pass is absorbed, which may raise (`absorb_rest`); none at first."""
         return absorb_rest(self.arenas_as_they_are, self.step)
 
     @property

@@ -1,6 +1,7 @@
 """Disks that are full, files that are damaged, newer or not to be written."""
 
 import os
+import resource
 import sqlite3
 import stat
 import tempfile
@@ -32,25 +33,6 @@ for write, arguments in (
         print("written")
     except Exception as error:
         print(type(error).__name__, error)
-"""
-
-FILL_THE_DISK = """
-import resource, sys
-from pathlib import Path
-from h2o_chat.store import Store
-store = Store(Path(sys.argv[1]))
-with store.claim(sys.argv[2]) as writer:
-    answer = writer.answering()
-    writer.token(0, " 0")
-    free = resource.getrlimit(resource.RLIMIT_FSIZE)
-    full = (Path(sys.argv[1]) / "conversations.db-wal").stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (full, free[1]))
-    for number in range(1, 4):
-        writer.token(number, f" {number}")
-        print(writer.backlog.trouble or "written")
-    resource.setrlimit(resource.RLIMIT_FSIZE, free)
-    writer.token(4, " 4")
-    writer.finished(" 0 1 2 3 4", "eos", 0, 4)
 """
 
 
@@ -286,9 +268,21 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
     """Changes that could not be written are written when there is space again."""
     conversation = created(store, "m", {})
-    out = ended(start(FILL_THE_DISK, folder, conversation)).splitlines()
-    assert len(out) == 3
-    assert all("disk" in line and "what was stored before is safe" in line for line in out), out
+    with store.claim(conversation) as writer:
+        writer.answering()
+        writer.token(0, " 0")
+        usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((folder / f"{DATABASE}-wal").stat().st_size, usual[1]))
+        try:
+            for number in range(1, 4):
+                writer.token(number, f" {number}")
+                said = str(writer.backlog.trouble)
+                assert "disk" in said
+                assert "what was stored before is safe" in said
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        writer.token(4, " 4")
+        writer.finished(" 0 1 2 3 4", "eos", 0, 4)
     [answer] = store.path(conversation)
     assert (answer.text, answer.ids, answer.finish) == (" 0 1 2 3 4", (0, 1, 2, 3, 4), "eos")
     assert intact(folder)

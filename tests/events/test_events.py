@@ -85,11 +85,6 @@ def test_what_is_no_part_of_an_event_is_not_written() -> None:
         to_json(Note("code", object(), ""))  # type: ignore[arg-type]
 
 
-def test_unknown_keys_are_ignored() -> None:
-    line = to_json(Token(1, "a", 2, 3.0))
-    assert from_json(json.dumps(json.loads(line) | {"later": 1})) == Token(1, "a", 2, 3.0)
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [

@@ -88,9 +88,6 @@ def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -
         measure(stories, ids, [PolicyVariant("h2o")], [32], seed=0, prompt=99)
 
 
-# -- the parts ---------------------------------------------------------------------------------------------
-
-
 class Words:
     """A tokenizer of single characters."""
 
@@ -170,9 +167,6 @@ def test_texts_are_json_lists_or_plain_files(tmp_path: Path) -> None:
     for bad, reason in ((wrong, "list of strings"), (tmp_path / "none.json", "No such file")):
         with pytest.raises(UsageError, match=reason):
             read_texts(bad)
-
-
-# -- the command -------------------------------------------------------------------------------------------
 
 
 def test_the_command_prints_one_json_object_or_a_table(

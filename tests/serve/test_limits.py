@@ -115,11 +115,9 @@ def raw(client: Client, sent: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
         connection.sendall(sent)
         told = b""
-        try:
+        with contextlib.suppress(ConnectionResetError):
             while piece := connection.recv(1 << 16):
                 told += piece
-        except ConnectionResetError:
-            pass
         return told
 
 

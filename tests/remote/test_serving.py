@@ -13,13 +13,12 @@ import pytest
 from apart import SETTINGS, WAIT_S
 
 from h2o_chat.events.events import Event, Prompt, Token
+from h2o_chat.remote import engine_process
 from h2o_chat.remote.engine_process import Call, CallReply, RemoteObject, serve
 
 
 def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots are as large as the cache."""
-    from h2o_chat.remote import engine_process
-
     monkeypatch.setattr("h2o_chat.remote.engine_here.engine_here", lambda *_: loaded.remade(SETTINGS))
     ours, theirs = Pipe()
     serving = engine_process._Serving(theirs)
@@ -41,8 +40,6 @@ def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.M
 
 
 def test_quick_tokens_are_told_together_and_all_else_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from h2o_chat.remote import engine_process
-
     clock = [100.0]
     monkeypatch.setattr(engine_process, "perf_counter", lambda: clock[0])
     prompt = Prompt(1, 0, 0, 1, 1.0)
@@ -64,8 +61,6 @@ def test_quick_tokens_are_told_together_and_all_else_as_it_comes(monkeypatch: py
 
 
 def test_what_cannot_be_sent_is_told() -> None:
-    from h2o_chat.remote import engine_process
-
     class Strange:
         seen, pending = 5, ()
 

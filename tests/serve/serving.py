@@ -261,6 +261,21 @@ def said(messages: Any) -> Any:
     return [{"role": one[0], "content": one[1]} if isinstance(one, tuple) else one for one in messages]
 
 
+def talk(
+    texts: Sequence[str],
+    clients: list[Client],
+    session: str | None = None,
+    begun: Sequence[dict[str, str]] = (),
+) -> list[dict[str, str]]:
+    """A conversation after it: what was begun goes on with these texts, and each goes to the next client."""
+    told = list(begun)
+    for at, text in enumerate(texts):
+        told += said(text)
+        answer = clients[at % len(clients)].complete(told, session).text
+        told.append({"role": "assistant", "content": answer})
+    return told
+
+
 def until(condition: Callable[[], object], why: str) -> None:
     end = time.monotonic() + 100
     while not condition():

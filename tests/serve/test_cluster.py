@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cluster_up import replicas, up
-from serving import Answer, Client, Server, said
+from serving import Answer, Client, Server, talk
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 with_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed: pip install '.[cluster]'")
@@ -34,13 +34,9 @@ def surely(client: Client, session: str, messages: list[dict[str, str]]) -> Answ
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    texts: list[str] = []
+def alone() -> list[dict[str, str]]:
     with Server(*MODEL, "--no-store") as server:
-        for text in TEXTS:
-            texts.append(text)
-            texts.append(server.client().complete(texts).text)
-    return list(said(texts))
+        return talk(TEXTS, [server.client()])
 
 
 @with_ray

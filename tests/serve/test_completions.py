@@ -1,7 +1,7 @@
 """`h2o-chat serve` answers as `run` does: streaming and not, in the words that clients know."""
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -94,19 +94,11 @@ def test_what_is_asked_for_holds(
 def test_many_at_once_are_each_as_alone(client: Client, loaded: Loaded) -> None:
     """More than there are rows, of different length."""
     asked = [f"My name is Ada. {'My cat is Tom. ' * number}What is my name?" for number in range(9)]
-    found: dict[str, str] = {}
-
-    def ask(text: str) -> None:
-        found[text] = text_of(list(client.stream(text).events()))
-
-    threads = [threading.Thread(target=ask, args=(text,)) for text in asked]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for text in asked:
+    with ThreadPoolExecutor(len(asked)) as clients:
+        found = list(clients.map(lambda text: text_of(list(client.stream(text).events())), asked))
+    for text, answer in zip(asked, found, strict=True):
         _, (turn,) = talked(loaded, SETTINGS, [text], max_tokens=40)
-        assert found[text] == turn.text
+        assert answer == turn.text
 
 
 def test_models_are_listed(client: Client) -> None:

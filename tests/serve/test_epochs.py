@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,23 +31,15 @@ def epoch(number: int, chain: str, base: int = 0) -> Epoch:
 
 def test_one_writer_wins(tmp_path: Path) -> None:
     """Many at once, each with an epoch of its own: one record, and only its memory stays."""
-    epochs, results = Epochs(Storage(str(tmp_path)), b"c"), list[bool]()
+    epochs = Epochs(Storage(str(tmp_path)), b"c")
 
     def write(at: int) -> None:
-        one = epoch(1, f"{at:02x}")
-        try:
-            epochs.write(Epoch(**{**vars(one), "memory": f"00000001-{at}"}), lambda file: _fill(file, at))
-        except ApiError:
-            results.append(False)
-        else:
-            results.append(True)
+        one = replace(epoch(1, f"{at:02x}"), memory=f"00000001-{at}")
+        epochs.write(one, lambda file: _fill(file, at))
 
-    threads = [threading.Thread(target=write, args=(at,)) for at in range(1, 17)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results) == [False] * 15 + [True]
+    with ThreadPoolExecutor(16) as pool:
+        errors = [one.exception() for one in [pool.submit(write, at) for at in range(1, 17)]]
+    assert [type(error) for error in errors if error] == [ApiError] * 15
     found = epochs.newest("f")
     assert found is not None
     assert sorted(os.listdir(tmp_path / "f")) == sorted(["00000001.json", found.memory])

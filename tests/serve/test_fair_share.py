@@ -187,7 +187,6 @@ def test_a_key_that_keeps_many_snapshots_loses_its_own() -> None:
 def test_a_key_has_its_part_of_the_queue(
     keys: int, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Limits follow from the server's flags and keys."""
     file = keys_file(tmp_path, *(f"the-key-of-client-{number}" for number in range(keys)))
     given = ["--keys", str(file)] if keys else []
     found: list[Limits] = []

@@ -2,12 +2,12 @@
 
 import re
 import signal
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from serving import Answer, Client, Server, said, until
+from serving import Answer, Client, Server, said, talk, until
 
 pytestmark = pytest.mark.loopback
 
@@ -26,15 +26,6 @@ def servers(place: Path) -> Iterator[tuple[Server, Server]]:
         yield one, other
 
 
-def talk(clients: list[Client], session: str) -> list[dict[str, str]]:
-    """The conversation of TEXTS; each turn goes to the next client."""
-    texts: list[str] = []
-    for at, text in enumerate(TEXTS):
-        texts.append(text)
-        texts.append(clients[at % len(clients)].complete(texts, session).text)
-    return list(said(texts))
-
-
 def shared_total(client: Client, what: str) -> float:
     found = re.search(rf'shared_total{{what="{what}"}} (\d+)', client.get("/metrics").raw.decode())
     return float(found[1]) if found else 0
@@ -42,8 +33,8 @@ def shared_total(client: Client, what: str) -> float:
 
 def test_a_conversation_moves_without_being_read_again(servers: tuple[Server, Server], place: Path) -> None:
     one, other = (server.client() for server in servers)
-    alone = talk([one], "stays")
-    assert talk([one, other], "moves") == alone, "token for token"
+    alone = talk(TEXTS, [one], "stays")
+    assert talk(TEXTS, [one, other], "moves") == alone, "token for token"
     assert shared_total(other, "read") > 0
     assert other.complete([*alone, *said("And?")], "moves").cached > 0
     found = one.get("/v1/conversations/moves").body
@@ -53,7 +44,7 @@ def test_a_conversation_moves_without_being_read_again(servers: tuple[Server, Se
 
 
 def test_a_killed_server_loses_nothing(place: Path, servers: tuple[Server, Server]) -> None:
-    alone = talk([servers[0].client()], "alone")
+    alone = talk(TEXTS, [servers[0].client()], "alone")
     with Server(*FLAGS, "--state", place) as first:
         for turns in (1, 2):
             answer = first.client().complete(alone[: 2 * turns - 1], "killed")
@@ -67,24 +58,17 @@ def test_a_killed_server_loses_nothing(place: Path, servers: tuple[Server, Serve
 def test_of_two_writers_the_stale_one_is_refused(servers: tuple[Server, Server]) -> None:
     one, other = (server.client() for server in servers)
     begun = [TEXTS[0], one.complete(TEXTS[0], "two").text]
-    found: dict[str, Answer] = {}
 
-    def write(client: Client, text: str) -> None:
-        found[text] = client.complete([*begun, text], "two")
+    def write(client: Client, text: str) -> tuple[int, str, Answer]:
+        answer = client.complete([*begun, text], "two")
+        return answer.status, text, answer
 
-    threads = [
-        threading.Thread(target=write, args=pair) for pair in ((one, "I am one."), (other, "I am two."))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answer.status for answer in found.values()) == [200, 409]
-    stale = next(answer for answer in found.values() if answer.status == 409)
+    with ThreadPoolExecutor(2) as pool:
+        answers = pool.map(write, (one, other), ("I am one.", "I am two."))
+    (status, won, answer), (stale_status, lost, stale) = sorted(answers)
+    assert (status, stale_status) == (200, 409)
     assert stale.error["code"] == "conflict"
     assert "retry-after" in stale.headers
-    won, answer = next((text, one) for text, one in found.items() if one.status == 200)
-    lost = next(text for text in found if text != won)
     history = [*begun, won, answer.text]
     for client in (one, other):
         assert client.get("/v1/conversations/two").body["messages"] == said(history)
@@ -102,22 +86,18 @@ def test_storage_that_fails(tmp_path: Path) -> None:
     place = tmp_path / "shared"
     with Server(*FLAGS, "--state", place) as server:
         client = server.client()
-        begun = [TEXTS[0], client.complete(TEXTS[0], "fails").text]
+        begun = talk(TEXTS[:1], [client], "fails")
         place.rename(tmp_path / "away")
         place.write_text("no directory")
-        new = []
-        for text in TEXTS[1:3]:
-            begun.append(text)
-            begun.append(client.complete(begun, "fails").text)
-            new.append(text)
-            new.append(client.complete(new, "new").text)
+        new = talk(TEXTS[1:3], [client], "new")
+        begun = talk(TEXTS[1:3], [client], "fails", begun)
         assert client.metric("shared_failing") == 1
         assert client.metric("shared_waiting") == 4
         place.unlink()
         (tmp_path / "away").rename(place)
         until(lambda: not client.metric("shared_waiting"), "what waits is not written")
         assert client.metric("shared_failing") == 0
-        assert client.get("/v1/conversations/fails").body["messages"] == said(begun)
-        assert client.get("/v1/conversations/new").body["messages"] == said(new)
+        assert client.get("/v1/conversations/fails").body["messages"] == begun
+        assert client.get("/v1/conversations/new").body["messages"] == new
     assert "the shared storage fails; answers go on" in server.said
     assert "works again" in server.said

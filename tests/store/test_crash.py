@@ -1,11 +1,10 @@
 """The real program killed while it streams; `tools/stress/crash_test.py --kills 200` does it often."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from storing import created
+from storing import created, start
 from sweep import sweep
 
 from h2o_chat.store import Store
@@ -13,7 +12,7 @@ from h2o_chat.store import Store
 ROOT = Path(__file__).parents[2]
 
 SAY = """
-import sys
+import sys, time
 from pathlib import Path
 from h2o_chat.store import Store
 Store(Path(sys.argv[1])).close()
@@ -21,7 +20,7 @@ with Store(Path(sys.argv[1])).claim(sys.argv[2]) as writer:
     for number in range(50):
         writer.said("user", str(number))
     print("said", flush=True)
-    sys.stdin.read()
+    time.sleep(60)
 """
 
 
@@ -47,10 +46,7 @@ def test_opening_a_store_twice_in_a_process_loses_nothing(tmp_path: Path) -> Non
     conversation = created(open_all_the_time, "m", {})
     for _ in range(3):
         Store(tmp_path).close()
-        other = subprocess.Popen(
-            [sys.executable, "-c", SAY, str(tmp_path), conversation],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+        other = start(SAY, tmp_path, conversation)
         assert other.stdout is not None
         assert other.stdout.readline()
         other.kill()

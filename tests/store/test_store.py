@@ -15,8 +15,7 @@ from h2o_chat.store import DATABASE, Conversation, Store, StoredMessage, convers
 
 def test_a_conversation_comes_back(folder: Path) -> None:
     store = Store(folder)
-    conversation = created(store, "pocket", {"budget": 64, "stop": ["\udcff"]})
-    with store.claim(conversation) as writer:
+    with store.begin("pocket", {"budget": 64, "stop": ["\udcff"]}) as writer:
         writer.run({"versions": {"h2o-chat": "1"}})
         system = writer.said("system", "Be kind.", [5])
         user = writer.said("user", "  Hello,\nmy name is Ada.  ", [5, 6, 70_000])
@@ -29,33 +28,31 @@ def test_a_conversation_comes_back(folder: Path) -> None:
         assert writer.leaf == answer
     store.close()
     store = Store(folder)
-    assert [(m.role, m.text, m.finish, m.first, m.last, m.ids) for m in store.path(conversation)] == [
+    assert [(m.role, m.text, m.finish, m.first, m.last, m.ids) for m in store.path(writer.conversation)] == [
         ("system", "Be kind.", None, 0, 0, (5,)),
         ("user", "  Hello,\nmy name is Ada.  ", None, 1, 2, (5, 6, 70_000)),
         ("assistant", "Hi Ada", "stop", 3, 5, (0, 1, 2)),
     ]
-    summary = store.summary(conversation)
+    summary = store.summary(writer.conversation)
     assert (summary.title, summary.model) == ("Hello, my name is Ada.", "pocket")
     assert (summary.messages, summary.tokens) == (3, 7)
     assert summary.created <= summary.updated
-    assert store.settings(conversation) == {"budget": 64, "stop": ["\udcff"]}
+    assert store.settings(writer.conversation) == {"budget": 64, "stop": ["\udcff"]}
     assert intact(folder)
     store.close()
 
 
 def test_long_first_messages_make_short_titles(store: Store) -> None:
-    conversation = created(store, "m", {})
-    with store.claim(conversation) as writer:
+    with store.begin("m", {}) as writer:
         writer.said("user", " \n" * 1000 + "word " * 1000)
         writer.said("user", "not this")
-        assert store.summary(conversation).title == "word " * 11 + "word…"
-    store.rename(conversation, "a\udc80\0b")
-    assert store.summary(conversation).title == "a?\0b"
+        assert store.summary(writer.conversation).title == "word " * 11 + "word…"
+    store.rename(writer.conversation, "a\udc80\0b")
+    assert store.summary(writer.conversation).title == "a?\0b"
 
 
 def test_going_back_adds_branches(store: Store) -> None:
-    conversation = created(store, "m", {})
-    with store.claim(conversation) as writer:
+    with store.begin("m", {}) as writer:
         asked = writer.said("user", "one")
         first = writer.said("assistant", "1")
         late = writer.said("user", "two")
@@ -63,14 +60,14 @@ def test_going_back_adds_branches(store: Store) -> None:
         second = writer.said("assistant", "uno")
         writer.move(None)
         edited = writer.said("user", "eins")
-        assert [m.id for m in store.path(conversation)] == [edited]
+        assert [m.id for m in store.path(writer.conversation)] == [edited]
         writer.move(second)
-    assert [m.text for m in store.path(conversation)] == ["one", "uno"]
-    assert [m.text for m in store.path(conversation, late)] == ["one", "1", "two"]
-    assert [m.id for m in store.children(conversation, asked)] == [first, second]
-    assert [m.id for m in store.children(conversation, None)] == [asked, edited]
-    assert [m.id for m in store.messages(conversation)] == [asked, first, late, second, edited]
-    with store.claim(conversation) as writer:
+    assert [m.text for m in store.path(writer.conversation)] == ["one", "uno"]
+    assert [m.text for m in store.path(writer.conversation, late)] == ["one", "1", "two"]
+    assert [m.id for m in store.children(writer.conversation, asked)] == [first, second]
+    assert [m.id for m in store.children(writer.conversation, None)] == [asked, edited]
+    assert [m.id for m in store.messages(writer.conversation)] == [asked, first, late, second, edited]
+    with store.claim(writer.conversation) as writer:
         assert writer.leaf == second
         elsewhere = created(store, "m", {})
         with store.claim(elsewhere) as other, pytest.raises(ValueError, match="is not in conversation"):
@@ -79,8 +76,7 @@ def test_going_back_adds_branches(store: Store) -> None:
 
 
 def test_what_was_never_said_is_withdrawn(store: Store) -> None:
-    conversation = created(store, "m", {})
-    with store.claim(conversation) as writer:
+    with store.begin("m", {}) as writer:
         system = writer.said("system", "Be kind.", [5])
         withdrawn = [writer.said("user", "never mind"), writer.answering()]
         writer.token(1, "x")
@@ -88,10 +84,10 @@ def test_what_was_never_said_is_withdrawn(store: Store) -> None:
             writer.withdraw(withdrawn[:1])
         writer.withdraw(withdrawn)
         assert writer.leaf == system
-        assert store.summary(conversation).title == ""
+        assert store.summary(writer.conversation).title == ""
         asked = writer.said("user", "hello")
         assert asked > withdrawn[1], "numbers do not come again"
-    assert [m.text for m in store.path(conversation)] == ["Be kind.", "hello"]
+    assert [m.text for m in store.path(writer.conversation)] == ["Be kind.", "hello"]
     assert store.search("never") == []
 
 
@@ -107,22 +103,21 @@ def test_one_answer_at_a_time(store: Store) -> None:
 
 
 def test_leaving_in_the_middle_of_an_answer(store: Store) -> None:
-    conversation = created(store, "m", {})
-    with store.claim(conversation) as writer:
+    with store.begin("m", {}) as writer:
         writer.said("user", "hello", [1, 2, 3])
         answer = writer.answering()
         writer.place(answer, 7, 7)
         writer.token(3, "half")
         writer.token(4, " an answer")
-        [_, partial] = store.path(conversation)
+        [_, partial] = store.path(writer.conversation)
         assert (partial.text, partial.finish, partial.ids) == ("half an answer", None, (3, 4))
         assert store.search("half") == [], "not finished"
-        assert store.summary(conversation).tokens == 5, "it streams, and is counted"
-    [_, partial] = store.path(conversation)
+        assert store.summary(writer.conversation).tokens == 5, "it streams, and is counted"
+    [_, partial] = store.path(writer.conversation)
     assert (partial.text, partial.finish, partial.ids) == ("half an answer", "interrupted", (3, 4))
     assert (partial.first, partial.last) == (7, 8)
     assert len(store.search("half")) == 1
-    assert [one.tokens for one in store.list()] == [store.summary(conversation).tokens] == [5]
+    assert [one.tokens for one in store.list()] == [store.summary(writer.conversation).tokens] == [5]
 
 
 def test_found_by_id_prefix_and_last(store: Store) -> None:

@@ -1,6 +1,7 @@
 """Disks that are full, files that are damaged, newer or not to be written."""
 
 import os
+import resource
 import sqlite3
 import stat
 import tempfile
@@ -32,25 +33,6 @@ for write, arguments in (
         print("written")
     except Exception as error:
         print(type(error).__name__, error)
-"""
-
-FILL_THE_DISK = """
-import resource, sys
-from pathlib import Path
-from h2o_chat.store import Store
-store = Store(Path(sys.argv[1]))
-with store.claim(sys.argv[2]) as writer:
-    answer = writer.answering()
-    writer.token(0, " 0")
-    free = resource.getrlimit(resource.RLIMIT_FSIZE)
-    full = (Path(sys.argv[1]) / "conversations.db-wal").stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (full, free[1]))
-    for number in range(1, 4):
-        writer.token(number, f" {number}")
-        print(writer.backlog.trouble or "written")
-    resource.setrlimit(resource.RLIMIT_FSIZE, free)
-    writer.token(4, " 4")
-    writer.finished(" 0 1 2 3 4", "eos", 0, 4)
 """
 
 
@@ -171,14 +153,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
     """A database of one conversation, and its id."""
     folder = tmp_path_factory.mktemp("whole")
     store = Store(folder)
-    conversation = created(store, "m", {"a": 1})
-    with store.claim(conversation) as writer:
+    with store.begin("m", {"a": 1}) as writer:
         for number in range(50):
             writer.said("user", f"some words {number} " * 20, range(20))
         writer.answering()
         writer.token(1, "x")
     store.close()
-    return (folder / DATABASE).read_bytes(), conversation
+    return (folder / DATABASE).read_bytes(), writer.conversation
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
@@ -285,19 +266,29 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
     """Changes that could not be written are written when there is space again."""
-    conversation = created(store, "m", {})
-    out = ended(start(FILL_THE_DISK, folder, conversation)).splitlines()
-    assert len(out) == 3
-    assert all("disk" in line and "what was stored before is safe" in line for line in out), out
-    [answer] = store.path(conversation)
+    with store.begin("m", {}) as writer:
+        writer.answering()
+        writer.token(0, " 0")
+        usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((folder / f"{DATABASE}-wal").stat().st_size, usual[1]))
+        try:
+            for number in range(1, 4):
+                writer.token(number, f" {number}")
+                said = str(writer.backlog.trouble)
+                assert "disk" in said
+                assert "what was stored before is safe" in said
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        writer.token(4, " 4")
+        writer.finished(" 0 1 2 3 4", "eos", 0, 4)
+    [answer] = store.path(writer.conversation)
     assert (answer.text, answer.ids, answer.finish) == (" 0 1 2 3 4", (0, 1, 2, 3, 4), "eos")
     assert intact(folder)
 
 
 def test_a_database_that_may_not_grow(store: Store) -> None:
     """Changes that do not fit wait in order, with all later ones, until there is room."""
-    conversation = created(store, "m", {})
-    with store.claim(conversation) as writer:
+    with store.begin("m", {}) as writer:
         writer.said("user", "before")
         store._database.rows("PRAGMA max_page_count = 50")
         writer.said("user", "Much. " * 200_000)
@@ -306,11 +297,11 @@ def test_a_database_that_may_not_grow(store: Store) -> None:
             writer.backlog.words
             == "1 message (the first: 'Much. Much. Much. Much. Much. Much. Much. Much. Much. Much.…')"
         )
-        assert [m.text for m in store.path(conversation)] == ["before"]
+        assert [m.text for m in store.path(writer.conversation)] == ["before"]
         last = writer.said("user", "after")
-        assert [m.text for m in store.path(conversation)] == ["before"]
+        assert [m.text for m in store.path(writer.conversation)] == ["before"]
         store._database.rows("PRAGMA max_page_count = 5000")
         assert writer.backlog.flush()
         assert writer.backlog.trouble is None
         assert writer.leaf == last
-    assert [m.text[:6] for m in store.path(conversation)] == ["before", "Much. ", "after"]
+    assert [m.text[:6] for m in store.path(writer.conversation)] == ["before", "Much. ", "after"]

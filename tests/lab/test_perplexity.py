@@ -63,51 +63,6 @@ def test_the_default_costs_less_than_a_window_on_some_stories(stories: Loaded, t
     assert [score.first for score in report.scores] == [32] * 2
 
 
-<<<<<<< HEAD
-# -- far past the trained window ---------------------------------------------------------------------------
-
-
-class Renumbered(H2OCache):
-    """Survivors stand at 0 .. n - 1 at every step, as StreamingLLM and H2O's streaming code have them.
-
-    A reference for what clamped true positions are worth; one token at a time, no padding. Which tokens are
-    held, hence seen, is still decided by true positions.
-    """
-
-    def __init__(self, *args: Any, **plan: Any) -> None:
-        super().__init__(*args, **plan)
-        self.plan = replace(self.plan, distance=None)  # nothing is clamped
-        self.stands: dict[Any, Tensor] = {}
-
-    def prepare(self, step: Step) -> None:
-        assert step.tokens == 1
-        join(self)
-        self.at = max((self._renumber(arena) for arena in self.current_arenas()), default=0)
-        super().prepare(step)
-
-    def position_ids(self) -> Tensor:
-        return torch.tensor([[self.at]])
-
-    def _renumber(self, arena: Any) -> int:
-        """Turns every key from where it stands to its rank by age; how many are held."""
-        positions = arena.slots.positions
-        held = positions >= 0
-        older = (positions.unsqueeze(-2) < positions.unsqueeze(-1)) & held.unsqueeze(-2)
-        rank = older.sum(-1) * held  # [L, R, H, S]
-        arena.slots.keys.copy_(arena.rope.rotate(arena.slots.keys, rank - self.stands.get(arena, 0 * rank)))
-        count = int(held.sum(-1).max())
-        self.stands[arena] = rank.scatter(-1, arena.order[..., count : count + 1], count)  # of the next one
-        return count
-
-
-def far(loaded: Loaded, ids: Tensor, cache: H2OCache) -> float:
-    """Perplexity of positions 1,024 to 2,047."""
-    found = torch.cat(list(nll(feed_of(loaded), ids, cache)), 1)
-    return float(found[:, 1024:2047].mean().exp())
-
-
-=======
->>>>>>> u-serve
 @pytest.mark.sweep
 def test_clamped_positions_far_past_the_window(stories: Loaded, texts: list[str]) -> None:
     ids = documents(texts, stories.tokenizer, 2048)

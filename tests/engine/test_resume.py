@@ -23,7 +23,6 @@ from stored_chats import (
     open_chat,
     resumed,
     say,
-    store,
     talked,
 )  # fmt: skip
 from storing import created
@@ -40,7 +39,7 @@ from h2o_chat.events.events import Note, Token
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
 
-__all__ = ["loaded", "store"]
+__all__ = ["loaded"]
 
 TESTS = Path(__file__).parents[1]
 

@@ -110,12 +110,21 @@ def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
     assert min(watched.calls.values()) > 3
 
 
+def assert_same_scores(model: Any, one: Kernels, other: Kernels) -> None:
+    """Slots are given the same scores, bit for bit."""
+    caches = [talk(model, kernels).absorb_all() for kernels in (one, other)]
+    for mine, others in zip(*caches, strict=True):
+        assert torch.equal(mine.slots.score, others.slots.score)
+
+
 @pytest.mark.usefixtures("compiled")
-def test_layers_of_other_sizes_are_torchs() -> None:
+@pytest.mark.parametrize("sizes", [{"heads": 8, "kv_heads": 4}, {"head_size": 32}], ids=str)
+def test_layers_of_other_sizes_are_torchs(sizes: dict[str, int]) -> None:
     """A configuration may say one size for all, and some layers have another."""
     model = llama()
-    talk(model, kernels_of(model, heads=8, kv_heads=4))
-    talk(model, kernels_of(model, heads=8, kv_heads=4, head_size=32))
+    kernels = kernels_of(model, **sizes)
+    assert kernels != TORCH
+    assert_same_scores(model, kernels, TORCH)
 
 
 @pytest.mark.usefixtures("compiled")
@@ -125,9 +134,7 @@ def test_logits_of_another_kind_are_torchs(family: str) -> None:
     model = tiny(family, "h2o", torch.float32, hidden_size=64, head_dim=16)
     kernels = kernels_of(model)
     assert kernels != TORCH
-    caches = [talk(model, one) for one in (Kernels(attend=kernels.attend), TORCH)]
-    for mine, torchs in zip(*(cache.absorb_all() for cache in caches), strict=True):
-        assert torch.equal(mine.slots.score, torchs.slots.score)
+    assert_same_scores(model, Kernels(attend=kernels.attend), TORCH)
 
 
 @pytest.mark.usefixtures("compiled")

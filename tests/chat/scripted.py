@@ -31,6 +31,8 @@ class ScriptedEngine:
         self.answer = [*tokenizer.encode(answer, add_special_tokens=False), *([] if end is None else [end])]
         self.changed: list[tuple[int, float, float]] = []
         self.fails = False
+        self.finish: Finish | None = None
+        self.asked: list[Sampling] = []
 
     def generate(
         self,
@@ -40,6 +42,7 @@ class ScriptedEngine:
         others: Sequence[EarlierAnswer] = (),
     ) -> Iterator[Event]:
         self.fed.append(list(ids))
+        self.asked.append(sampling)
         first, before = self.seen, (self.seen, self.pending)
         self.seen += len(self.pending) + len(ids)
         yield Prompt(self.seen - first, first, self.seen - 1, 1, 0.0)
@@ -48,7 +51,7 @@ class ScriptedEngine:
             self.seen += 1
         self.seen -= 1
         self.pending = (self.answer[-1],)
-        finish: Finish = "eos" if self.answer[-1] in self.eos else "length"
+        finish = self.finish or ("eos" if self.answer[-1] in self.eos else "length")
         if self.fails:
             self.seen, self.pending = before
             yield Turn("", "error", 0, 0, 0, 0, self.seen, 0, 0, 0)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from threading import Event, Timer
@@ -88,17 +89,14 @@ MORE: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The folder of a random model of a family, made once."""
-    made: dict[tuple[str, bool, float], Path] = {}
 
+    @cache
     def folder(family: str, tied: bool = False, scale: float = 0.12) -> Path:
-        which = (family, tied, scale)
-        if which not in made:
-            made[which] = tmp_path_factory.mktemp(family)
-            sizes: dict[str, Any] = SIZES | {"tie_word_embeddings": tied, "use_sliding_window": False}
-            sizes |= MORE.get(family, {})
-            model = tiny(family, "eager", torch.float32, scale=scale, **sizes)
-            model.save_pretrained(made[which])
-        return made[which]
+        sizes: dict[str, Any] = SIZES | {"tie_word_embeddings": tied, "use_sliding_window": False}
+        made = tmp_path_factory.mktemp(family)
+        model = tiny(family, "eager", torch.float32, scale=scale, **sizes | MORE.get(family, {}))
+        model.save_pretrained(made)
+        return made
 
     return folder
 
@@ -253,7 +251,6 @@ def test_a_token_is_the_formula(
 def test_every_form_gives_the_same_bits(
     kind: str, mixed: dict[str, str], gguf_of: Callable[..., Path]
 ) -> None:
-    """Prompts of 1 to 40 tokens and decoded ones."""
 
     def read(step: NativeStep, cache: H2OCache) -> list[Tensor]:
         prompts = [talk(by(step), cache, said(count, 320, count), count) for count in (1, 40, 2, 7, 16, 9)]

@@ -204,7 +204,6 @@ def test_only_the_screen_imports_textual_at_its_start() -> None:
 
 
 def test_only_the_server_imports_what_it_is_made_of() -> None:
-    """The extra `serve`: nobody else needs it."""
     places = importers("starlette", "uvicorn", "h11")
     assert {package_of(module) for module, _ in places} == {"serve"}, places
 

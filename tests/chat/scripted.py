@@ -1,11 +1,10 @@
 """An engine that says what it is told to."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Session, Token, Turn
 
 SESSION = Session(
@@ -34,13 +33,7 @@ class ScriptedEngine:
         self.finish: Finish | None = None
         self.asked: list[Sampling] = []
 
-    def generate(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        cancel: Callable[[], bool] = lambda: False,
-        others: Sequence[EarlierAnswer] = (),
-    ) -> Iterator[Event]:
+    def generate(self, ids: Sequence[int], sampling: Sampling, *_: Any, **__: Any) -> Iterator[Event]:
         self.fed.append(list(ids))
         self.asked.append(sampling)
         first, before = self.seen, (self.seen, self.pending)

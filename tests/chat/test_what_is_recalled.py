@@ -238,7 +238,11 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
     count = lambda text: len(literal(loaded.tokenizer, text))  # noqa: E731
     asked_for = list[range]()
 
-    seen: Any = SimpleNamespace(held=lambda positions: asked_for.append(positions) or 0.0)
+    def held(positions: range) -> float:
+        asked_for.append(positions)
+        return 0.0
+
+    seen: Any = SimpleNamespace(held=held)
     message = Message("user", page, 3, 3 + count(page) - 1)
     (again,), _ = Recall([], count).for_message(ASKED, [message], seen, Settings(), 512)
     assert fact in again.words

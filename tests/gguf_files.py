@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 Floats = NDArray[np.float32]
 Kind = gguf.GGMLQuantizationType
 
-_OUTER = {
+OUTER = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
@@ -92,7 +92,7 @@ def write(
         if family in _IN_PAIRS and called.endswith(("attn_q.weight", "attn_k.weight")):
             heads = "num_attention_heads" if "attn_q" in called else "num_key_value_heads"
             numbers = _in_pairs(numbers, config[heads])
-        wanted = kind if name not in _OUTER or not ends else ends
+        wanted = kind if name not in OUTER or not ends else ends
         wanted = next((other for part, other in (mixed or {}).items() if part in called), wanted)
         if numbers.ndim == 1 or wanted == "F32" or "gate_inp" in called or called.endswith(".bias"):
             writer.add_tensor(called, numbers)
@@ -300,8 +300,8 @@ def stacked(numbers: dict[str, Any]) -> dict[str, Any]:
 
 def called_in_file(name: str, architecture: str = "") -> str:
     """A weight's name in the file."""
-    if name in _OUTER:
-        return _OUTER[name]
+    if name in OUTER:
+        return OUTER[name]
     _, _, number, rest = name.split(".", 3)
     inner, _, last = rest.rpartition(".")
     if inner == "self_attn":

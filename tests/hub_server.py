@@ -124,24 +124,23 @@ def _send(
 
 
 def _info(name: str, repository: Repository) -> dict[str, Any]:
-    siblings = []
-    for file, content in repository.files.items():
-        size = repository.sizes.get(file, len(content))
-        entry: dict[str, Any] = {"rfilename": file, "size": size, "blobId": hash_of(repository, file)}
-        if _is_large(file):
-            entry["lfs"] = {"sha256": hash_of(repository, file), "size": size, "pointerSize": 134}
-        siblings.append(entry)
+    siblings = _entries(repository, "rfilename", "blobId", "sha256")
     gated = "manual" if repository.gated else False
     return {"id": name, "modelId": name, "sha": COMMIT, "gated": gated, "siblings": siblings}
 
 
 def _tree(repository: Repository) -> list[dict[str, Any]]:
+    return [entry | {"type": "file"} for entry in _entries(repository, "path", "oid", "oid")]
+
+
+def _entries(repository: Repository, name: str, blob: str, digest: str) -> list[dict[str, Any]]:
+    """What is told of each file, under the names that a question has for it."""
     entries = []
     for file, content in repository.files.items():
-        size = repository.sizes.get(file, len(content))
-        entry: dict[str, Any] = {"type": "file", "path": file, "size": size, "oid": hash_of(repository, file)}
+        size, hashed = repository.sizes.get(file, len(content)), hash_of(repository, file)
+        entry: dict[str, Any] = {name: file, "size": size, blob: hashed}
         if _is_large(file):
-            entry["lfs"] = {"oid": hash_of(repository, file), "size": size, "pointerSize": 134}
+            entry["lfs"] = {digest: hashed, "size": size, "pointerSize": 134}
         entries.append(entry)
     return entries
 

@@ -63,7 +63,6 @@ def test_it_is_what_a_new_interpreter_is(tmp_path: Path, session: bool, environm
 
 
 def test_a_file_is_run_as_usual(tmp_path: Path) -> None:
-    """With what stands beside it."""
     (tmp_path / "beside_it.py").write_text("word = 'found'\n")
     file = tmp_path / "program.py"
     file.write_text(

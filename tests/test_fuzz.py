@@ -58,7 +58,6 @@ assert not fuzz.fuzz([broken], 100, "1", Path.cwd())
 
 
 def test_a_violation_is_told_and_kept(tmp_path: Path) -> None:
-    """With a reader that is broken on purpose."""
     command = [sys.executable, "-c", BROKEN, str(TOOL.parent)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -95,6 +95,16 @@ def file_of(name: str) -> str | None:
     return name or None
 
 
+def importers(*libraries: str) -> list[tuple[str, Import]]:
+    """The imports of these libraries, each with the file it stands in."""
+    return [
+        (module, one)
+        for module, found in imports().items()
+        for one in found
+        if one.name.partition(".")[0] in libraries
+    ]
+
+
 def package_of(module: str) -> str | None:
     """The folder it is in; None: `h2o_chat` itself and `__main__`."""
     parts = module.split(".")
@@ -184,34 +194,18 @@ def test_loads_without_torch(package: str) -> None:
 @pytest.mark.parametrize("package", ["policies", "cache"])
 def test_the_core_does_without_transformers(package: str) -> None:
     """How slots are held and given up is the same, whoever computes the model."""
-    named = [
-        f"{module}, line {one.line}"
-        for module, found in imports().items()
-        for one in found
-        if package_of(module) == package and one.name.partition(".")[0] == "transformers"
-    ]
-    assert not named
+    places = importers("transformers")
+    assert not [place for place in places if package_of(place[0]) == package]
 
 
 def test_only_the_screen_imports_textual_at_its_start() -> None:
-    others = [
-        f"{module}, line {one.line}"
-        for module, found in imports().items()
-        for one in found
-        if package_of(module) != "tui" and one.at_start and one.name.partition(".")[0] == "textual"
-    ]
-    assert not others
+    starts = [module for module, one in importers("textual") if one.at_start]
+    assert {package_of(module) for module in starts} == {"tui"}, starts
 
 
 def test_only_the_server_imports_what_it_is_made_of() -> None:
-    """The extra `serve`: nobody else needs it."""
-    others = [
-        f"{module}, line {one.line}"
-        for module, found in imports().items()
-        for one in found
-        if package_of(module) != "serve" and one.name.partition(".")[0] in ("starlette", "uvicorn", "h11")
-    ]
-    assert not others
+    places = importers("starlette", "uvicorn", "h11")
+    assert {package_of(module) for module, _ in places} == {"serve"}, places
 
 
 def test_imports_are_seen_wherever_they_stand() -> None:

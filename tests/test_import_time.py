@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,17 @@ for code in json.loads(sys.argv[1]):
 WITHOUT_A_SCREEN = "import h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.conversation.chat"
 
 
+def imported(program: str, runs: Sequence[object]) -> tuple[list[set[str]], str]:
+    """What a process has imported after each of its runs; what it has said on stderr."""
+    command = [sys.executable, "-c", program, json.dumps(runs)]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = (line.partition(" ") for line in done.stdout.splitlines())
+    return [set(json.loads(rest)) for word, _, rest in lines if word == "imported"], done.stderr
+
+
 def test_no_torch() -> None:
     """One after the other in one process: what the first had imported, the others would have too."""
     codes = [
@@ -45,24 +57,14 @@ def test_no_torch() -> None:
         "from h2o_chat.cli.cli import app; app(['demo'])",
         "import h2o_chat.events.recording, h2o_chat.tui.replay",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", TRY, json.dumps(codes)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("imported ")]
-    found = dict(zip(codes, lines, strict=True))
+    found = dict(zip(codes, imported(TRY, codes)[0], strict=True))
     assert not {
         code: names
         for code, names in found.items()
-        if {"torch", "transformers", "mcp", "ray", "fsspec"} & {*names}
+        if {"torch", "transformers", "mcp", "ray", "fsspec"} & names
     }
-    assert found[WITHOUT_A_SCREEN] == [], "no textual either"
-    assert found["import h2o_chat.tui.chat_app"] == ["textual"], "it is seen"
+    assert found[WITHOUT_A_SCREEN] == set(), "no textual either"
+    assert found["import h2o_chat.tui.chat_app"] == {"textual"}, "it is seen"
 
 
 # -- a start of the native step
@@ -92,22 +94,6 @@ FORBIDDEN = {
     "transformers.masking_utils",
     "transformers.modeling_utils",
 }
-
-
-def imported(*runs: list[str]) -> list[set[str]]:
-    """What a process has imported after each of these runs of the program."""
-    done = subprocess.run(
-        [sys.executable, "-c", STARTS, json.dumps(runs)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("native") == len(runs), done.stderr
-    lines = (line.partition(" ") for line in done.stdout.splitlines())
-    return [set(json.loads(rest)) for word, _, rest in lines if word == "imported"]
 
 
 def packed(model: Path) -> str:
@@ -143,12 +129,14 @@ def test_the_native_step_starts_without_transformers_models(tmp_path: Path) -> N
     run = ["run", "Hi", "--max-tokens", "2", "-m"]
     greedy = [*run, packed(pocket)]
     file = str(write(pocket, tmp_path / "pocket.gguf", "Q8_0", tokenizer=pocket))
-    after, sampled, with_a_class, of_a_file = imported(
+    runs = [
         greedy,
         [*greedy, "--temperature", "0.7", "--seed", "1"],
         [*run, packed(other)],
         [*run, file, "--template", "plain"],
-    )
+    ]
+    (after, sampled, with_a_class, of_a_file), said = imported(STARTS, runs)
+    assert said.count("native") == len(runs), said
     assert {"torch", "transformers", "h2o_chat.native.step"} <= after
     assert not after & FORBIDDEN
     assert not sampled & FORBIDDEN

@@ -1,11 +1,10 @@
 """An engine that says what it is told to."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.request import EarlierAnswer
 from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Session, Token, Turn
 
 SESSION = Session(
@@ -31,15 +30,12 @@ class ScriptedEngine:
         self.answer = [*tokenizer.encode(answer, add_special_tokens=False), *([] if end is None else [end])]
         self.changed: list[tuple[int, float, float]] = []
         self.fails = False
+        self.finish: Finish | None = None
+        self.asked: list[Sampling] = []
 
-    def generate(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        cancel: Callable[[], bool] = lambda: False,
-        others: Sequence[EarlierAnswer] = (),
-    ) -> Iterator[Event]:
+    def generate(self, ids: Sequence[int], sampling: Sampling, *_: Any, **__: Any) -> Iterator[Event]:
         self.fed.append(list(ids))
+        self.asked.append(sampling)
         first, before = self.seen, (self.seen, self.pending)
         self.seen += len(self.pending) + len(ids)
         yield Prompt(self.seen - first, first, self.seen - 1, 1, 0.0)
@@ -48,7 +44,7 @@ class ScriptedEngine:
             self.seen += 1
         self.seen -= 1
         self.pending = (self.answer[-1],)
-        finish: Finish = "eos" if self.answer[-1] in self.eos else "length"
+        finish = self.finish or ("eos" if self.answer[-1] in self.eos else "length")
         if self.fails:
             self.seen, self.pending = before
             yield Turn("", "error", 0, 0, 0, 0, self.seen, 0, 0, 0)

@@ -1,6 +1,5 @@
 """Named templates: what they make of a conversation, and that answers end at their turn markers."""
 
-from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -13,7 +12,6 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
 from h2o_chat.chat.templates.chat_template import choose
-from h2o_chat.events.events import Turn
 
 FIRST = {
     "alpaca": "<s>Be kind.\n\n### Instruction:\nHi\n\n### Response:\n",
@@ -82,14 +80,10 @@ def test_a_model_without_a_start_token() -> None:
     ],
 )
 def test_a_marker_that_the_model_wrote_is_not_said_again(tokenizer: Any, name: str, rest: str) -> None:
-    class Engine(ScriptedEngine):
-        def generate(self, *asked_for: Any) -> Any:
-            for event in super().generate(*asked_for):
-                yield replace(event, finish="stop") if isinstance(event, Turn) else event
-
     own: tuple[str, ...]
     for own, fed in (((), rest), (("enough",), LATER[name])):
-        engine = Engine(tokenizer)
+        engine = ScriptedEngine(tokenizer)
+        engine.finish = "stop"
         chat = Chat(engine, Settings(template=name))  # type: ignore[arg-type]
         for text in ("Hi", "Again"):
             list(chat.send(text, Sampling(stop=own)))
@@ -98,16 +92,11 @@ def test_a_marker_that_the_model_wrote_is_not_said_again(tokenizer: Any, name: s
 
 @pytest.mark.parametrize(("name", "marker"), [("alpaca", "### Instruction:"), ("vicuna", "USER:")])
 def test_answers_end_at_the_turn_marker(tokenizer: Any, name: str, marker: str) -> None:
-    asked: list[Sampling] = []
-
-    class Engine(ScriptedEngine):
-        def generate(self, ids: Any, sampling: Sampling, *more: Any) -> Any:
-            asked.append(sampling)
-            return super().generate(ids, sampling, *more)
-
-    chat = Chat(Engine(tokenizer), Settings(template=name))  # type: ignore[arg-type]
+    engine = ScriptedEngine(tokenizer)
+    chat = Chat(engine, Settings(template=name))  # type: ignore[arg-type]
     list(chat.send("Hi", Sampling(stop=("enough",))))
     assert chat.session.template == name
     assert f"spoken to by the {name} template" in greeting(chat.session)
-    assert asked[0].stop[0] == "enough"
-    assert marker in asked[0].stop
+    (asked,) = engine.asked
+    assert asked.stop[0] == "enough"
+    assert marker in asked.stop

@@ -1,6 +1,5 @@
 """Questions find what was said elsewhere, and remembered facts: a real engine, a real store."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +16,8 @@ ASKED = "At which hotel do we stay in Lisbon?"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "data")
+def store(store: Store) -> Store:
+    """One in which a trip was talked about."""
     with store.claim(created(store, "pocket", {}, title="Trip to Lisbon")) as writer:
         for text in (TRIP, *TALK):
             writer.said("user", text)

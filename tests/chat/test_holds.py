@@ -50,7 +50,6 @@ def test_a_turn_looks_at_few_messages() -> None:
 
 
 def test_whatever_happens_they_hold_what_is_counted_anew() -> None:
-    """Turns that end, fail or are withdrawn, with a system prompt that is read at once or later."""
     for seed in range(200):
         chance = random.Random(seed)
         system = [Message("system", "")] if chance.random() < 0.5 else []

@@ -73,9 +73,11 @@ def test_the_fact_is_found_first_among_its_neighbours(question: str, wanted: str
 
 
 @pytest.mark.parametrize(
-    "question", ["How are you today?", "What is the capital of France?", "Who wrote Hamlet?", "ok"]
+    "question",
+    ["How are you today?", "What is the capital of France?", "Who wrote Hamlet?", "ok", TALK[6]],
 )
 def test_nothing_is_found_for_what_nobody_told(question: str) -> None:
+    """A question that was asked before tells nothing either."""
     assert found([*TALK, *FACTS, "Hello.", *TALK], question) == []
 
 
@@ -86,10 +88,6 @@ def test_newer_pieces_and_the_users_own_win_ties() -> None:
     for place, text in enumerate(said):
         index.add(place, text, user=place != 9)
     assert index.find("What is my locker number?")[0].piece.text == said[0]
-
-
-def test_what_asks_tells_nothing() -> None:
-    assert found(["Where is my umbrella?", *TALK], "Where is my umbrella?") == []
 
 
 @pytest.mark.parametrize(
@@ -124,6 +122,8 @@ def test_question_marks_of_all_scripts_ask(mark: str) -> None:
         ("What? I see. Who is he?", "What? Who is he?"),
         ("Is it long? " + "It is a page. " * 100 + "Who is it?", "Who is it?"),
         ("Is it long? " + "It is a page. " * 100, ""),
+        ("/notes.txt:\n```\n" + "It is a file. " * 100 + "\n\nWho is it?\n```\n\n", ""),
+        ("Why does this fail?\n```\n1 / 0\n```", "Why does this fail?"),
     ],
 )
 def test_the_question_of_a_message(text: str, wanted: str) -> None:
@@ -170,14 +170,6 @@ def test_nothing_is_found_that_shares_no_word() -> None:
     page = f"{STORY}\n\n```\n—————\n```"
     hits = index_of([page]).find("Which wager had the Baron lost?", page_words=0.0)
     assert all(hit.score > 0 for hit in hits)
-
-
-def test_a_file_asks_nothing() -> None:
-    assert question_of(f"/notes.txt:\n```\n{STORY}\n\nWhy did he leave?\n```\n\n") == ""
-
-
-def test_a_question_in_front_of_code_is_asked() -> None:
-    assert question_of("Why does this fail?\n```\n1 / 0\n```") == "Why does this fail?"
 
 
 def test_a_question_behind_a_page_is_no_part_of_it() -> None:

@@ -209,8 +209,7 @@ def test_a_tokenizer_that_fails_when_it_is_used(shared_models: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("damage", ["{", "7", b"\xff", "[" * 100_000, None])
-def test_damaged_fields_of_a_database(tmp_path: Path, damage: Any) -> None:
-    store = Store(tmp_path)
+def test_damaged_fields_of_a_database(store: Store, damage: Any) -> None:
     with store.claim(created(store, "m", {})) as writer:
         writer.run({"model": "m"})
         if damage is not None:
@@ -222,7 +221,6 @@ def test_damaged_fields_of_a_database(tmp_path: Path, damage: Any) -> None:
         else:
             with pytest.raises(StoreError, match="are damaged"):
                 store.settings(writer.conversation)
-    store.close()
 
 
 @pytest.mark.parametrize("language", sorted(SLOW))

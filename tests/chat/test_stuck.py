@@ -116,8 +116,9 @@ def test_different_answers_are_no_loop() -> None:
     assert not any(loops(said))
 
 
-def test_yes_answers_many_questions() -> None:
-    assert not any(loops([(f"Is {at} a number?", "Yes, it is.") for at in range(20)]))
+@pytest.mark.parametrize("answer", ["Yes, it is.", "No, no, no."])
+def test_yes_and_no_answer_many_questions(answer: str) -> None:
+    assert not any(loops([(f"Is {at} a number?", answer) for at in range(20)]))
 
 
 def test_one_sentence_to_whatever_is_said_is_a_loop_from_the_third_repetition_on() -> None:
@@ -131,26 +132,22 @@ def test_one_sentence_to_whatever_is_said_is_a_loop_from_the_third_repetition_on
     assert first.others == (LOOP,)
 
 
-def test_a_loop_with_another_word_in_each_answer_is_one() -> None:
-    """A model that is held off from equal answers puts a word of the message into one sentence."""
-    told = "I'm so glad you're thinking of the {}. I'm so glad you're here, and so glad that we can talk."
-    assert loops([(f"What is a {thing}?", told.format(thing)) for thing in THINGS])[-1]
-
-
-def test_one_long_answer_to_whatever_is_said_is_one() -> None:
-    assert loops([(f"Tell me about the {thing}.", letter("bee")) for thing in THINGS])[-1]
+@pytest.mark.parametrize(
+    "answer",
+    [
+        # A model that is held off from equal answers puts a word of the message into one sentence.
+        "I'm so glad you're thinking of the {}. I'm so glad you're here, and so glad that we can talk.",
+        letter("bee"),
+        # SmolLM2 said nothing else from its 1,279th answer on: such an answer has a single gram.
+        "No, no, no, no, no, no, no,",
+    ],
+)
+def test_one_answer_to_whatever_is_said_is_a_loop(answer: str) -> None:
+    assert loops([(f"Tell me about the {thing}.", answer.format(thing)) for thing in THINGS])[-1]
 
 
 def test_a_model_that_says_what_it_is_asked_is_in_a_loop() -> None:
-    said = [(text, text.rstrip(".!") + "!") for text in FRESH]
-    assert loops(said)[-1]
-
-
-def test_one_word_again_and_again_is_a_loop() -> None:
-    """SmolLM2 said nothing else from its 1,279th answer on: such an answer has a single gram."""
-    said = [(f"Tell me about the {thing}.", "No, no, no, no, no, no, no,") for thing in THINGS]
-    assert loops(said)[-1]
-    assert not any(loops([(f"Is it the {thing}?", "No, no, no.") for thing in THINGS]))
+    assert loops([(text, text.rstrip(".!") + "!") for text in FRESH])[-1]
 
 
 def test_a_conversation_that_falls_silent_is_in_a_loop() -> None:

@@ -4,7 +4,6 @@ import random
 import re
 import sys
 from io import BytesIO, StringIO, TextIOWrapper
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,9 +79,7 @@ class Scripted:
         self._own, self.tokens = engine.sampler, list[int]()
         engine.sampler = self  # type: ignore[assignment]
 
-    def choose(
-        self, logits: torch.Tensor, sampling: Sampling, changes: Any = (), meanwhile: Any = None
-    ) -> int:
+    def choose(self, *_: Any, **__: Any) -> int:
         return self.tokens.pop(0)
 
     def __getattr__(self, name: str) -> Any:
@@ -157,7 +154,7 @@ def test_where_a_template_keeps_them_they_are_the_first_to_go() -> None:
     assert talk.engine.held(thought) < 0.2 < 0.6 < talk.engine.held(said)
 
 
-def test_a_thought_is_kept_until_the_tools_have_answered(tmp_path: Path) -> None:
+def test_a_thought_is_kept_until_the_tools_have_answered() -> None:
     talk = Talk(THINKS, 1024)
 
     class Tools:
@@ -214,10 +211,9 @@ def test_equal_thoughts_are_no_loop() -> None:
 
 
 @pytest.mark.parametrize("kind", MARKS)
-def test_a_conversation_read_again_has_the_same_slots(kind: str, tmp_path: Path) -> None:
+def test_a_conversation_read_again_has_the_same_slots(kind: str, store: Store) -> None:
     """From the saved memory after the first turn, token by token, past thoughts that were given up."""
     jinja, before, after = MARKS[kind]
-    store = Store(tmp_path)
     talk = Talk(jinja, 192, store)
     for turn in range(4):
         talk.say(f"Number {turn} is {turn * 7919 % 1000}.", f"{before}{thoughts(turn)}{after}{WORDS[turn]}")

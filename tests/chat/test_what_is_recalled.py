@@ -1,6 +1,7 @@
 """What is gone and asked for is recalled: the real engine with the bundled model."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
 from h2o_chat.store import Store
 
 ASKED = "What is my dog called?"
+GONE: Any = SimpleNamespace(held=lambda _: 0.0)
+"""An engine that holds nothing any more."""
 
 
 def say(chat: Chat, *texts: str) -> list[Event]:
@@ -81,19 +84,12 @@ def test_as_much_is_recalled_as_fits_into_a_share_of_the_budget(loaded: Any, bud
     said = [f"My locker number in house {number} is {number * 37}." for number in range(5)]
     messages = [Message("user", text, at, at) for at, text in enumerate([*said, *OTHERS])]
     recalled, _ = Recall([], count).for_message(
-        "What is my locker number?", messages, Gone(), Settings(), budget
+        "What is my locker number?", messages, GONE, Settings(), budget
     )
     tokens = sum(count(one.words) for one in recalled)
     assert most - max(map(count, said)) < tokens <= most or len(recalled) == len(said)
     assert [one.index for one in recalled] == sorted(one.index for one in recalled)
     assert recalled[-1].words == said[-1], "newer ones win ties"
-
-
-class Gone:
-    """Holds nothing."""
-
-    def held(self, positions: range) -> float:
-        return 0.0
 
 
 def test_of_a_pasted_page_the_line_that_is_gone_is_recalled(loaded: Any) -> None:
@@ -148,7 +144,7 @@ def test_answers_of_the_model_are_recalled_too_and_it_is_said_whose_they_are() -
     said = [Message("user", "Name a dish.", 0, 1), Message("assistant", "Zander with saffron rice.", 2, 3)]
     said += [Message("user", text, at, at) for at, text in enumerate(OTHERS, 4)]
     question = "With which rice is the zander?"
-    (one,), fed = Recall([]).for_message(question, said, Gone(), Settings(), 512)
+    (one,), fed = Recall([]).for_message(question, said, GONE, Settings(), 512)
     assert (one.index, one.by_user) == (1, False)
     assert "You" in fed[: fed.index("Zander")]
 
@@ -242,13 +238,13 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
     count = lambda text: len(literal(loaded.tokenizer, text))  # noqa: E731
     asked_for = list[range]()
 
-    class Seen:
-        def held(self, positions: range) -> float:
-            asked_for.append(positions)
-            return 0.0
+    def held(positions: range) -> float:
+        asked_for.append(positions)
+        return 0.0
 
+    seen: Any = SimpleNamespace(held=held)
     message = Message("user", page, 3, 3 + count(page) - 1)
-    (again,), _ = Recall([], count).for_message(ASKED, [message], Seen(), Settings(), 512)
+    (again,), _ = Recall([], count).for_message(ASKED, [message], seen, Settings(), 512)
     assert fact in again.words
     before = page[: page.index(again.words)]
     begins, ends = 3 + count(before), 3 + count(before + again.words)
@@ -261,7 +257,7 @@ def test_a_note_of_many_passages_shows_their_beginnings_also_without_spaces() ->
     sentence = "我的狗第{}天去了公园看见很多鸟和树叶还有小河与老桥以及远处的山。"
     page = "".join(sentence.format(number) for number in range(300)) + "我的猫叫小虎。"
     notes = list[Note]()
-    found, _ = Recall(notes).for_message(f"{page}\n\n我的猫叫什么？", [], Gone(), Settings(), 4000)
+    found, _ = Recall(notes).for_message(f"{page}\n\n我的猫叫什么？", [], GONE, Settings(), 4000)
     assert len(found) > 4
     assert "我的狗" in notes[0].message
     assert len(notes[0].message) < sum(len(one.words) for one in found)
@@ -271,11 +267,7 @@ def test_of_a_page_without_spaces_the_line_that_is_gone_is_recalled() -> None:
     """Its pieces are joined by spaces that it does not have."""
     page = "今天去了公园。" * 60 + "我的狗叫小黑。它很大。" + "今天去了公园。" * 60
     at = page.find("我的狗")
-
-    class AllButTheFact:
-        def held(self, positions: range) -> float:
-            return 0.0 if at in positions else 1.0
-
+    all_but_the_fact: Any = SimpleNamespace(held=lambda positions: at not in positions)
     message = Message("user", page, 0, len(page) - 1)
-    (again,), _ = Recall([]).for_message("我的狗叫什么？", [message], AllButTheFact(), Settings(), 1000)
+    (again,), _ = Recall([]).for_message("我的狗叫什么？", [message], all_but_the_fact, Settings(), 1000)
     assert "我的狗叫小黑。" in again.words

@@ -35,13 +35,6 @@ def loaded(shared_models: Path, step: EngineName) -> Loaded:
     return opened_models.loaded(replace(SETTINGS, model=str(shared_models / "pilot-chat"), engine=step))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "data")
-    yield store
-    store.close()
-
-
 def open_chat(
     loaded: Loaded, store: Store | None, conversation: str | None = None, settings: Settings = SETTINGS
 ) -> Chat:

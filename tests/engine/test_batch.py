@@ -217,7 +217,6 @@ def untimed(events: list[Event]) -> tuple[list[Event], list[float]]:
 
 
 def test_events_are_those_of_an_engine(native: Loaded) -> None:
-    """With what the cache holds, every few tokens and at the end, beside others."""
     settings = replace(NATIVE, events_every=8)
     sampling = Sampling(temperature=0.8, repetition_penalty=1.1, max_tokens=40, ignore_eos=True)
     many = [replace(one, sampling=sampling) for one in requests(4, seed=4) if len(one.pieces) == 1]
@@ -233,7 +232,6 @@ def test_events_are_those_of_an_engine(native: Loaded) -> None:
 def test_rows_are_admitted_by_what_they_take(
     native: Loaded, kv: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every byte of a row is known before: so many rows as fit, and not one more."""
     settings = replace(NATIVE, kv_dtype=kv)
     batch = Batch(native, settings, rows=3)
     hold(batch, requests(3, seed=1))

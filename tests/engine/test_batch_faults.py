@@ -125,7 +125,6 @@ def test_who_fails_between_two_calls_ends_alone(
 
 
 def test_who_is_cancelled_before_its_answer_is_told_so(native: Loaded) -> None:
-    """While it waits, and while it is read."""
     batch = Batch(native, NATIVE, rows=1)
     first, read, waits = (Request([RequestPiece(range(9, 600))], Sampling(max_tokens=5), 1) for _ in range(3))
     for request in (first, read, waits):

@@ -16,7 +16,6 @@ from stored_chats import (
     loaded,
     resumed,
     say,
-    store,
     talked,
 )
 
@@ -25,7 +24,7 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
 
-__all__ = ["loaded", "store"]
+__all__ = ["loaded"]
 
 
 def beyond(_: Any, tensors: dict[str, torch.Tensor]) -> None:

@@ -1,6 +1,5 @@
 """Text deltas from real tokenizers: never half a character, and in sum the whole text."""
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ from transformers import AutoTokenizer
 
 from h2o_chat.engine.detokenize import Detokenizer, StopText, bytes_of
 
-REAL = ["stories3m", "stories260k", "pilot-chat"]
 
-
-@cache
-def tokenizer(folder: Path) -> Any:
-    return AutoTokenizer.from_pretrained(folder)
+@pytest.fixture(scope="module", params=["stories3m", "stories260k", "pilot-chat"])
+def real(request: pytest.FixtureRequest, shared_models: Path) -> Any:
+    """The tokenizer of a real model."""
+    return AutoTokenizer.from_pretrained(shared_models / request.param)
 
 
 def told(real: Any, ids: list[int]) -> list[str]:
@@ -25,18 +23,14 @@ def told(real: Any, ids: list[int]) -> list[str]:
     return [stream.add(token) for token in ids] + [stream.flush()]
 
 
-@pytest.mark.parametrize("name", REAL)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
-def test_deltas_add_up_to_the_text(shared_models: Path, name: str, text: str) -> None:
-    real = tokenizer(shared_models / name)
+def test_deltas_add_up_to_the_text(real: Any, text: str) -> None:
     ids = real.encode("One day " + text, add_special_tokens=False)
     whole = real.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     assert "".join(told(real, ids)) == whole
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_a_character_is_never_split(shared_models: Path, name: str) -> None:
-    real = tokenizer(shared_models / name)
+def test_a_character_is_never_split(real: Any) -> None:
     ids = real.encode("a 🦊 naïve 漢字 day", add_special_tokens=False)
     assert len(ids) > 8  # the fox takes several tokens
     parts = told(real, ids)
@@ -46,17 +40,14 @@ def test_a_character_is_never_split(shared_models: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [("漢", "字 hi"), ("hi 😀", "😀 there")])
-def test_a_prompt_that_ends_in_bytes_does_not_spoil_the_answer(
-    shared_models: Path, before: str, after: str
-) -> None:
-    real = tokenizer(shared_models / "stories3m")
+def test_a_prompt_that_ends_in_bytes_does_not_spoil_the_answer(real: Any, before: str, after: str) -> None:
     stream = Detokenizer(real, real.encode(before, add_special_tokens=False))
     ids = real.encode(after, add_special_tokens=False)
     assert "".join(stream.add(token) for token in ids).strip() == after
 
 
-def test_broken_bytes_are_shown_in_the_end(shared_models: Path) -> None:
-    real = tokenizer(shared_models / "pilot-chat")
+@pytest.mark.parametrize("real", ["pilot-chat"], indirect=True)
+def test_broken_bytes_are_shown_in_the_end(real: Any) -> None:
     half = real.encode("🦊", add_special_tokens=False)[:1]
     stream = Detokenizer(real)
     parts = [stream.add(token) for token in half * 40]
@@ -64,17 +55,14 @@ def test_broken_bytes_are_shown_in_the_end(shared_models: Path) -> None:
     assert all(len(part) < 20 for part in parts)  # held back for a few tokens, not for ever
 
 
-def test_the_space_before_a_continuation_is_kept(shared_models: Path) -> None:
-    real = tokenizer(shared_models / "stories3m")
+def test_the_space_before_a_continuation_is_kept(real: Any) -> None:
     ids = real.encode(" Once upon a time", add_special_tokens=False)
     stream = Detokenizer(real, ids[:-2])
     assert "".join(stream.add(token) for token in ids[-2:]).startswith(" ")
 
 
-@pytest.mark.parametrize("name", REAL)
 @given(text=st.text("é🙂Ж漢ab", min_size=1, max_size=9))
-def test_bytes_of_tokens_add_up_where_characters_are_split(shared_models: Path, name: str, text: str) -> None:
-    real = tokenizer(shared_models / name)
+def test_bytes_of_tokens_add_up_where_characters_are_split(real: Any, text: str) -> None:
     spelt = [bytes_of(real, token) for token in real.encode(text, add_special_tokens=False)]
     assert b"".join(spelt).strip() == text.encode()
 

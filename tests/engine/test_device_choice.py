@@ -40,6 +40,10 @@ def logits_of(seed: int, vocabulary: int, scale: float) -> torch.Tensor:
     return torch.randn(vocabulary, generator=torch.Generator().manual_seed(seed)) * scale
 
 
+def logits_in(vocabularies: list[int], scales: list[float]) -> st.SearchStrategy[torch.Tensor]:
+    return st.builds(logits_of, st.integers(0, 2**32), st.sampled_from(vocabularies), st.sampled_from(scales))
+
+
 def cut(scores: torch.Tensor, sampling: Sampling, history: list[int]) -> torch.Tensor:
     """Scores [V] after transformers' processors; of equal ones at the border the last ids stay."""
     penalty, warm = sampling.repetition_penalty, sampling.temperature
@@ -59,30 +63,23 @@ def drawn_from(kept: torch.Tensor, generator: torch.Generator) -> int:
 
 
 @given(
+    logits=logits_in([7, 320, 49_152], [0.5, 3.0, 10.0]),
+    sampling=st.builds(
+        Sampling,
+        temperature=st.sampled_from([0.3, 1.0, 1.5]),
+        top_p=st.sampled_from([1e-9, 0.3, 0.5, 0.9, 0.99, 1.0]),
+        top_k=st.sampled_from([0, 1, 50, 400]),
+        min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+        repetition_penalty=st.sampled_from([1.0, 1.3]),
+    ),
     seed=st.integers(0, 2**32),
-    vocabulary=st.sampled_from([7, 320, 49_152]),
-    scale=st.sampled_from([0.5, 3.0, 10.0]),
-    temperature=st.sampled_from([0.3, 1.0, 1.5]),
-    top_k=st.sampled_from([0, 1, 50, 400]),
-    top_p=st.sampled_from([1e-9, 0.3, 0.5, 0.9, 0.99, 1.0]),
-    min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
-    penalty=st.sampled_from([1.0, 1.3]),
     rounded=st.booleans(),
 )
 def test_token_for_token_what_transformers_processors_keep(
-    seed: int,
-    vocabulary: int,
-    scale: float,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    min_p: float,
-    penalty: float,
-    rounded: bool,
+    logits: torch.Tensor, sampling: Sampling, seed: int, rounded: bool
 ) -> None:
-    logits, history = logits_of(seed, vocabulary, scale), [5, 3, 5, 6]
+    history, top_p = [5, 3, 5, 6], sampling.top_p
     logits = logits.round() if rounded else logits
-    sampling = Sampling(temperature, top_p, top_k, min_p, penalty, max_tokens=None)
     sampler, generator = on_device(seed), torch.Generator().manual_seed(seed)
     sampler.history.extend(history)
     kept = cut(logits, sampling, history)

@@ -24,7 +24,6 @@ CALL, END, BEGIN = 258, 256, 257
     ],
 )
 def test_a_forced_text_is_whole(grammar: str, text: str, own: int | None) -> None:
-    """Drawn to the end, ten times."""
     tokenizer = byte_tokenizer(None, None, "<end>", ("<begin>",), ("<tool_call>", "</tool_call>"))
     assert tokenizer.convert_tokens_to_ids(["<end>", "<begin>", "<tool_call>"]) == [END, BEGIN, CALL]
     grammars = Grammars(tokenizer, [END])

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stored_chats import SAID, SETTINGS, SHORT, close, loaded, open_chat, resumed, store, talked
+from stored_chats import SAID, SETTINGS, SHORT, close, loaded, open_chat, resumed, talked
 
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.conversation.chat import Chat, pin
@@ -13,7 +13,7 @@ from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
 
-__all__ = ["loaded", "store"]
+__all__ = ["loaded"]
 
 WIDER = replace(SETTINGS, budget=96, policy="caote")
 NARROW = replace(SETTINGS, policy="caote")

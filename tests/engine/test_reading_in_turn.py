@@ -29,9 +29,11 @@ def prompt(tokens: int, seed: int = 1) -> Request:
     return Request([RequestPiece([5 + place % 900 for place in range(tokens)])], SAMPLING, seed)
 
 
-def read(batch: Batch) -> list[Request]:
+def read(batch: Batch, many: list[Request]) -> list[Request]:
     """Answers all; in the order in which their prompts were read to their end."""
     order = []
+    for request in many:
+        batch.add(request)
     while batch.busy:
         order += [told.request for told in batch.step() if isinstance(told.event, Prompt)]
     return order
@@ -40,22 +42,17 @@ def read(batch: Batch) -> list[Request]:
 def test_short_prompts_are_read_before_a_long_one_that_came_first(native: Loaded) -> None:
     batch = Batch(native, NATIVE, rows=4)
     long, *short = many = [prompt(LONG), *(prompt(SHORT) for _ in range(5))]
-    for request in many:
-        batch.add(request)
-    assert read(batch) == [*short, long]
+    assert read(batch, many) == [*short, long]
 
 
 def test_prompts_of_one_length_are_read_in_their_order(native: Loaded) -> None:
     """None is later than it would be if they were read one after the other."""
     batch = Batch(native, NATIVE, rows=4)
     many = [prompt(125) for _ in range(4)]
-    for request in many:
-        batch.add(request)
-    assert read(batch) == many
+    assert read(batch, many) == many
 
 
 def test_the_first_one_gets_every_second_call(native: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many short ones come meanwhile."""
     calls = 0
     feed = Runner.feed
 

@@ -23,7 +23,6 @@ from stored_chats import (
     open_chat,
     resumed,
     say,
-    store,
     talked,
 )  # fmt: skip
 from storing import created
@@ -40,7 +39,7 @@ from h2o_chat.events.events import Note, Token
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
 
-__all__ = ["loaded", "store"]
+__all__ = ["loaded"]
 
 TESTS = Path(__file__).parents[1]
 
@@ -207,7 +206,6 @@ def test_a_full_disk_is_said_once_and_the_conversation_goes_on(loaded: Loaded, s
     [note] = [note for note in notes if note.code == "store"]
     assert note.message.startswith("Nothing more is being stored.")
     assert "the disk is full" in note.message
-    assert chat.keeper is not None
     assert "messages (the first: " in chat.keeper.unstored
     store._database.rows("PRAGMA max_page_count = 1000000")
     assert chat.keeper.flush()
@@ -221,7 +219,6 @@ def test_a_clock_that_went_backwards_costs_no_memory(loaded: Loaded, store: Stor
     chat = open_chat(loaded, store)
     for said in range(SAVED_TURNS + 1):
         say(chat, SAID[0])
-        assert chat.keeper is not None
         folder = store.caches(chat.keeper.conversation or "")
         for file in folder.iterdir():
             os.utime(file, (4e9, 4e9))  # written in the year 2096

@@ -34,7 +34,6 @@ def middle(loaded: Loaded) -> Any:
 
 
 def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded: Loaded) -> None:
-    """A layer in the middle raises: clocks, slots, scores are as before; the call can be made again."""
     runner, expected = (Runner(loaded, cache_for(loaded, EXACT), rows=3) for _ in range(2))
     prompts = [noise(60, 1), noise(20, 2), []]
     for one in (runner, expected):

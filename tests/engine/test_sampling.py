@@ -6,26 +6,25 @@ import pytest
 import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from test_device_choice import CPU, cut, logits_of
+from test_device_choice import CPU, cut, logits_in, logits_of
 from transformers.generation import logits_process as theirs
 from transformers.generation.logits_process import TopPLogitsWarper
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.engine.sampling import NEAR, Sampler, _cut, cut_by_min_p, cut_by_top_p, is_kept, scaled
 
+SCORES = logits_in([1, 2, 7, 320, 49_152], [0.01, 1.0, 4.0, 30.0]).map(lambda logits: logits[None])
+
 
 @given(
-    seed=st.integers(0, 2**32),
-    vocabulary=st.sampled_from([1, 2, 7, 320, 49_152]),
-    scale=st.sampled_from([0.01, 1.0, 4.0, 30.0]),
+    scores=SCORES,
     top_p=st.sampled_from([1e-9, 0.05, 0.5, 0.9, 0.999, 1 - 1e-9]),
     rounded=st.booleans(),
     by_top_k=st.booleans(),
 )
 def test_top_p_is_that_of_transformers(
-    seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool, by_top_k: bool
+    scores: torch.Tensor, top_p: float, rounded: bool, by_top_k: bool
 ) -> None:
-    scores = logits_of(seed, vocabulary, scale)[None]
     scores = scores.round() if rounded else scores
     if by_top_k:  # as it leaves them
         scores[scores < scores.median()] = -torch.inf
@@ -41,18 +40,15 @@ def test_top_p_is_that_of_transformers(
 
 
 @given(
-    seed=st.integers(0, 2**32),
-    vocabulary=st.sampled_from([1, 2, 7, 320, 49_152]),
-    scale=st.sampled_from([0.01, 1.0, 4.0, 30.0]),
+    scores=SCORES,
     min_p=st.sampled_from([1e-9, 0.05, 0.3, 1.0]),
     top_k=st.sampled_from([0, 1, 20, 400]),
     top_p=st.sampled_from([0.5, 0.9, 1.0]),
     rounded=st.booleans(),
 )
 def test_all_cuts_are_those_of_transformers(
-    seed: int, vocabulary: int, scale: float, min_p: float, top_k: int, top_p: float, rounded: bool
+    scores: torch.Tensor, min_p: float, top_k: int, top_p: float, rounded: bool
 ) -> None:
-    scores = logits_of(seed, vocabulary, scale)[None]
     scores = scores.round() if rounded else scores
     before = scores.clone()
     assert torch.equal(cut_by_min_p(scores, min_p), theirs.MinPLogitsWarper(min_p)(None, scores))
@@ -82,19 +78,16 @@ def test_penalty_and_temperature_are_those_of_transformers(
 
 
 @given(
-    seed=st.integers(0, 2**32),
-    vocabulary=st.sampled_from([1, 2, 7, 320, 49_152]),
-    scale=st.sampled_from([0.01, 1.0, 4.0, 30.0]),
+    scores=SCORES,
     top_p=st.sampled_from([0.5, 0.9, 0.999, 1 - 1e-9]),
     rounded=st.booleans(),
 )
-@example(seed=32, vocabulary=262_144, scale=0.01, top_p=0.5, rounded=False)  # its sum is the smaller one
-@example(seed=21, vocabulary=262_144, scale=0.01, top_p=0.9, rounded=False)
+@example(scores=logits_of(32, 262_144, 0.01)[None], top_p=0.5, rounded=False)  # its sum is the smaller one
+@example(scores=logits_of(21, 262_144, 0.01)[None], top_p=0.9, rounded=False)
 def test_what_is_surely_kept_or_cut_is_so_by_transformers(
-    seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool
+    scores: torch.Tensor, top_p: float, rounded: bool
 ) -> None:
     """The last tokens that are cut off, the first that are kept, and some others."""
-    scores = logits_of(seed, vocabulary, scale)[None]
     scores = scores.round() if rounded else scores
     kept = TopPLogitsWarper(top_p)(None, scores)[0]
     if rounded:  # which of equal ones transformers keeps is chance: the last ones do as well
@@ -128,28 +121,22 @@ def plainly(scores: torch.Tensor, generator: torch.Generator) -> int:
 
 
 @given(
+    logits=logits_in([320, 49_152], [0.5, 3.0, 10.0]),
+    sampling=st.builds(
+        Sampling,
+        temperature=st.sampled_from([0.3, 1.0, 1.5]),
+        top_p=st.sampled_from([0.3, 0.5, 0.9, 0.99, 1.0]),
+        top_k=st.sampled_from([0, 50, 400]),
+        min_p=st.sampled_from([0.0, 0.05, 0.5]),
+        repetition_penalty=st.sampled_from([1.0, 1.3]),
+    ),
     seed=st.integers(0, 2**32),
-    vocabulary=st.sampled_from([320, 49_152]),
-    scale=st.sampled_from([0.5, 3.0, 10.0]),
-    temperature=st.sampled_from([0.3, 1.0, 1.5]),
-    top_k=st.sampled_from([0, 50, 400]),
-    top_p=st.sampled_from([0.3, 0.5, 0.9, 0.99, 1.0]),
-    min_p=st.sampled_from([0.0, 0.05, 0.5]),
-    penalty=st.sampled_from([1.0, 1.3]),
 )
 def test_token_for_token_what_transformers_processors_keep(
-    seed: int,
-    vocabulary: int,
-    scale: float,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    min_p: float,
-    penalty: float,
+    logits: torch.Tensor, sampling: Sampling, seed: int
 ) -> None:
     """From a half on one is drawn before top-p, until that keeps it. Else one is drawn after it."""
-    logits, history = logits_of(seed, vocabulary, scale), [5, 9, 5, 200]
-    sampling = Sampling(temperature, top_p, top_k, min_p, penalty, max_tokens=None)
+    history, min_p = [5, 9, 5, 200], sampling.min_p
     sampler, generator = Sampler(seed, CPU), torch.Generator().manual_seed(seed)
     sampler.history.extend(history)
     scores, kept = (cut(logits, one, history)[None] for one in (replace(sampling, top_p=1.0), sampling))
@@ -158,7 +145,7 @@ def test_token_for_token_what_transformers_processors_keep(
         shares = cut(logits, replace(sampling, top_p=1.0, min_p=0.0), history).softmax(-1)
         assume(float((shares / shares.max() / min_p - 1).abs().min()) > NEAR)
     for _ in range(5):
-        token = plainly(scores if top_p >= 0.5 else kept, generator)
+        token = plainly(scores if sampling.top_p >= 0.5 else kept, generator)
         while kept[0, token] == -torch.inf:
             token = plainly(scores, generator)
         assert sampler.choose(logits, sampling) == token

@@ -6,13 +6,11 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
-from gguf_files import Kind, add, finish, quantized, words
+from gguf_files import OUTER, Kind, add, finish, quantized, words
 from torch import Tensor
 
 _NAMES = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
+    **OUTER,
     "model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
     "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
     "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight",

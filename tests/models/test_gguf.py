@@ -265,23 +265,26 @@ def test_a_file_of_gpt_oss_keeps_its_bits(how: Any, tmp_path: Path) -> None:
     assert loaded.quantization == "MXFP4"
 
 
+def assert_logits_are_those_of(folder: Path, loaded: Any, tolerance: float) -> None:
+    """Those that transformers computes with the weights of a folder."""
+    own = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=loaded.model.dtype)
+    for model in (loaded.model, own):
+        model.set_attn_implementation("eager")
+        model.set_experts_implementation("eager")  # the others know no float64
+    ids = torch.arange(3, 40)[None]
+    with torch.no_grad():
+        assert torch.allclose(loaded.model(ids).logits, own(ids).logits, atol=tolerance)
+
+
 @pytest.mark.parametrize("family", READ)
 def test_transformers_computes_it_too(family: str, tmp_path: Path) -> None:
-    """Logits equal those with the folder's own weights."""
     changes = CHANGES.get(family, {}) | {
         "tie_word_embeddings": family == "gemma2"
     }  # it has no head of its own
     folder = folder_of(family, tmp_path / "model", **changes)
     path = write(folder, tmp_path / "model.gguf", "F32")
     loaded = load.load(Settings(model=str(path), dtype="float64"), lambda *_: None)
-    loaded.model.set_attn_implementation("eager")
-    loaded.model.set_experts_implementation("eager")  # the others know no float64
-    own = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager"
-    )
-    ids = torch.arange(3, 40)[None]
-    with torch.no_grad():
-        assert torch.allclose(loaded.model(ids).logits, own(ids).logits, atol=1e-6)
+    assert_logits_are_those_of(folder, loaded, 1e-6)
     assert loaded.model.generation_config.eos_token_id == [0]
 
 
@@ -310,12 +313,7 @@ def test_a_family_without_a_native_step(tmp_path: Path, capfd: pytest.CaptureFix
     loaded = open_model(Settings(model=str(path)), lambda *_: None)
     assert capfd.readouterr().err == "", "its own bar would stand in the middle of the screen"
     assert "this is starcoder2" in loaded.why_not_native
-    loaded.model.set_attn_implementation("eager")
-    loaded.model.set_experts_implementation("eager")  # the others know no float64
-    own = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
-    ids = torch.arange(3, 40)[None]
-    with torch.no_grad():
-        assert torch.allclose(loaded.model(ids).logits, own(ids).logits, atol=1e-5)
+    assert_logits_are_those_of(folder, loaded, 1e-5)
     file = str(path)
     for settings in (
         Settings(model=file, quantize="nf4"),

@@ -6,19 +6,12 @@ from typing import Any
 import pytest
 import transformers
 from gguf_files import write
+from test_tokenizer_class import TEXTS
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import load, load_tokenizer
 from h2o_chat.models.gguf_tokenizer import require_template
-
-TEXTS = (
-    "Hello, how are you?",
-    "  Two spaces,\n\nlines and 1,234 digits.",
-    "naïve café – 日本語 🙂",
-    "",
-    "x" * 50,
-)
 
 
 @pytest.mark.parametrize("name", ["pilot-chat", "stories3m", "stories260k"])
@@ -29,7 +22,7 @@ def test_a_tokenizer_makes_the_same_tokens(name: str, shared_models: Path, tmp_p
     path = write(folder, tmp_path / "x.gguf", "F16", tokenizer=folder, template=words)
     ours = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    for said in TEXTS:
+    for said in (*TEXTS, "", "x" * 50):
         ids = theirs(said, add_special_tokens=False)["input_ids"]
         assert ours(said, add_special_tokens=False)["input_ids"] == ids
         assert ours.decode(ids) == theirs.decode(ids)

@@ -224,7 +224,6 @@ def test_loading_says_nothing(shared_models: Path, capfd: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("quantize", ["int8", "nf4"])
 def test_quantised(shared_models: Path, quantize: str) -> None:
-    """The next word is mostly the same, and the linear layers are small."""
     story = "Once upon a time, there was a little girl named Lily. She loved to play"
     exact = load(shared_models / "stories3m")
     small = load(shared_models / "stories3m", quantize=quantize)

@@ -171,7 +171,6 @@ def test_damaged_manifests(manifest: str, root: Path, file: Path) -> None:
 
 
 def test_strange_things_in_the_store(root: Path, file: Path) -> None:
-    """Links that go round, names that are none, and a manifest that is a folder or a pipe."""
     keep(root, file)
     manifests = root / "manifests"
     (manifests / "round").symlink_to(manifests)

@@ -1,5 +1,6 @@
 """Small models to pack, each test with a cache of its own."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,14 +48,7 @@ def compiled() -> None:
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a random model, made once."""
-    made: dict[str, Path] = {}
-
-    def folder(name: str) -> Path:
-        if name not in made:
-            made[name] = saved_family(name, tmp_path_factory.mktemp("model"))
-        return made[name]
-
-    return folder
+    return functools.cache(lambda name: saved_family(name, tmp_path_factory.mktemp("model")))
 
 
 @pytest.fixture

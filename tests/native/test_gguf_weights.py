@@ -1,5 +1,6 @@
 """A GGUF file's weights in memory: the numbers of the file, and the tokens that torch computes with them."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -50,6 +51,8 @@ from h2o_chat.native.step import NativeStep
 from h2o_chat.native.weights_ahead import weights_ahead
 from h2o_chat.transformers_cache.cache import H2OCache
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 FAMILIES = (
     *("llama", "qwen2", "qwen3", "smollm3", "qwen3_moe", "olmoe", "gpt_oss"),
     *("gemma2", "gemma3_text", "phi3", "olmo2", "granite"),
@@ -88,17 +91,14 @@ MORE: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The folder of a random model of a family, made once."""
-    made: dict[tuple[str, bool, float], Path] = {}
 
+    @functools.cache
     def folder(family: str, tied: bool = False, scale: float = 0.12) -> Path:
-        which = (family, tied, scale)
-        if which not in made:
-            made[which] = tmp_path_factory.mktemp(family)
-            sizes: dict[str, Any] = SIZES | {"tie_word_embeddings": tied, "use_sliding_window": False}
-            sizes |= MORE.get(family, {})
-            model = tiny(family, "eager", torch.float32, scale=scale, **sizes)
-            model.save_pretrained(made[which])
-        return made[which]
+        sizes: dict[str, Any] = SIZES | {"tie_word_embeddings": tied, "use_sliding_window": False}
+        made = tmp_path_factory.mktemp(family)
+        model = tiny(family, "eager", torch.float32, scale=scale, **sizes | MORE.get(family, {}))
+        model.save_pretrained(made)
+        return made
 
     return folder
 
@@ -200,7 +200,6 @@ def test_every_number_is_that_of_the_file(
 
 @pytest.mark.parametrize("kind", ["F16", "F32", "BF16", "IQ4_NL", "Q2_K"])
 def test_other_types_are_rounded_to_eight_bits(kind: str, folders: Any, tmp_path: Path) -> None:
-    """They are rounded as the weights of a folder are."""
     folder = folders("llama")
     file = write(folder, tmp_path / "model.gguf", "F32" if kind in ("IQ4_NL", "Q2_K") else kind)
     if kind in ("IQ4_NL", "Q2_K"):
@@ -233,7 +232,6 @@ def put_blocks(file: Path, kind: str) -> None:
     gguf_header.forget()
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     ("family", "kind", "mixed"),
     [
@@ -244,16 +242,13 @@ def put_blocks(file: Path, kind: str) -> None:
 def test_a_token_is_the_formula(
     family: str, kind: str, mixed: dict[str, str], gguf_of: Callable[..., Path]
 ) -> None:
-    """A token of every type of weights agrees bit for bit, with its keys, values and scores."""
     compare(opened(gguf_of(family, kind, mixed=mixed)), budget=24, before=12, count=16)
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(("kind", "mixed"), KINDS)
 def test_every_form_gives_the_same_bits(
     kind: str, mixed: dict[str, str], gguf_of: Callable[..., Path]
 ) -> None:
-    """Prompts of 1 to 40 tokens and decoded ones."""
 
     def read(step: NativeStep, cache: H2OCache) -> list[Tensor]:
         prompts = [talk(by(step), cache, said(count, 320, count), count) for count in (1, 40, 2, 7, 16, 9)]
@@ -265,10 +260,8 @@ def test_every_form_gives_the_same_bits(
     assert_every_way_gives_the_same_bits(opened(gguf_of(family, kind, mixed=mixed)), read, budget=64)
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_tokens_are_those_of_torch(family: str, folders: Any, tmp_path: Path) -> None:
-    """With the dequantised blocks and rounded activations."""
     folder = folders(family)
     file = write(folder, tmp_path / "model.gguf", "Q8_0")
     model, ids = in_torch(folder, file), [5, 17, 200, 3]
@@ -278,7 +271,6 @@ def test_greedy_tokens_are_those_of_torch(family: str, folders: Any, tmp_path: P
     assert answer == likeliest.tolist()
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(("family", "kind"), CROSSED)
 def test_logits_are_those_of_torch(family: str, kind: str, folders: Any, tmp_path: Path) -> None:
     """Equal but for fp32, unless an activation lies so near a half that fp32 rounds it to the other side.
@@ -298,7 +290,6 @@ def test_logits_are_those_of_torch(family: str, kind: str, folders: Any, tmp_pat
     assert off.max() < 0.05
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("family", ["llama", "qwen3_moe", "olmoe", "gpt_oss"])
 def test_a_prompt_is_that_of_torch(family: str, folders: Any, tmp_path: Path) -> None:
     """Sixteen prompts of 24 tokens: logits of the last one, as in `test_logits_are_those_of_torch`."""
@@ -316,7 +307,6 @@ def test_a_prompt_is_that_of_torch(family: str, folders: Any, tmp_path: Path) ->
     assert max(off) < 0.05
 
 
-@pytest.mark.usefixtures("compiled")
 def test_gpt_oss_keeps_what_transformers_keeps(folders: Any, tmp_path: Path) -> None:
     """At 24 slots, after a prompt of 12 tokens and 40 more: in two of three conversations at least.
 
@@ -339,7 +329,6 @@ def test_gpt_oss_keeps_what_transformers_keeps(folders: Any, tmp_path: Path) -> 
     assert same >= 2
 
 
-@pytest.mark.usefixtures("compiled")
 def test_the_least_number_of_a_byte(gguf_of: Callable[..., Path]) -> None:
     """-128, which no quantiser writes and a file may hold, is computed with by every form."""
     file = gguf_of(kind="Q8_0")
@@ -400,7 +389,6 @@ def test_a_file_that_is_replaced_while_torch_is_imported(gguf_of: Callable[..., 
     weights.give_up()
 
 
-@pytest.mark.usefixtures("compiled")
 def test_weights_are_laid_out_before_torch_is_there(gguf_of: Callable[..., Path]) -> None:
     """Whoever opens the model later gets the same bytes."""
     file = gguf_of()
@@ -425,7 +413,6 @@ def ahead_of(file: Path, **chosen: Any) -> bool:
         return ahead is not None
 
 
-@pytest.mark.usefixtures("compiled")
 def test_nothing_is_laid_out_for_another_step(
     gguf_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,7 +424,6 @@ def test_nothing_is_laid_out_for_another_step(
     assert ahead_of(file, device="cpu")
 
 
-@pytest.mark.usefixtures("compiled")
 def test_what_does_not_fit_is_not_laid_out(
     gguf_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,7 +438,6 @@ def test_what_does_not_fit_is_not_laid_out(
         assert ahead_of(file, device="cpu", budget=512) == (free == need)
 
 
-@pytest.mark.usefixtures("compiled")
 def test_weights_that_nobody_waits_for_are_given_up(
     gguf_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,6 @@ def ends_of_transformers(folder: Path) -> Any:
 
 @pytest.mark.usefixtures("compiled")
 def test_the_second_start_loads_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is otherwise like the first."""
     settings = Settings(quantize="int8", threads=1)
     first = native_model.open_model(settings, silent)
     monkeypatch.setattr(native_model, "check_family", lambda _: pytest.fail("the configuration was loaded"))

@@ -166,7 +166,6 @@ def test_other_weights(packed: Packed) -> None:
 
 
 def test_damaged_weights_are_found(packed: Packed) -> None:
-    """One byte, anywhere: in the middle of each tensor, and at its ends."""
     start = start_of_data(packed.path.read_bytes())
     for place in layout(packed.frame):
         for at in (place.offset, place.offset + place.bytes // 2, place.offset + place.bytes - 1):

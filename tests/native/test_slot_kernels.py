@@ -21,6 +21,8 @@ from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 HEADS_OF_16 = {"hidden_size": 64}
 
 
@@ -89,7 +91,6 @@ def talk(model: Any, kernels: Kernels, kv: str = "auto") -> H2OCache:
     return cache
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     ("family", "dtype", "kv"),
     [
@@ -110,27 +111,31 @@ def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
     assert min(watched.calls.values()) > 3
 
 
-@pytest.mark.usefixtures("compiled")
-def test_layers_of_other_sizes_are_torchs() -> None:
+def assert_same_scores(model: Any, one: Kernels, other: Kernels) -> None:
+    """Slots are given the same scores, bit for bit."""
+    caches = [talk(model, kernels).current_arenas() for kernels in (one, other)]
+    for mine, others in zip(*caches, strict=True):
+        assert torch.equal(mine.slots.score, others.slots.score)
+
+
+@pytest.mark.parametrize("sizes", [{"heads": 8, "kv_heads": 4}, {"head_size": 32}], ids=str)
+def test_layers_of_other_sizes_are_torchs(sizes: dict[str, int]) -> None:
     """A configuration may say one size for all, and some layers have another."""
     model = llama()
-    talk(model, kernels_of(model, heads=8, kv_heads=4))
-    talk(model, kernels_of(model, heads=8, kv_heads=4, head_size=32))
+    kernels = kernels_of(model, **sizes)
+    assert kernels != TORCH
+    assert_same_scores(model, kernels, TORCH)
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("family", ["gemma2", "mistral"])
 def test_logits_of_another_kind_are_torchs(family: str) -> None:
     """They are bent, or a layer has a window; it attends as with torch alone, bit for bit."""
     model = tiny(family, "h2o", torch.float32, hidden_size=64, head_dim=16)
     kernels = kernels_of(model)
     assert kernels != TORCH
-    caches = [talk(model, one) for one in (Kernels(attend=kernels.attend), TORCH)]
-    for mine, torchs in zip(*(cache.current_arenas() for cache in caches), strict=True):
-        assert torch.equal(mine.slots.score, torchs.slots.score)
+    assert_same_scores(model, Kernels(attend=kernels.attend), TORCH)
 
 
-@pytest.mark.usefixtures("compiled")
 def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of torch, as many as it has; one of the library's own where torch's are not known; and one where
     fewer come than are asked for."""

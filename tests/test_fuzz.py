@@ -32,6 +32,7 @@ def test_every_reader_takes_or_refuses(tmp_path: Path, inputs: int) -> None:
     assert int(table["all"][0].replace(",", "")) >= inputs - 10
     assert {
         "scripts",
+        "configuration",
         "imports",
         "weights",
         "saved caches",

@@ -110,6 +110,7 @@ def test_a_store_that_vanishes_is_noticed(harm: Callable[[Path], None], talked: 
     assert file.stat().st_mode & 0o077 == 0
     [saved] = read(file)
     (turn,) = of_kind(Turn, run.events)
+    assert turn.new_tokens == 400, "the conversation itself goes on"
     assert [one.role for one in saved.messages] == ["user", "assistant"] * 2
     assert [saved.messages[2].text, saved.messages[3].text] == ["Go on.", turn.text]
     h2o_here("sessions", "import", file, "--data", talked.parent / "another")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from screens import POCKET, Drive, Screen, chat_of
+from screens import POCKET, Drive, Screen, chat_of, held
 from sweep import sweep
 from typed import ONE_SIZE
 
@@ -136,6 +136,9 @@ async def test_stopping_in_the_middle_leaves_the_conversation_as_it_was(
         del screen.chat.engine.forward  # nothing holds it up any more
         await screen.say("Do you like films?")
         assert len(screen.chat.messages) == 4
+        views = [view for view in screen.app.transcript.messages.views if view.index is not None]
+        assert [view.hold for view in views] == [message.hold for message in screen.chat.messages]
+        assert screen.app._memory.hold.keys() == held(screen.chat).keys(), "as the cache has it"
 
 
 async def test_a_memory_that_is_built_again_tells_the_same(talk: Drive) -> None:

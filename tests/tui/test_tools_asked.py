@@ -112,6 +112,7 @@ async def test_a_tool_that_hangs_is_stopped(servers: McpServers) -> None:
         await screen.until(lambda: not isinstance(app.screen, ToolQuestion), "it is answered")
         await pilot.press("escape")
         await screen.answered()
+        assert results(screen) == [], "nor has it used up its time"
         await screen.say("Do you like films?")
         assert screen.chat.messages[-1].text
     own.close()

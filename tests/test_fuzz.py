@@ -24,7 +24,7 @@ def fuzz(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("inputs", [300, *sweep(3000)])
+@pytest.mark.parametrize("inputs", [400, *sweep(4000)])
 def test_every_reader_takes_or_refuses(tmp_path: Path, inputs: int) -> None:
     done = fuzz(tmp_path, "--inputs", inputs)
     assert done.returncode == 0, done.stderr

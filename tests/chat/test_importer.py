@@ -125,6 +125,7 @@ def message(**changed: Any) -> dict[str, Any]:
         ({}, "file.json has no messages"),
         (5, "file.json is 5 and not an object"),
         ({"messages": {}}, "file.json: messages is an object and not a list"),
+        ({"messages": float("inf")}, "file.json: messages is Infinity and not a list"),
         ([5], "file.json: [0] is 5 and not an object"),
         ([*SAID, {"role": "narrator", "content": ""}], "file.json: [2].role is 'narrator'"),
         ([{"role": "tool", "content": ""}], "file.json has no messages"),

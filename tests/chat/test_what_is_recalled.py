@@ -158,6 +158,7 @@ def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None
     assert words(say(chat, "Tell me a story.")) == []
     chat.recall.by_hand("dog called", chat.messages, 48)
     chat.clear()
+    assert (chat.messages, chat.engine.seen) == ([], 0)
     assert words(say(chat, "Hello.")) == [], "it was said in another conversation"
     with pytest.raises(UsageError, match="'zebra'"):
         chat.recall.by_hand("zebra", chat.messages, 48)

@@ -199,7 +199,7 @@ def test_what_does_not_fit_together(changes: dict[str, Any], said: str, llama: P
         read_config(path)
 
 
-@pytest.mark.parametrize("made", ["rwkv9", "qwen2moe", "deepseek2"])
+@pytest.mark.parametrize("made", ["rwkv9", "qwen3next", "qwen2moe", "falcon-h1", "deepseek2"])
 def test_another_architecture_is_named(made: str, llama: Path, tmp_path: Path) -> None:
     path = write(llama, tmp_path / "x.gguf", "F32", values={"general.architecture": made})
     with pytest.raises(ModelError, match=f"'{made}'") as caught:

@@ -71,7 +71,7 @@ def check(server: Server, raw: bytes) -> int:
 many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@many
+@settings(many, max_examples=3 * settings.default.max_examples)
 @given(bodies | values)
 def test_any_body_is_answered(server: Server, body: Any) -> None:
     check(server, json.dumps(body).encode())

@@ -41,6 +41,10 @@ def test_a_conversation_moves_without_being_read_again(servers: tuple[Server, Se
     assert found["epoch"] == len(TEXTS) + 1
     assert found["messages"][: len(alone)] == alone
     assert one.get("/v1/conversations/unknown").status == 404
+    once = talk(TEXTS[::-1], [one], "again")
+    moved, stayed = (client.complete(once[:-1], "again") for client in (other, one))
+    assert moved.text == stayed.text == once[-1]["content"]
+    assert moved.body["usage"] == stayed.body["usage"], "from the memory before the answer, not behind it"
 
 
 def test_a_killed_server_loses_nothing(place: Path, servers: tuple[Server, Server]) -> None:

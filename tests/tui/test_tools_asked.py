@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,13 +106,14 @@ async def test_whoever_is_asked_may_stop_or_leave(servers: McpServers, leave: st
 
 
 async def test_a_tool_that_hangs_is_stopped(servers: McpServers) -> None:
-    own = McpServers(servers.configured)
+    own = McpServers([replace(servers.configured[0], timeout_s=1000.0)])
     async with calling(own, {"name": "hangs", "arguments": {}}) as screen:
         app, pilot = screen.app, screen.pilot
         await pilot.press("y")
         await screen.until(lambda: not isinstance(app.screen, ToolQuestion), "it is answered")
         await pilot.press("escape")
         await screen.answered()
+        assert results(screen) == []
         await screen.say("Do you like films?")
         assert screen.chat.messages[-1].text
     own.close()

@@ -61,7 +61,7 @@ def readers(folder: Path) -> Iterator[Reader]:
     yield Reader("configuration", [_CONFIGURATION], partial(_configuration, folder), share=2)
     yield Reader("events", _events(), _event, refuses=ValueError, share=4)
     yield Reader("recordings", [b"\n".join(_events()) + b"\n"], _recording, share=3)
-    yield Reader("imports", talks, _Imports(folder), share=3)
+    yield Reader("imports", talks, _Imports(folder), share=20)  # what users take from strangers
     yield Reader("exports", [talks[2]], _exports, share=1)
     yield Reader("texts", [b'["one", "two"]', b"one text"], partial(_texts, folder))
     (line,) = encoded({"context": "c", "question": "q", "answer": "a"})
@@ -117,8 +117,11 @@ class _Imports:
         self.store = Store(folder / "imports")
 
     def __call__(self, raw: bytes) -> None:
-        for conversation in self.store.put(importer.parse(raw, "The file")):
+        found = importer.parse(raw, "The file")
+        for read, conversation in zip(found, self.store.put(found), strict=True):
             whole = self.store.whole(conversation)
+            if len(self.store.path(conversation)) != len(read.branch()):
+                raise Violation("another branch is stored than was read")
             for write in export.FORMATS.values():
                 write(whole).encode()
             self.store.remove(conversation)

@@ -25,10 +25,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-LONGEST_S = 2
-"""One input, in seconds of this process: a busy machine is not a hang."""
-WAITING_S = 60
-"""One input, by the clock: whoever waits does not work."""
+LONGEST_S = 2  # one input, in seconds of this process: a busy machine is not a hang
+WAITING_S = 60  # one input, by the clock: whoever waits does not work
 STUCK_S = 300
 """Where nothing comes back to Python, the process ends."""
 MORE_BYTES = 3 << 30

@@ -180,6 +180,9 @@ def test_budget_sinks_and_recent_hold_after_every_call(
 @given(parts=compositions(40), again=compositions(50))
 def test_a_restored_cache_continues_identically(policy: str, parts: list[int], again: list[int]) -> None:
     cache = H2OCache(budget=BUDGET, policy=policy, chunk=CHUNK)
+    empty = cache.snapshot()
+    feed(cache, tokens(20))
+    cache.restore(empty)  # as new
     feed_in_parts(cache, tokens(40), parts)
     before, held = cache.snapshot(), kept_by(cache)
     first = feed_in_parts(cache, tokens(50, seed=1), again)

@@ -48,12 +48,19 @@ def test_probe_understands_every_family(family: str, dtype: torch.dtype) -> None
         assert not torch.equal(local.inv_freq, global_.inv_freq)
 
 
-@pytest.mark.parametrize("scaling", ["linear", "dynamic"])
-def test_probe_understands_scaled_rotations(scaling: str) -> None:
-    """Those of Llama 3 and YaRN stand in tests/native/test_model_frame.py."""
+@pytest.mark.parametrize(("scaling", "slowest"), [("linear", 4), ("llama3", 4), ("yarn", 4), ("dynamic", 1)])
+def test_probe_understands_scaled_rotations(scaling: str, slowest: float) -> None:
+    """The slowest pair turns as many times slower."""
     parameters = {"rope_type": scaling, "factor": 4.0, "rope_theta": 10_000.0}
-    found = probe(tiny("llama", "h2o", rope_parameters=parameters))
-    assert all(rope is not None for rope in found.ropes)
+    parameters |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if scaling == "llama3" else {}
+    parameters |= {"original_max_position_embeddings": 256} if scaling in ("llama3", "yarn") else {}
+    (plain, *_), ropes = (
+        probe(tiny("llama", "h2o")).ropes,
+        probe(tiny("llama", "h2o", rope_parameters=parameters)).ropes,
+    )
+    for rope in ropes:
+        assert rope is not None
+        torch.testing.assert_close(rope.inv_freq[-1] * slowest, plain.inv_freq[-1])
 
 
 @pytest.mark.parametrize("interleaved", [False, True])

@@ -143,6 +143,8 @@ def test_who_is_cancelled_before_its_answer_is_told_so(native: Loaded) -> None:
     ]
     batch.cancel(first)  # it has ended: nothing happens
     assert batch.step() == []
+    many = requests(3, seed=8)
+    same_as_alone(native, NATIVE, many, hold(batch, many))  # of what was read by half nothing is left
 
 
 def test_nothing_to_read_is_refused(native: Loaded) -> None:

@@ -207,6 +207,8 @@ class ChatApp(App[None], inherit_bindings=False):
     def _take(self, report: Report) -> None:
         """Show a report. An error decides how the process ends only while no chat was ever open."""
         match report:
+            case _ if self.deadline and self.deadline.begun:
+                pass  # a signal has decided it
             case Opened():
                 self.exit_code = ExitCode.OK  # whatever could not be opened before
             case H2OChatError(exit_code=code) if self.chat is None:

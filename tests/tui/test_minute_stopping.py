@@ -1,11 +1,17 @@
 """A text that is stopped, cleared or fails comes back as it was typed: rows 1, 3 and 9 of what users met."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from screens import Drive
 from textual.events import Paste
 from typed import ONE_SIZE, SAID, Held
+
+from h2o_chat.base.deadline import Deadline
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.chat.commands.surface import Opened
 
 # Stopping and clearing
 
@@ -131,3 +137,16 @@ async def test_a_file_that_is_typed_out_is_sent(
         assert "Trains run." in screen.own()[-1]
         await screen.pilot.press(*"read @notes.md", "down", "enter")
         assert screen.app.prompt.text == "read @notes.md.old ", "another one was chosen"
+
+
+@pytest.mark.parametrize("size", ONE_SIZE)
+async def test_a_signal_decides_the_exit_code_though_a_model_opens_just_then(
+    talk: Drive, size: tuple[int, int]
+) -> None:
+    async with talk(size) as screen:
+        app = screen.app
+        app.exit_code = ExitCode.HUNG_UP
+        # A real one would end the tests.
+        app.deadline = cast(Deadline, SimpleNamespace(begun=True, begin=lambda code: None))
+        app._take(Opened(screen.chat))
+        assert app.exit_code == ExitCode.HUNG_UP

@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures that every test may use."""
 
 import atexit
 import gc
@@ -145,7 +145,7 @@ def asked_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def asked(asked_file: Path) -> Iterator[Path]:
-    """The same for this test, which fails if something is there when it ends."""
+    """Does so for this test, which fails if something is there when it ends."""
     yield asked_file
     if asked_file.exists():
         said = asked_file.read_text()

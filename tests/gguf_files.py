@@ -176,7 +176,7 @@ def _share(of: Floats, unit: NDArray[np.float16], most: int = 63) -> NDArray[np.
 
 
 def values_of(config: dict[str, Any], family: str) -> dict[str, Any]:
-    """What a file says of its model's sizes."""
+    """The sizes of its model in a file."""
     heads = config["num_attention_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rope = config.get("rope_parameters") or config

@@ -20,7 +20,7 @@ CHUNK = 1 << 20
 
 @dataclass
 class Repository:
-    """What is served, and how badly."""
+    """The files that are served, and how badly."""
 
     files: dict[str, bytes]
     gated: bool = False

@@ -35,7 +35,7 @@ class Held:
 
 @dataclass(eq=False)
 class OracleHead:
-    """What one KV head remembers: at most `budget` tokens, oldest first."""
+    """The tokens that one KV head holds: at most `budget`, oldest first."""
 
     budget: int
     held: list[Held] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What stands in for other programs in tests of `bench speed`, and a model that is read at once."""
+"""Stand-ins for other programs in tests of `bench speed`, and a model that is read at once."""
 
 import sys
 from collections.abc import Iterable

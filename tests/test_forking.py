@@ -1,4 +1,4 @@
-"""What is forked is what a new interpreter would be, but for what is imported."""
+"""A forked process equals a new interpreter, but for what is imported."""
 
 import json
 import os

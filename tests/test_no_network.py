@@ -116,7 +116,7 @@ for quantization in {quantizations!r}:
 
 
 def test_bitsandbytes_alone_would_ask(tmp_path: Path, asked: Path) -> None:
-    """What the test above is for; where this is skipped, that one shows nothing."""
+    """Shows that the test above can fail; where this is skipped, that one shows nothing."""
     if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("bitsandbytes only wants kernels on a CPU with AVX512-BF16")
     (tmp_path / "kernels.py").write_text(KERNELS)

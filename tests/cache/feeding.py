@@ -1,4 +1,4 @@
-"""What the tests of caches feed, and what is held afterwards."""
+"""Feeds caches in tests, and tells what they hold afterwards."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the tests of conversations share."""
+"""Fixtures that the tests of conversations share."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the tests of a long conversation say to the bundled model."""
+"""A long conversation for tests with the bundled model."""
 
 from dataclasses import replace
 from pathlib import Path

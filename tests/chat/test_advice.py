@@ -1,4 +1,4 @@
-"""What a person is told of the room in the memory."""
+"""Notes about the room in the memory."""
 
 from dataclasses import replace
 

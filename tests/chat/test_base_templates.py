@@ -30,7 +30,7 @@ LATER = {
 
 @pytest.fixture
 def tokenizer() -> Any:
-    """Of a base model: it knows where a text starts and ends, and no turns."""
+    """A base model's tokenizer: it knows where a text starts and ends, and no turns."""
     return byte_tokenizer(None, "<s>", "</s>")
 
 

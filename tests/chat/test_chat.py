@@ -31,7 +31,7 @@ def turn_of(events: Iterator[Event]) -> Turn:
 
 
 def test_a_turn_closed_by_the_model_is_not_closed_twice(tokenizer: Any) -> None:
-    """What was fed in all is what transformers makes of the whole conversation."""
+    """All that was fed equals what transformers makes of the whole conversation."""
     engine = ScriptedEngine(tokenizer, "fine", end=tokenizer.eos_token_id)
     chat = chat_with(engine)
     list(chat.send("one", Sampling()))

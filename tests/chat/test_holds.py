@@ -1,4 +1,4 @@
-"""What messages hold costs the same in a long conversation as in a short one."""
+"""Counting what messages hold takes as long in a long conversation as in a short one."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is found of what was said before, by words alone."""
+"""The index finds earlier messages by words alone."""
 
 import pytest
 from hypothesis import given

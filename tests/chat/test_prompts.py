@@ -1,4 +1,4 @@
-"""What may be said, and what is refused before a model is loaded."""
+"""Prompts that are taken, and those that are refused before a model is loaded."""
 
 import io
 import time
@@ -22,7 +22,7 @@ def test_words_and_what_is_piped_in() -> None:
 
 
 def test_a_long_message(tmp_path: Path) -> None:
-    """What would take hours to read is refused before a model is loaded."""
+    """A text that would take hours to read is refused before a model is loaded."""
     script = tmp_path / "script.txt"
     script.write_bytes(b"x" * LONGEST_CHARACTERS)
     assert [len(turn) for turn in read_script(script)] == [LONGEST_CHARACTERS]

@@ -1,4 +1,4 @@
-"""What is gone and asked for is recalled: the real engine with the bundled model."""
+"""Recall of what is gone and asked for: the real engine with the bundled model."""
 
 import json
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def only(events: list[Event], kind: type[Any]) -> Any:
 
 
 def words(events: list[Event]) -> list[str]:
-    """What was recalled."""
+    """The recalled pieces."""
     return [text for _, text in only(events, Said).recalled]
 
 

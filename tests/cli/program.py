@@ -46,7 +46,7 @@ def kept(folder: Path, every_branch: bool = False) -> list[StoredMessage]:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a run of the program left behind."""
+    """Output and exit code of a run of the program."""
 
     code: int
     out: str

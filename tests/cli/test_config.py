@@ -22,7 +22,7 @@ def test_every_shared_flag_is_a_setting() -> None:
 
 
 def test_four_layers(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """What a flag says, else a variable, else the file, else what is built in."""
+    """A flag counts, else a variable, else the file, else the built-in default."""
     file.write_text(
         f"[defaults]\nmodel = '{small}'\nbudget = 40\nrecent = 11\nseed = 3\nmax_tokens = 2\nsinks = 1\n"
     )

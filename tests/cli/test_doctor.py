@@ -66,7 +66,7 @@ def test_the_report_for_people(home: Path, model: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["torch", "transformers"])
 def test_a_broken_installation_is_said(home: Path, model: Path, broken: str) -> None:
-    """What stands before the real one on Python's path cannot be imported."""
+    """A module that stands before the real one on Python's path cannot be imported."""
     (home / "path" / broken).mkdir(parents=True)
     (home / "path" / broken / "__init__.py").write_text('raise OSError("libgone.so: no such file")')
     path = {"PYTHONPATH": str(home / "path")}
@@ -127,7 +127,7 @@ def test_a_model_without_a_tokenizer(home: Path, small: Path, monkeypatch: pytes
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the library was compiled and runs."""
+    """Pretends that the library was compiled and runs."""
     monkeypatch.setattr(library, "why_not", lambda: "")
     monkeypatch.setattr(library, "forms", lambda: ["plain", "AVX2"])
     monkeypatch.setattr(build, "made", lambda: build.Made("5e" * 32, "2026-11-22", "g++ 12.2.0"))
@@ -135,7 +135,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where there was no compiler."""
+    """Pretends that there was no compiler."""
     monkeypatch.setattr(library, "why_not", lambda: "its library was not compiled")
     monkeypatch.setattr(build, "failure", lambda: "There is no C++ compiler:\nnone was found.")
 

@@ -20,7 +20,7 @@ from h2o_chat.events.events import End, Error, Turn
 
 
 def unboxed(text: str) -> str:
-    """What a box says, without its lines and breaks."""
+    """The text of a box, without its lines and breaks."""
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
 
 

@@ -37,7 +37,7 @@ while True:
 
 
 def test_ctrl_z_suspends_and_fg_shows_it_again(tmp_path: Path) -> None:
-    """As below a shell: whoever has started it gets the terminal."""
+    """Runs below a shell: whoever has started it gets the terminal."""
     (tmp_path / FILE).touch()
     shell = [sys.executable, "-c", FOREGROUND, *PROGRAM[1:]]
     with Terminal("-m", POCKET, "--data", tmp_path, program=shell, fresh=True) as terminal:

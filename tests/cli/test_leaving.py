@@ -263,7 +263,7 @@ def test_a_script_that_nobody_writes_is_left_at_once(tmp_path: Path) -> None:
 
 
 def test_a_script_from_another_program() -> None:
-    """As a shell hands it over: `--script <(...)`."""
+    """A script as a shell hands it over: `--script <(...)`."""
     reading, writing = os.pipe()
     os.write(writing, b"Once\n---\nupon\n")
     os.close(writing)

@@ -116,7 +116,7 @@ def test_who_leaves_after_new_is_told_how_to_go_on_with_what_was_said_last(tmp_p
 
 
 def test_what_is_not_stored_is_nowhere(tmp_path: Path) -> None:
-    """And yet everything can be done that needs what was said, as long as the program runs."""
+    """Everything that needs what was said can be done as long as the program runs."""
     said = "Hello.\n/edit 1\nBye.\n/branch\n/branch\n/budget 64\n/new\nAnother.\n/open\n"
     done = h2o_here(*plain(tmp_path, "--no-store", "--max-tokens", 4), piped=said)
     assert "error: " not in done.out

@@ -67,7 +67,7 @@ def test_session_says_what_ran(story: Ended) -> None:
 
 
 def test_plain_text_is_the_answer_alone(small: Path, story: Ended) -> None:
-    """The same words as the events had: greedy, so the seed does not matter."""
+    """The words equal those of the events: greedy, so the seed does not matter."""
     done = h2o_here(
         "run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32, "--temperature", 0
     )
@@ -88,7 +88,7 @@ def test_script_is_one_conversation(script: Ended) -> None:
 
 
 def test_a_pipe_that_closes_early_ends_quietly(small: Path) -> None:
-    """As before `head -1`."""
+    """Its reader leaves after a line, like `head -1`."""
     with Streamed("Once", "-m", small, *ENDLESS) as run:
         run.until(Session)
         run.process.stdout.close()

@@ -33,7 +33,7 @@ def write(path: Path, *lines: Any) -> Path:
 
 
 def many(path: Path, count: int) -> Path:
-    """Of different length, drawn and greedy."""
+    """Prompts of different length, drawn and greedy."""
 
     def line(number: int) -> dict[str, Any]:
         told = f"My name is Ada. {'My cat is Tom. ' * (number % 7)}What is my name?"

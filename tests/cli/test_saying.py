@@ -1,4 +1,4 @@
-"""What is said on stderr, in a terminal and elsewhere."""
+"""Messages on stderr, in a terminal and elsewhere."""
 
 import fcntl
 import os

@@ -34,7 +34,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ids(data: Path) -> list[str]:
-    """Of the talk, and of the hostile one."""
+    """Ids of the talk, and of the hostile one."""
     store = Store(data)
     found = [one.id for one in store.list()]
     store.close()

@@ -64,7 +64,7 @@ def test_its_saved_memories_are_dropped_and_all_its_words_kept(data: Path) -> No
 
 
 def header(file: Path) -> dict[str, Any]:
-    """What a saved memory says of itself."""
+    """The header of a saved memory."""
     with safe_open(file, framework="pt") as opened:
         about: dict[str, Any] = json.loads(opened.metadata()["h2o-chat"])
     return about

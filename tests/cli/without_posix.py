@@ -54,7 +54,7 @@ def locking(descriptor: int, how: int, count: int) -> None:
 
 
 def imported(name: str, globals_: Any = None, *more: Any, **named: Any) -> Any:
-    """Of `import name` in any module."""
+    """The statement `import name` in any module."""
     if globals_ and str(globals_.get("__name__")).partition(".")[0] == "h2o_chat":
         if name in NO_MODULES:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)

@@ -74,7 +74,7 @@ def requests(count: int, seed: int, most: int = 60) -> list[Request]:
 
 @dataclass
 class Heard:
-    """What was told of a request."""
+    """The reports about a request."""
 
     events: list[Event] = field(default_factory=list)
     error: Exception | None = None

@@ -42,7 +42,7 @@ def other_way_round(_: Any, tensors: dict[str, torch.Tensor]) -> None:
     "harm", ["missing", "empty", "cut", "flipped", "no header", "other budget", "crafted"]
 )
 def test_a_memory_that_cannot_be_used_is_rebuilt(loaded: Loaded, store: Store, harm: str) -> None:
-    """What else somebody may have crafted: `test_saved.py`."""
+    """More crafted files: `test_saved.py`."""
     chat = talked(loaded, store, 2)
     conversation = close(chat)
     settings = replace(SETTINGS, budget=64) if harm == "other budget" else SETTINGS

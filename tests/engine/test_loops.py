@@ -1,4 +1,4 @@
-"""What the model said is given up, and an answer does not go on as others did: on real models and steps."""
+"""Answers are given up in a loop, and the next does not go on as they did: on real models and steps."""
 
 from collections.abc import Callable
 from dataclasses import replace

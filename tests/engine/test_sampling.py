@@ -104,7 +104,7 @@ def test_what_is_surely_kept_or_cut_is_so_by_transformers(
 @pytest.mark.parametrize("min_p", [0.0, 0.05])
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_it_is_mostly_certain(scale: float, min_p: float) -> None:
-    """Else every token would be sorted for."""
+    """Without it every token would be sorted for."""
     shares = logits_of(3, 49_152, scale).softmax(-1)
     drawn = torch.multinomial(shares, 500, replacement=True)
     sampling = Sampling(temperature=1.0, top_p=0.9, min_p=min_p)

@@ -451,7 +451,7 @@ def test_a_model_in_4_bits_is_the_one_that_reads_prompts() -> None:
 
 @pytest.mark.parametrize(("tokens", "groups", "size"), [(100, 2, 24), (64, 1, 64), (130, 4, 80)])
 def test_what_keys_receive_follows_from_the_log_sum_exp(tokens: int, groups: int, size: int) -> None:
-    """As if all probabilities had been held."""
+    """The result equals that of holding all probabilities."""
     torch.manual_seed(0)
     queries = torch.randn(1, 2 * groups, tokens, size, device=DEVICE)
     keys = torch.randn(1, 2, tokens, size, device=DEVICE)

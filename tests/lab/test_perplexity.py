@@ -1,4 +1,4 @@
-"""What forgetting costs on real text: the project's own cache against sections 3 and 5 of algorithm.md."""
+"""The cost of forgetting on real text: the project's own cache against sections 3 and 5 of algorithm.md."""
 
 import json
 from pathlib import Path

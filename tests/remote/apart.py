@@ -1,4 +1,4 @@
-"""What tests of an engine in another process share."""
+"""Helpers of the tests of an engine in another process."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ def unheard(stage: str, share: float | None) -> None:
 
 
 def timeless(events: Iterator[Event]) -> list[Event]:
-    """The same without what no two runs have alike."""
+    """The event without what no two runs have alike."""
     found: list[Event] = []
     for event in events:
         match event:

@@ -1,4 +1,4 @@
-"""The same engine twice: in another process, and here."""
+"""One engine twice: in another process, and here."""
 
 import subprocess
 from typing import Any, cast

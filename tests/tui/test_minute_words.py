@@ -143,7 +143,7 @@ def test_a_word_is_common_by_what_is_said_now() -> None:
 
 
 def test_older_messages_that_hold_something_have_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the oldest words of a conversation longer than what is spelt could not be named."""
+    """Without it the oldest words of a conversation longer than what is spelt could not be named."""
     monkeypatch.setattr("h2o_chat.chat.conversation.message.MOST_TEXTS", 4)
     monkeypatch.setattr(
         "h2o_chat.chat.conversation.message.texts", lambda _, ids, special: [f"t{one}" for one in ids]

@@ -134,7 +134,7 @@ def _tree(repository: Repository) -> list[dict[str, Any]]:
 
 
 def _entries(repository: Repository, name: str, blob: str, digest: str) -> list[dict[str, Any]]:
-    """What is told of each file, under the names that a question has for it."""
+    """The facts about each file, under the names that a question has for it."""
     entries = []
     for file, content in repository.files.items():
         size, hashed = repository.sizes.get(file, len(content)), hash_of(repository, file)

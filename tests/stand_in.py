@@ -31,7 +31,7 @@ for line in sys.stdin:
         sys.exit("thirteen")
     print(json.dumps({{"ms": [{PEER_MS}] * int(tokens[-1])}}), flush=True)
 """
-"""What stands in for the peers' Python: writes a file, answers every order with the same time."""
+"""A stand-in for the peers' Python: it writes a file, answers every order with the same time."""
 
 
 def stand_ins(folder: Path, environments: Iterable[str], stand_in: str = STAND_IN) -> Path:

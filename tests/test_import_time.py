@@ -30,7 +30,7 @@ WITHOUT_A_SCREEN = "import h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.con
 
 
 def imported(program: str, runs: Sequence[object]) -> tuple[list[set[str]], str]:
-    """What a process has imported after each of its runs; what it has said on stderr."""
+    """The modules that a process has imported after each of its runs, and its stderr."""
     command = [sys.executable, "-c", program, json.dumps(runs)]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False

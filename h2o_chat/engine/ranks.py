@@ -44,7 +44,6 @@ class Rank:
         dist.init_process_group()
         self.leave, self.died = dist.destroy_process_group, EngineError("The ranks have parted.")
         self.progress: Progress = lambda *_: None
-
         if self.number == 0:
             atexit.register(lambda: dist.is_initialized() and self.call("leave"))
 

@@ -311,7 +311,7 @@ class PartialCompositor(Compositor):
     """Asks only the widgets that are drawn, and only for the rows that are.
 
     Textual's own (8.2.8) asks every visible widget for all its rows, though one is drawn: 2 ms of a frame,
-    taken from the engine's thread, which shares the interpreter.
+    taken from the job's thread, which shares this interpreter; the engine computes in another process.
     """
 
     def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:

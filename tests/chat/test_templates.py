@@ -1,4 +1,4 @@
-"""What a turn feeds, for templates as found in the wild: nothing that is written forges one."""
+"""Turns are fed right by templates as found in the wild; nothing that is written forges one."""
 
 from typing import Any
 

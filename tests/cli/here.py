@@ -8,7 +8,7 @@ from h2o_chat.cli.cli import app
 
 
 def h2o_here(*arguments: object, piped: str | bytes = "", ends: int | None = ExitCode.OK) -> Ended:
-    """What `h2o-chat ARGUMENTS` does, for tests without a signal, a limit or a terminal.
+    """Runs `h2o-chat ARGUMENTS` in this process, for tests without a signal, a limit or a terminal.
 
     It ends with the code `ends`, or the test fails; None: any code.
     """

@@ -68,7 +68,7 @@ def started(*arguments: object, **how: Any) -> "subprocess.Popen[Any]":
 
 
 def h2o(*arguments: object, piped: str | bytes = b"", ends: int | None = ExitCode.OK, **how: Any) -> Ended:
-    """What `h2o-chat ARGUMENTS` does in a process of its own; `ends` as for `h2o_here`."""
+    """Runs `h2o-chat ARGUMENTS` in a process of its own; `ends` as for `h2o_here`."""
     raw = piped.encode() if isinstance(piped, str) else piped
     with started(*arguments, stdin=subprocess.PIPE, text=False, **how) as process:
         try:

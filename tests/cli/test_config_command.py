@@ -204,7 +204,7 @@ LINES = ["# a", "", "[aliases]", "[defaults]", "budget = 1", "  seed = 2 # b", "
 
 @given(lines=st.lists(st.sampled_from(LINES), max_size=9), ended=st.booleans())
 def test_an_edit_changes_one_thing(lines: list[str], ended: bool) -> None:
-    """Of every file that is TOML: the other values and the other lines stay, in their order."""
+    """Every TOML file keeps its other values and its other lines, in their order."""
     text = "\n".join(lines) + ("\n" if ended and lines else "")
     try:
         before = tomllib.loads(text)

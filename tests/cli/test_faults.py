@@ -1,4 +1,4 @@
-"""What a machine does to the real program: no place to write, a full disk, no memory; and a token to hide."""
+"""The real program on a machine with no place to write, a full disk, or no memory; and a token to hide."""
 
 import json
 import re

@@ -25,7 +25,7 @@ def change(path: Path, **values: Any) -> None:
 
 
 def panicking(copied: Path) -> Path:
-    """That model, whose tokenizer panics on some text."""
+    """Gives it a tokenizer that panics on some text."""
     path = copied / "tokenizer.json"
     own = json.loads(path.read_text())["pre_tokenizer"]
     split = {"type": "Split", "pattern": {"Regex": PANICS}, "behavior": "Isolated", "invert": False}

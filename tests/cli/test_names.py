@@ -27,7 +27,7 @@ def hostile(copied: Path) -> Path:
 
 
 def harmless(done: Ended) -> str:
-    """What was said, in which nothing is obeyed and no line is forged."""
+    """Returns the text that was printed; in it nothing is obeyed and no line is forged."""
     said = done.out + done.err
     assert "Traceback" not in said
     assert not obeyed(said), ascii(said)

@@ -27,7 +27,7 @@ def damage(path: Path) -> None:
 
 
 def rows(folder: Path) -> dict[str, list[str]]:
-    """What `models info` says, by the first words of its lines."""
+    """The rows of `models info`, by the first words of its lines."""
     done = h2o_here("models", "info", folder)
     found: dict[str, list[str]] = {}
     for line in done.out.splitlines()[1:]:

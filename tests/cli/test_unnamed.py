@@ -29,7 +29,7 @@ def run(folder: Path, *more: object) -> Ended:
 
 
 def chosen(done: Ended) -> str:
-    """What stderr says of the model that nobody named; nothing where one was."""
+    """The line on stderr about a model that nobody named; empty where one was."""
     found = re.search(r"no model was named: (.*)\n", done.err)
     return found[1] if found else ""
 

@@ -54,7 +54,7 @@ def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded
 
 
 def same_snapshot(one: Any, other: Any) -> None:
-    """What slots hold, and the counts; what lies in an empty slot counts for nothing."""
+    """The contents of slots, and the counts; what lies in an empty slot counts for nothing."""
     turned = {"rope_origin": 0, "clamped_below": 0}
     assert [replace(clock, **turned) for clock in one.clocks] == [
         replace(clock, **turned) for clock in other.clocks

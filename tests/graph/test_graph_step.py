@@ -418,7 +418,7 @@ def _by_group(weights: Tensor) -> Tensor:
 
 
 def test_weights_are_rounded_to_the_nearest_of_16_numbers() -> None:
-    """And to nothing else: a matrix of such numbers comes back bit for bit."""
+    """Nothing else is rounded: a matrix of such numbers comes back bit for bit."""
     torch.manual_seed(1)
     held = packed(torch.randn(9, 512, device=DEVICE))
     numbers = held.dequantised(torch.float32)

@@ -85,7 +85,7 @@ DAMAGES: list[dict[str, Any]] = [
     {"base": 1}, {"base": -1}, {"number": True}, {"chain": "x"}, {"asked": 1}, {"marked": 1},
     {"messages": [[1, 2]]}, {},
 ]  # fmt: skip
-"""What is changed in a record; by nothing: it is replaced by what is too deep."""
+"""Changes of a record; an empty one replaces it by one that is nested too deeply."""
 
 
 @pytest.mark.parametrize("change", DAMAGES)

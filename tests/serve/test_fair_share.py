@@ -240,7 +240,7 @@ print(resident() - full + 50_000_000)
     ids=["large blocks", "holes in the heap"],
 )
 def test_memory_that_is_freed_goes_back_to_the_system(blocks: str, most: float, least: float) -> None:
-    """What 90 MB of large and 50 MB of small blocks have left."""
+    """The memory that 90 MB of large and 50 MB of small blocks have left."""
     left = {
         asked: int(subprocess.check_output([sys.executable, "-c", RESIDENT + blocks, asked]))
         for asked in ("yes", "no")

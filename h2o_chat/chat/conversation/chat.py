@@ -38,7 +38,7 @@ class Chat:
     """A conversation with one model.
 
     Args:
-        engine: fresh, or reset.
+        engine: fresh, or reset; for the screen one in another process (`remote/engine_apart.py`).
         settings: the system prompt and the template are taken from here.
         keeper: writes it to disk; None keeps nothing.
     """

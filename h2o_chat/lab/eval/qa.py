@@ -25,7 +25,7 @@ from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizer_calls import text_of, tokens_of
 
 PROMPT_TOKENS = 1910
-"""Tokens of a message at most."""
+"""Tokens of a message at most; the beginning of a longer one is cut off."""
 
 
 @dataclass(frozen=True)

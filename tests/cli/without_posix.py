@@ -44,7 +44,7 @@ OTHERS = {real.__name__: Other(real, names) for real, names in WITHOUT.items()}
 
 
 def locking(descriptor: int, how: int, count: int) -> None:
-    """Locks as Microsoft documents it: `count` bytes from where the file stands; an OSError where they are held."""
+    """Locks `count` bytes from where the file stands, like Windows; an OSError where they are held."""
     assert (how, count) == (2, 1)
     assert os.lseek(descriptor, 0, os.SEEK_CUR) > 2**30, "what is locked cannot be read"
     with contextlib.suppress(BlockingIOError):

@@ -14,8 +14,8 @@ from h2o_chat.models.load import Loaded, load
 
 @pytest.fixture(scope="session", params=["auto", *sweep("transformers")])
 def step(request: pytest.FixtureRequest) -> EngineName:
-    """The step that computes a token: the native one, where it was compiled; in `make test-all` also transformers,
-    which take six times as long."""
+    """The step that computes a token: the native one, where it was compiled; in `make test-all` also that of
+    transformers, which takes six times as long."""
     name: EngineName = request.param
     return name
 

@@ -1,13 +1,12 @@
 """Questions on two books pasted as one message: is the passage recalled, and does a model answer rightly?
 
-    tools/stress/measure_book.py FOLDER [--questions 40:80] [--budget 2048]
+    tools/stress/measure_book.py FOLDER [--questions 40:80] [--budget 2048] [--words 9000]
     tools/stress/measure_book.py FOLDER -m MODEL         # an hour and more: the model reads 100,000 tokens
 
 FOLDER has carroll-alice.txt and wizard-of-oz.txt. `book_questions.txt`: a question, its answer, the book and
-where its passage stands there (with single spaces); two people, who did not know the rule, wrote forty each.
-The rule of pages was chosen on the first forty. A passage counts as recalled if half of its runs of three
-words are. Without a model nothing is held, and a token has four characters. With one each question is asked
-again in a conversation of its own that has the passage alone.
+where its passage stands there; two people, who did not know the rule, wrote forty each. The rule of pages was
+chosen on the first forty. A passage is recalled if half of its runs of three words are. With --words each is
+asked of so many words of its book. Without a model nothing is held, and a token has four characters.
 """
 
 import argparse
@@ -37,16 +36,21 @@ def main() -> None:
     parser.add_argument("-m", "--model")
     parser.add_argument("--questions", default="40:80")
     parser.add_argument("--budget", type=int, default=2048)
+    parser.add_argument("--words", type=int)
     asked = parser.parse_args()
     books = {name: (asked.folder / name).read_text("utf-8") for name in BOOKS}
     lines = QUESTIONS.read_text("utf-8").splitlines()[slice(*map(int, asked.questions.split(":")))]
     flat = {name: " ".join(text.split()) for name, text in books.items()}
     split = [line.split(" | ") for line in lines]
     rows = [(one, two, flat[book][slice(*map(int, at.split(":")))]) for one, two, book, at in split]
-    both = "\n\n".join(books.values())
-    said, recall = [Message("user", both, 0, len(both) // 4)], Recall([], lambda text: len(text) // 4)
-    found = 0
-    for question, _, passage in rows:
+    both, found = "\n\n".join(books.values()), 0
+    for number, (question, _, passage) in enumerate(rows):
+        text = both
+        if asked.words:  # the passage stands somewhere else in each
+            book = next(one for one in flat.values() if passage in one)
+            start = max(0, book.index(passage) - 6 * asked.words * number // len(rows))
+            text = book[start : start + 6 * asked.words]
+        said, recall = [Message("user", text, 0, len(text) // 4)], Recall([], lambda one: len(one) // 4)
         again, _ = recall.for_message(question, said, Nothing(), Settings(), asked.budget)
         wanted = runs(passage)
         found += 2 * len(wanted & runs(" ".join(one.words for one in again))) >= len(wanted)
@@ -61,7 +65,7 @@ def runs(text: str) -> set[tuple[str, ...]]:
 
 
 def answered(rows: list[tuple[str, str, str]], both: str, settings: Settings) -> dict[str, object]:
-    """Right answers behind the books, and behind the passage alone."""
+    """Right answers behind the books, and, in conversations of their own, behind the passage alone."""
     with progress_bar() as progress:
         chat = Chat(Engine(load(settings, progress), settings), settings)
 

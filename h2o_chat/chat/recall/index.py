@@ -23,10 +23,10 @@ NEAR_WORDS = 2
 """Words at most this far apart are a pair."""
 RARE_PIECES, RARE_SHARE = 5, 0.002
 """A word is rare if it stands in at most so many pieces, or in at most this share of them."""
-PAGE_SHARE, PAGE_WORDS, PAIR = 0.01, 1.2, 0.5
+PAGE_WORDS, PAIR = 1.2, 0.5
 """In a book few words are rare, so every piece of a page is found if one of them has enough of the question:
-a word that stands in at most PAGE_SHARE of all pieces, and in all the weight of PAGE_WORDS words that stand
-nowhere else. There a pair counts PAIR of its weight."""
+the weight of PAGE_WORDS words that stand nowhere else, or more where part of the question's words stand in no
+piece at all. There a pair counts PAIR of its weight."""
 NEIGHBOUR = 0.2
 """Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then
 says what he did."""
@@ -107,25 +107,23 @@ class Index:
         Args:
             page_words: what a page must have of it; 0 where the question is surely about it.
         """
-        asked, total = features(question), len(self.pieces)
+        asked, most = features(question), max(RARE_PIECES, RARE_SHARE * len(self.pieces))
         words = [where for one in asked if isinstance(one, str) and (where := self._where.get(one))]
-        rare, few = (
-            {number for where in words if len(where) <= max(RARE_PIECES, share * total) for number in where}
-            for share in (RARE_SHARE, PAGE_SHARE)
-        )
-        rare.difference_update(self._pages)
+        rare = {number for where in words if len(where) <= most for number in where}.difference(self._pages)
         score = dict.fromkeys(sorted(rare.union(self._pages)), 0.0)
-        shared = dict.fromkeys(few.intersection(self._pages), 0.0)
-        for kind, part in ((str, 1.0), (tuple, PAIR)):
+        shared = dict.fromkeys(self._pages, 0.0)
+        known = 0.0  # share of the question's words that stand anywhere: words come last
+        for kind, part in ((tuple, PAIR), (str, 1.0)):
             kinds = {one: self._where.get(one, []) for one in asked if isinstance(one, kind)}
             weights = {one: self._weight(len(where)) for one, where in kinds.items()}
             whole = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
+            known = sum(weights[one] for one, where in kinds.items() if where) / (sum(weights.values()) or 1)
             for feature, where in kinds.items():
                 for number in _in_both(where, score):
                     score[number] += weights[feature] / whole
                     if number in shared:
                         shared[number] += part * weights[feature]
-        if max(shared.values(), default=0.0) < page_words * self._weight(0):
+        if known * max(shared.values(), default=0.0) < page_words * self._weight(0):
             score = {number: score[number] for number in sorted(rare)}
         hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]

@@ -26,6 +26,8 @@ LEAST_SCORE = 0.33
 """Score that the best piece needs: one word that nobody said elsewhere is enough."""
 NEAR_BEST = 0.4
 """Share of the best score that the other pieces need."""
+PAGE_NEAR_BEST = 0.2
+"""The same of a piece of a page: what a question needs of it may stand in several of them."""
 LOOKED_AT = 16
 """At most this many pieces are checked for being held."""
 PAGE_LOOKED_AT = 1_000_000
@@ -125,8 +127,12 @@ class Recall:
         if len(features(question)) < 2:
             return ()  # "Hello?"
         hits = self._index.find(question)[:LOOKED_AT]
-        best = hits[0].score if hits and hits[0].score >= LEAST_SCORE else 0.0
-        hits = [hit for hit in hits if best and hit.score >= NEAR_BEST * best]
+        best = hits[0].score if hits and (hits[0].piece.page or hits[0].score >= LEAST_SCORE) else 0.0
+        hits = [
+            hit
+            for hit in hits
+            if best and hit.score >= (PAGE_NEAR_BEST if hit.piece.page else NEAR_BEST) * best
+        ]
         again: dict[str, list[Message]] = {}  # where words were recalled
         for message in messages:
             for one in message.recalled:

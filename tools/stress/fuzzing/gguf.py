@@ -17,8 +17,8 @@ from h2o_chat.models.gguf_tokenizer import require_template
 from h2o_chat.models.load import check_family
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.obtain import checked
+from h2o_chat.native import gguf_weights
 from h2o_chat.native.gguf_frame import plain_frame
-from h2o_chat.native.gguf_weights import GgufWeights
 from h2o_chat.native.probing import frame_of
 
 _HIDDEN, _INNER, _HEAD, _TOKENS = 64, 96, 32, 64
@@ -34,11 +34,8 @@ Tensors = list[tuple[str, tuple[int, ...], int]]
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """Those of GGUF files and of ollama's store.
-
-    Args:
-        folder: where they are made under `gguf`.
-    """
+    """Those of GGUF files, which are made in `folder / gguf`, and of ollama's store."""
+    gguf_weights.LARGE_PAGES_AFTER_S = 0.0  # thousands of threads would wait for it
     (folder / "gguf").mkdir()
     opened = partial(_opened, folder / "gguf" / "model.gguf")
     whole = [_file(Random(1), _values(kind), _tensors(kind)) for kind in ("llama", "qwen3", "smollm3")]
@@ -209,7 +206,7 @@ def _opened(path: Path, raw: bytes) -> None:
     load_tokenizer(found.folder, check_family(found.folder).vocab_size)
     frame = plain_frame(found.folder) or frame_of(found.folder)
     if not isinstance(frame, str):
-        weights = GgufWeights(found.folder, frame)
+        weights = gguf_weights.GgufWeights(found.folder, frame)
         weights.begin()
         weights.finish(frame, lambda *_: None)
 

@@ -19,6 +19,8 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 WIDE = 80
 """Columns from which numbers are written out."""
+LEAST_NAME = 10
+"""Columns for the name of the model; where they are not left, how it is computed is not said."""
 
 
 class StatusLine(Widget):
@@ -33,6 +35,8 @@ class StatusLine(Widget):
         session = self._memory.session
         native = " native" if session and session.engine == "native" else ""
         how = f" · {_weights(session)} · {safe_text(session.device)}{native}" if session else ""
+        if width < len(numbers) + len(how) + LEAST_NAME:
+            how = ""  # a number that is cut would be a wrong one
         room = width - len(numbers) - len(how) - 1
         name = safe_text(session.model) if session else "h2o-chat"
         name = f"h2o-chat   {name}" if session and wide else name

@@ -219,8 +219,8 @@ def test_a_short_story_is_found_though_each_word_of_the_question_stands_in_many_
         )
     )
     told = [
-        f"In the evening {who[at % 25]} went to {where[at // 8]} with a bag, some bread and a lantern, and all"
-        f" that his old friends say of it is that he was afraid of {what[at * 7 % 25]}."
+        f"In the evening {who[at % 25]} went to {where[at // 8]} with a bag, some bread and a lantern,"
+        f" and all that his old friends say of it is that he was afraid of {what[at * 7 % 25]}."
         for at in range(200)
     ]
     index = index_of([" ".join(told)])

@@ -23,7 +23,7 @@ from h2o_chat.tui.help import help_text
 from h2o_chat.tui.prompt import completion_menu
 from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
 from h2o_chat.tui.prompt.screen_commands import ACTS
-from h2o_chat.tui.prompt.talk_pane import KEYS
+from h2o_chat.tui.prompt.talk_pane import KEYS, WHILE_BUSY
 
 
 def menu(screen: Screen) -> list[str]:
@@ -44,7 +44,7 @@ def test_every_command_has_one_name_and_stands_in_the_help() -> None:
 
 def test_every_command_and_every_key_does_something_and_nothing_else_is_there_to_be_done() -> None:
     keys = [re.fullmatch(r"act\('(.+)'\)", one.action) for one in KEYS if isinstance(one, Binding)]
-    named = {key[1] for key in keys if key} - {"wait"}  # which says that the others have to
+    named = {key[1] for key in keys if key} - {one for (one,) in WHILE_BUSY}  # they wait
     assert {one.name for one in table.commands("screen")} | named == ACTS.keys()
 
 
@@ -186,8 +186,7 @@ async def test_settings_change_while_the_conversation_goes_on(stored: Drive) -> 
 async def test_something_is_remembered_for_all_conversations(stored: Drive) -> None:
     async with stored(sampling=Sampling(max_tokens=5)) as screen:
         assert "Nothing is remembered" in await screen.say("/remember")
-        await screen.say("/remember My cat is called Miso.")
-        assert "/forget 1 takes it back" in screen.app.divider.remark
+        assert "/forget 1 takes it back" in await screen.say("/remember My cat is called Miso.")
         await screen.say("I live in Tarsenburg.")
         await screen.pilot.press("tab", *["up"] * 8)
         assert screen.app.transcript.selected == 0
@@ -200,7 +199,7 @@ async def test_something_is_remembered_for_all_conversations(stored: Drive) -> N
         await screen.pilot.press("escape")
         for wrong in ("Miso", "7"):
             assert "/remember shows" in await screen.say(f"/forget {wrong}")
-        await screen.say("/forget 1")
+        assert "My cat is called Miso." in await screen.say("/forget 1")
         assert "2: I live in Tarsenburg." in await screen.say("/remember")
 
 

@@ -227,9 +227,7 @@ async def test_conversations_are_renamed_and_removed(stored: Drive, tmp_path: Pa
         field.value = "new name"
         await screen.pilot.press("escape")
         assert store.summary(gone).title == "old [b]one[/b]\x1b[31m"
-        await screen.pilot.press("ctrl+r")
-        field.value = "new name"
-        await screen.pilot.press("enter")
+        await screen.pilot.press("ctrl+r", *"new name", "enter")  # what is typed replaces it
         await screen.until(lambda: store.summary(gone).title == "new name", "it is renamed")
         await screen.until(lambda: "new name" in _second(screen), "and shown")
         await screen.pilot.press("ctrl+d", "n", "enter")

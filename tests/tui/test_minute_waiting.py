@@ -60,15 +60,18 @@ async def test_a_key_that_has_to_wait_says_so_and_why(
         app, held = screen.app, Held(screen, monkeypatch, tokens=tokens)
         await screen.ask("one")
         await screen.until(lambda: doing in app.divider.remark, "it goes on")
-        for key in ("ctrl+o", "ctrl+n", "ctrl+r", "f2", "f3"):
+        for key in ("ctrl+o", "ctrl+n", "ctrl+r", "f2"):
             app.divider.say("")
             await screen.pilot.press(key)
             assert f"not now: it is {doing}" in app.divider.remark
             assert len(app.screen_stack) == 1
         await screen.ask("/budget more")
         assert f"Not now: it is {doing}" in screen.bodies()[-1]
+        await screen.pilot.press("f3")
+        assert "waits: “/budget more”" in screen.page(), "a note offers it while a prompt is read"
         held.go_on.set()
         await screen.answered()
+        await screen.until(lambda: "there is room" in screen.bodies()[-1], "and it is done")
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)

@@ -2,12 +2,17 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hub_server import Hub, Repository, serve
 from huggingface_hub import constants
 from screens import Drive
+from storing import created
+
+from h2o_chat.store import Store
+from h2o_chat.tui.prompt.completion_menu import choices
 
 pytestmark = pytest.mark.loopback
 
@@ -27,6 +32,21 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         template = found.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         yield found
+
+
+def test_the_menu_begins_with_models_that_are_here_by_any_part_of_their_names(tmp_path: Path) -> None:
+    used, beside = tmp_path / "models" / "Qwen9-1b-q4.gguf", tmp_path / "models" / "qwen9-7b-q4.gguf"
+    used.parent.mkdir()
+    for file in (used, beside):
+        file.write_bytes(b"GGUF")
+    with closing(Store(tmp_path)) as store:
+        created(store, "qwen9-1b", {"model": str(used)})
+    names = [one.text for one in choices("/model ", [], tmp_path)]
+    assert names[:2] == [str(used), str(beside)]
+    assert len(names) > 20, "those that can be had follow"
+    assert [one.label for one in choices("/model n9-7", [], tmp_path)] == [beside.name]
+    typed = f"/model {used.parent}/Q"
+    assert [typed[: one.begin] + one.text for one in choices(typed, [], tmp_path)] == [f"/model {used}"]
 
 
 @pytest.fixture

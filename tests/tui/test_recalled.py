@@ -1,5 +1,6 @@
 """Words that were recalled stand at the head of the question, live and when it is opened again."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from screens import POCKET, Drive
 from typed import Held
 
 from h2o_chat.base.config import Sampling
+from h2o_chat.chat.commands import bodies
 from h2o_chat.tui.transcript import drawing
 
 FACT = "My dog is called Rexo."
@@ -52,3 +54,16 @@ async def test_what_was_recalled_for_a_question_that_is_stopped_goes_with_it(
         await screen.answered()
         assert screen.bodies()[:-1] == before
         assert "KV heads" in screen.bodies()[-1], "what was asked for meanwhile stays"
+
+
+async def test_what_was_recalled_stands_there_again_when_it_is_opened(drive: Drive, tmp_path: Path) -> None:
+    small = Sampling(max_tokens=8)
+    async with drive(str(POCKET), (100, 30), budget=48, sampling=small, folder=tmp_path) as screen:
+        await screen.say(FACT, *TALK, "What is my dog called?")
+        conversation = screen.chat.keeper.conversation
+        await screen.pilot.press("ctrl+n")
+        await screen.until(lambda: not screen.chat.messages, "another one")
+        bodies.open_conversation(screen.app.pane, conversation)
+        await screen.until(lambda: len(screen.chat.messages) > 8, "it is open")
+        await screen.answered()
+        assert any(f"#1 “{FACT}” recalled" in " ".join(body.split()) for body in screen.bodies())

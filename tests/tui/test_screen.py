@@ -105,6 +105,15 @@ def _assert_panel_is_true(screen: Screen) -> None:
     assert f"remembers {most:,} of {seen:,} tokens" in _text(screen, StatusLine)
 
 
+async def test_a_number_is_never_cut(drive: Drive) -> None:
+    async with drive("stories3m", (40, 12)) as screen:
+        await screen.say("Once upon a time", "there was a cat")
+        numbers = StatusLine._numbers(screen.app.query_one(StatusLine), False)
+        for width in (60, 48, 40, len(numbers) + 6):
+            await screen.pilot.resize_terminal(width, 12)
+            assert _text(screen, StatusLine).rstrip().endswith(numbers)
+
+
 async def test_a_terminal_of_no_size_breaks_nothing(drive: Drive) -> None:
     """A window that is made, dragged or left by its manager may say any size for a moment."""
     async with drive("stories3m") as screen:

@@ -21,6 +21,9 @@ from h2o_chat.events.events import Event, ReadProgress
 from h2o_chat.models.here import bytes_of
 from h2o_chat.models.resolve import find as find_model
 
+FACT_CHARACTERS = 200
+"""Most characters that are shown of what is remembered for all conversations."""
+
 # Another conversation, another model
 
 
@@ -166,16 +169,23 @@ def remember(surface: Surface, words: str) -> None:
         told = [f"{one.number}: {one.text}" for one in facts.all()]
         surface.say("\n".join(told) or "Nothing is remembered for all conversations: /remember TEXT")
         return
-    surface.remark(f"remembered for all conversations · /forget {fact.number} takes it back")
+    surface.say(
+        f"Remembered for all conversations: “{_beginning(fact.text)}” /forget {fact.number} takes it back."
+    )
 
 
 def forget(surface: Surface, words: str) -> None:
     keeper = surface.idle().keeper
-    if keeper is None or words not in [str(one.number) for one in keeper.store.facts.all()]:
+    known = {str(one.number): one for one in keeper.store.facts.all()} if keeper else {}
+    if keeper is None or words not in known:
         what = f"{words!r} is no number of something remembered." if words else "Forget which one?"
         raise UsageError(what, "/forget NUMBER; /remember shows them.")
-    keeper.store.facts.remove(int(words))
-    surface.remark("forgotten")
+    keeper.store.facts.remove(known[words].number)
+    surface.say(f"No longer remembered: “{_beginning(known[words].text)}”")
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= FACT_CHARACTERS else f"{text[: FACT_CHARACTERS - 1].rstrip()}…"
 
 
 def pin(surface: Surface, words: str) -> None:

@@ -233,11 +233,16 @@ def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
     return tuple(Recalled(hit.piece.message, hit.piece.text, hit.piece.user) for hit in said)
 
 
-def _note(recalled: Sequence[Recalled], what: str) -> Note:
+def quoted(recalled: Sequence[Recalled]) -> str:
+    """The numbers of the messages and their words; of many pieces the beginnings."""
     most = max(PIECE_CHARACTERS // 4, NOTE_CHARACTERS // max(1, len(recalled)))
     words = " ".join(
         f"“{one.words if len(one.words) <= most else one.words[: most - 1].rstrip() + '…'}”"
         for one in recalled
     )
+    return f"{all_numbered(one.index for one in recalled)} {words}"
+
+
+def _note(recalled: Sequence[Recalled], what: str) -> Note:
     about = next((one.index for one in recalled if one.index >= 0), None)
-    return Note("recalled", f"{all_numbered(one.index for one in recalled)} {words} {what}.", about=about)
+    return Note("recalled", f"{quoted(recalled)} {what}.", about=about)

@@ -18,6 +18,7 @@ from h2o_chat.chat.conversation.message import all_numbered, speaker
 from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
+from h2o_chat.chat.recall.recall import quoted
 from h2o_chat.events.events import ASKS, Note, Said, Turn
 from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES, Jobs, Report, Stage
 from h2o_chat.tui.transcript import markdown
@@ -224,6 +225,7 @@ class Pane(Vertical):
                 if said.recalled:
                     places = all_numbered(one.index for one in said.recalled)
                     messages.by_index[index].remark = f"recalled {places}"
+                    messages.note(f"{quoted(said.recalled)} recalled.")
             messages.show_marks(chat.messages)
             for note in chat.take_notes():
                 self.on_note(note)

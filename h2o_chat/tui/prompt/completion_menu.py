@@ -1,7 +1,7 @@
 """The completion menu above the prompt: commands, their arguments, paths behind an `@`."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Thread
@@ -15,7 +15,9 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands import settable, table
 from h2o_chat.chat.files.attached import path_being_typed
+from h2o_chat.models.here import models_here
 from h2o_chat.models.resolve import names_starting_with
+from h2o_chat.store import models_used
 from h2o_chat.tui.widgets.box_frame import window
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -39,8 +41,12 @@ class Completion:
     """Nothing can follow: with enter it is sent at once."""
 
 
-def choices(before: str, themes: list[str]) -> list[Completion]:
-    """Completions of the text before the cursor; empty where there are none."""
+def choices(before: str, themes: list[str], folder: Path | None = None) -> list[Completion]:
+    """Completions of the text before the cursor; empty where there are none.
+
+    Args:
+        folder: of the conversations, which know the models that were used.
+    """
     if commands := table.matching(before):
         return [
             Completion(
@@ -54,12 +60,13 @@ def choices(before: str, themes: list[str]) -> list[Completion]:
         ]
     if before.startswith("/") and "\n" not in before and before.count(" ") == 1:
         name, _, typed = before[1:].partition(" ")
+        if name == "model":
+            return models(len(before) - len(typed), typed, folder)
         known = {
             "set": settable.SETTABLE,
             "policy": CHOSEN,
             "export": ("md", "json"),
             "theme": themes,
-            "model": models(typed) if name == "model" else (),
         }.get(name, ())
         return [
             Completion(len(before) - len(typed), one + (" " if name in ("set", "export") else ""), one)
@@ -70,12 +77,18 @@ def choices(before: str, themes: list[str]) -> list[Completion]:
     return [] if typed_path is None else _paths(len(before) - len(typed_path), typed_path)
 
 
-def models(typed: str) -> list[str]:
-    """Names of models, those that are here and those that can be had."""
+def models(begin: int, typed: str, folder: Path | None) -> list[Completion]:
+    """Models that are here, by any part of their names, then those that can be had; or files."""
+    if typed.startswith(("/", "~", ".")):
+        return [replace(one, text=one.text.rstrip()) for one in _paths(begin, typed)]
     try:
-        return names_starting_with(typed)
+        here = [one.name for one in models_here(models_used(folder) if folder else ())]
+        names = [name for name in here if typed.lower() in name.lower()] + names_starting_with(typed)
     except H2OChatError:  # a damaged configuration, which is told when one is opened
         return []
+    if typed in names:
+        return []  # enter sends it
+    return [Completion(begin, name, name.rpartition("/")[2]) for name in dict.fromkeys(names)]
 
 
 def _paths(begin: int, typed: str) -> list[Completion]:

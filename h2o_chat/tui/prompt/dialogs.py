@@ -275,7 +275,7 @@ class Conversations(ListDialog):
         self._label.update(label)
         self._input.placeholder = ""
         self._input.value = one_line(value)
-        self._input.cursor_position = len(self._input.value)
+        self._input.action_select_all()  # typing replaces it
 
     def _find_again(self, first: Callable[[], None] | None = None) -> None:
         self._asking = "find"

@@ -271,7 +271,7 @@ class PromptBox(TextArea):
         before = self._before()
         if before.startswith("/") and self.cursor_location[0]:
             return []  # a command stands at the very beginning
-        return choices(before, sorted(self.app.available_themes))
+        return choices(before, sorted(self.app.available_themes), self._history.folder)
 
     @on(TextArea.Changed)
     def _show_menu(self) -> None:

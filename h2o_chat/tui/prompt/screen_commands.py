@@ -67,6 +67,12 @@ class CommandPane(TalkPane):
         self.pins_next = on
         self.write_hint()
 
+    def action_act(self, name: str) -> None:
+        if name == "more room later":  # it is offered while the prompt is read
+            self.outbox.add("/budget more", None)
+        else:
+            super().action_act(name)
+
     def open_model(self, name: str, conversation: str | None = None) -> None:
         """The present conversation stays open until the other is. `name`: a model's, perhaps with `YES`."""
         chat = None if self.failed else self.idle()

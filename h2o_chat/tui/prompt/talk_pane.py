@@ -57,8 +57,10 @@ KEYS: list[BindingType] = [
         show=False,
         tooltip="slots for the whole conversation",
     ),
-    Binding("ctrl+r,ctrl+n,ctrl+o,f2,f3", "act('wait')", show=False, priority=True),
+    Binding("f3", "act('more room later')", show=False, priority=True),
+    Binding("ctrl+r,ctrl+n,ctrl+o,f2", "act('wait')", show=False, priority=True),
 ]
+WHILE_BUSY = (("wait",), ("more room later",))
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
 """Names of `act` that concern the chosen message."""
 
@@ -293,7 +295,7 @@ class TalkPane(Pane):
         if action == "give_up":
             return self.editing.index is not None and not self.stoppable
         if action == "act":
-            wanted = self.busy if parameters == ("wait",) else self.ready is not None
+            wanted = self.busy if parameters in WHILE_BUSY else self.ready is not None
             return self.transcript.letters if parameters in LETTERS else wanted
         return super().check_action(action, parameters)
 

@@ -199,8 +199,8 @@ def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[s
     if name.lower().endswith(gguf.SUFFIX):
         return ModelError(f"There is no file {folder.absolute()}.", "Name a GGUF file that is there.")
     message = (
-        f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, among the"
-        f" {len(aliases)} short names, and in {cache_folder()}."
+        f"No model {name!r}: looked for a GGUF file, or a folder with config.json, {folder.absolute()},"
+        f" among the {len(aliases)} short names, and in {cache_folder()}."
     )
     return ModelError(message, nearest(name, aliases) + "All that can be had: h2o-chat models list --hub")
 

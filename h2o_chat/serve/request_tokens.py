@@ -8,6 +8,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.utf8 import encoded
 from h2o_chat.chat.conversation import loops
 from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.recall.index import rarity_of
 from h2o_chat.chat.templates.chat_template import PlainTemplate, Template, literal
 from h2o_chat.chat.templates.tool_form import RESULTS, THEN, ToolForm
 from h2o_chat.engine.request import Request, RequestPiece, Wishes
@@ -58,7 +59,9 @@ class Reader:
         self._tokenizer, self._eos, self._grammars = tokenizer, eos, grammars
         self._settings, self._session = settings, session
         self._longest_token_bytes = longest_token_bytes
-        self._known = LastConversation(lambda text: len(literal(tokenizer, text)))
+        self._known = LastConversation(
+            lambda text: len(literal(tokenizer, text)), lambda text: rarity_of(literal(tokenizer, text))
+        )
 
     def prepare(self, ticket: Ticket, template: Template, read: int, begin: Memory | None) -> Request:
         """Tokenises a request; sets the ticket's `places` and `notes`.

@@ -82,10 +82,10 @@ class HeldTokens:
 class LastConversation:
     """Caches the index of the last conversation, so that its messages are indexed once."""
 
-    def __init__(self, count: Callable[[str], int] = len) -> None:
+    def __init__(self, count: Callable[[str], int] = len, rarity: Callable[[str], float] = len) -> None:
         self.notes: list[Note] = []
-        self.count = count
-        self.recall = Recall(self.notes, count)
+        self.count, self.rarity = count, rarity
+        self.recall = Recall(self.notes, count, rarity=rarity)
         self._messages: list[Message] = []
 
     def messages(self, said: Said) -> list[Message]:
@@ -109,7 +109,7 @@ def with_recalled(
 ) -> tuple[str, list[Note]]:
     """The last message with recalled pieces in front, and notes about them; adds them to `places`."""
     if sum(len(text) for _, text in messages[:-1]) > LOOKED_AT_CHARACTERS:
-        known = LastConversation(known.count)  # a smaller index may not be extended
+        known = LastConversation(known.count, known.rarity)  # a smaller index may not be extended
     spans = zip([0, *places.ends], places.ends, strict=False)
     before = known.messages(messages[:-1])
     for at, (message, (first, end)) in enumerate(zip(before, spans, strict=False)):

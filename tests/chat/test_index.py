@@ -1,5 +1,9 @@
 """The index finds earlier messages by words alone."""
 
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +15,11 @@ from h2o_chat.chat.recall.index import (
     asked_from,
     pieces_of,
     question_of,
+    rarity_of,
 )
 from h2o_chat.chat.recall.recall import LEAST_SCORE
+from h2o_chat.chat.templates.chat_template import literal
+from h2o_chat.models.load_tokenizer import load_tokenizer
 
 TALK = [
     "I have been thinking about music lately.",
@@ -39,8 +46,20 @@ FACTS = [
 ]
 
 
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+
+
+@cache
+def tokenizer() -> Any:
+    return load_tokenizer(POCKET, 4096)
+
+
+def rarity(text: str) -> float:
+    return rarity_of(literal(tokenizer(), text))
+
+
 def index_of(said: list[str], user: bool = True) -> Index:
-    index = Index()
+    index = Index(rarity)
     for place, text in enumerate(said):
         index.add(place, text, user)
     return index
@@ -168,7 +187,7 @@ def test_a_long_question_finds_a_page_by_what_they_share() -> None:
 
 def test_nothing_is_found_that_shares_no_word() -> None:
     page = f"{STORY}\n\n```\n—————\n```"
-    hits = index_of([page]).find("Which wager had the Baron lost?", page_words=0.0)
+    hits = index_of([page]).find("Which wager had the Baron lost?", about_page=True)
     assert all(hit.score > 0 for hit in hits)
 
 
@@ -182,7 +201,7 @@ def test_a_page_that_shares_little_is_found_only_by_a_question_that_is_about_it(
     index = index_of([STORY])
     question = "Which dogs bark loudly?"
     assert index.find(question) == []
-    assert index.find(question, page_words=0.0)
+    assert index.find(question, about_page=True)
 
 
 @given(st.text(max_size=1000))

@@ -1,6 +1,6 @@
 """Questions on two books pasted as one message: is the passage recalled, and does a model answer rightly?
 
-    tools/stress/measure_book.py FOLDER [--questions 40:80] [--budget 2048] [--words 9000]
+    tools/stress/measure_book.py FOLDER [--questions 40:80] [--budget 2048] [--words 9000] [--tokenizer MODEL]
     tools/stress/measure_book.py FOLDER -m MODEL         # an hour and more: the model reads 100,000 tokens
 
 FOLDER has carroll-alice.txt and wizard-of-oz.txt. `book_questions.txt`: a question, its answer, the book and
@@ -13,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from measure_recall import Nothing
+from measure_recall import Nothing, rarity_by
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
@@ -37,20 +37,22 @@ def main() -> None:
     parser.add_argument("--questions", default="40:80")
     parser.add_argument("--budget", type=int, default=2048)
     parser.add_argument("--words", type=int)
+    parser.add_argument("--tokenizer", metavar="MODEL", help="tells how rare words are; else pocket's")
     asked = parser.parse_args()
     books = {name: (asked.folder / name).read_text("utf-8") for name in BOOKS}
     lines = QUESTIONS.read_text("utf-8").splitlines()[slice(*map(int, asked.questions.split(":")))]
     flat = {name: " ".join(text.split()) for name, text in books.items()}
     split = [line.split(" | ") for line in lines]
     rows = [(one, two, flat[book][slice(*map(int, at.split(":")))]) for one, two, book, at in split]
-    both, found = "\n\n".join(books.values()), 0
+    both, found, rarity = "\n\n".join(books.values()), 0, rarity_by(asked.tokenizer)
     for number, (question, _, passage) in enumerate(rows):
         text = both
         if asked.words:  # the passage stands somewhere else in each
             book = next(one for one in flat.values() if passage in one)
             start = max(0, book.index(passage) - 6 * asked.words * number // len(rows))
             text = book[start : start + 6 * asked.words]
-        said, recall = [Message("user", text, 0, len(text) // 4)], Recall([], lambda one: len(one) // 4)
+        said = [Message("user", text, 0, len(text) // 4)]
+        recall = Recall([], lambda one: len(one) // 4, rarity=rarity)
         again, _ = recall.for_message(question, said, Nothing(), Settings(), asked.budget)
         wanted = runs(passage)
         found += 2 * len(wanted & runs(" ".join(one.words for one in again))) >= len(wanted)

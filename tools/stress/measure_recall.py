@@ -1,7 +1,7 @@
 """Facts in everyday words after a long conversation: are they recalled, and what is recalled for small talk?
 
     tools/stress/measure_recall.py --talk FILE [--world FILE ...] [--budget 512] [--tokens 20000] [--seed 0]
-                                   [--facts 0:84] [--pages FILE] [--languages]
+                                   [--facts 0:84] [--pages FILE --tokenizer MODEL] [--languages]
 
 `recall_facts.txt`: a fact, three questions for it (in its own words, with one rare word of it, with none),
 the value; for a corrected fact also the correction and its value. TALK: a JSON list of conversations; the
@@ -23,7 +23,12 @@ from typing import Any
 
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.recall.index import rarity_of
 from h2o_chat.chat.recall.recall import Recall
+from h2o_chat.chat.templates.chat_template import literal
+from h2o_chat.models.load import check_family
+from h2o_chat.models.load_tokenizer import load_tokenizer
+from h2o_chat.models.resolve import POCKET, find
 
 FACTS, LANGUAGES = (Path(__file__).with_name(f"recall_{name}.txt") for name in ("facts", "languages"))
 KINDS = ("plain", "one", "none")
@@ -39,6 +44,7 @@ def main() -> None:
     parser.add_argument("--of", type=int, default=200, help="messages of small talk, and of WORLD")
     parser.add_argument("--pages", type=Path)
     parser.add_argument("--languages", action="store_true")
+    parser.add_argument("--tokenizer", metavar="MODEL", help="tells how rare words are; else pocket's")
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
     facts, between, small = material(asked)
@@ -48,7 +54,8 @@ def main() -> None:
     if asked.pages:
         text = " ".join(asked.pages.read_text("utf-8").split())
         facts = [[inside(text, fact, rng), *more] for fact, *more in facts]
-    recalled = recall_of(facts, between, asked.budget, asked.tokens, rng)
+    recall = Recall([], lambda text: len(text) // 4, rarity=rarity_by(asked.tokenizer))
+    recalled = recall_of(recall, facts, between, asked.budget, asked.tokens, rng)
     for row in rows:
         row["recalled"] = recalled(row["question"])
         row["found"] = any(row["told"][-1] in words for words in row["recalled"])
@@ -101,11 +108,18 @@ class Nothing:
         return 0.0
 
 
+def rarity_by(model: str | None) -> Callable[[str], float]:
+    """How rare words are, by the tokenizer of a model on this machine."""
+    folder = find(model or POCKET).folder
+    tokenizer = load_tokenizer(folder, check_family(folder).vocab_size)
+    return lambda text: rarity_of(literal(tokenizer, text))
+
+
 def recall_of(
-    facts: list[list[str]], between: list[Any], budget: int, tokens: int, rng: random.Random
+    recall: Recall, facts: list[list[str]], between: list[Any], budget: int, tokens: int, rng: random.Random
 ) -> Callable[[str], list[str]]:
     """Holds the conversation; returns a function from a text to the pieces that are recalled for it."""
-    messages, recall = list[Message](), Recall([], lambda text: len(text) // 4)
+    messages = list[Message]()
 
     def seen() -> int:
         return messages[-1].last + 1 if messages else 0

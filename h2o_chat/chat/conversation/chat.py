@@ -24,6 +24,7 @@ from h2o_chat.chat.conversation.message import (
 from h2o_chat.chat.conversation.restore import ended_in_marker, restore_cache
 from h2o_chat.chat.conversation.spans import coming_span, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
+from h2o_chat.chat.recall.index import rarity_of
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.chat.tools.tool_calls import ToolCalls
@@ -63,6 +64,7 @@ class Chat:
             self.notes,
             lambda text: len(literal(engine.tokenizer, text)),
             lambda answer: self.template.thinking.divide(answer)[1],
+            lambda text: rarity_of(literal(engine.tokenizer, text)),
         )
         self.recall.elsewhere = Elsewhere(keeper) if keeper else None
         self._turn_marker_fed = False

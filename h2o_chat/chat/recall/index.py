@@ -9,9 +9,9 @@ are folded: `wifi` finds `Wi-Fi`. Scripts without spaces are compared letter by 
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import log, prod
 
 PIECE_CHARACTERS = 200
 """Longest piece: a longer message is cut where a sentence ends, else at a space."""
@@ -23,10 +23,13 @@ NEAR_WORDS = 2
 """Words at most this far apart are a pair."""
 RARE_PIECES, RARE_SHARE = 5, 0.002
 """A word is rare if it stands in at most so many pieces, or in at most this share of them."""
-PAGE_WORDS, PAIR = 1.2, 0.5
-"""In a book few words are rare, so every piece of a page is found if one of them has enough of the question:
-the weight of PAGE_WORDS words that stand nowhere else, or more where part of the question's words stand in no
-piece at all. There a pair counts PAIR of its weight."""
+PAGE_SHARED, PAIR, RARITY, MOST_RARITY = 1.8, 0.5, 1.5, 3.0
+"""In a book few words are rare, so every piece of a page is found if one of them shares as much with the
+question as PAGE_SHARED words, by their idf, that stand in one piece alone. A word that is rarer in its
+language than the page's usual ones counts more, to the power RARITY, but at most MOST_RARITY times as rare; a
+pair PAIR of it. Where words of the question stand in no piece, more must be shared."""
+SAMPLE_CHARACTERS = 4000
+"""Characters of a page that tell how rare its words usually are: 1 ms of a tokenizer."""
 NEIGHBOUR = 0.2
 """Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then
 says what he did."""
@@ -53,6 +56,7 @@ _ASKING = re.compile(rf"[{_ASKS}][^\w{_ASKS}]*$")
 
 Feature = str | tuple[str, str]
 """A word, or two words near each other."""
+Rarity = Callable[[str], float]
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,16 @@ class Hit:
 
 
 class Index:
-    """The pieces of a conversation, by their words."""
+    """The pieces of a conversation, by their words.
 
-    def __init__(self) -> None:
+    Args:
+        rarity: see `rarity_of`; without a tokenizer the number of letters will do.
+    """
+
+    def __init__(self, rarity: Rarity = len) -> None:
         self.pieces: list[Piece] = []
+        self._rarity = rarity
+        self._sampled_rarity, self._sampled_words = 0.0, 0  # of the beginnings of pages
         self._where: dict[Feature, list[int]] = {}  # numbers of the pieces in which a feature stands
         self._pages: list[int] = []  # numbers of the pieces of pages
         self._answered: set[str] = set()
@@ -88,8 +98,11 @@ class Index:
 
     def add(self, message: int, text: str, user: bool) -> None:
         """Takes in what a message tells; `message` is larger than all before."""
-        page = len(text) > PAGE_CHARACTERS
         asked = asked_from(text)
+        if page := len(text) > PAGE_CHARACTERS:
+            sample = _WORD.findall(fold(text[:SAMPLE_CHARACTERS]))
+            self._sampled_rarity += self._rarity(" ".join(sample))
+            self._sampled_words += len(sample)
         for piece in (*pieces_of(text[:asked], questions=True), *pieces_of(text[asked:])):
             if not user and piece in self._answered:
                 continue
@@ -101,34 +114,52 @@ class Index:
             if not user:
                 self._answered.add(piece)
 
-    def find(self, question: str, page_words: float = PAGE_WORDS) -> list[Hit]:
+    def find(self, question: str, about_page: bool = False) -> list[Hit]:
         """The pieces that share a rare word with a question, best first; newer ones win ties.
 
         Args:
-            page_words: what a page must have of it; 0 where the question is surely about it.
+            about_page: the question is surely about the page.
         """
         asked, most = features(question), max(RARE_PIECES, RARE_SHARE * len(self.pieces))
         words = [where for one in asked if isinstance(one, str) and (where := self._where.get(one))]
-        rare = {number for where in words if len(where) <= most for number in where}.difference(self._pages)
-        score = dict.fromkeys(sorted(rare.union(self._pages)), 0.0)
-        shared = dict.fromkeys(self._pages, 0.0)
-        known = 0.0  # share of the question's words that stand anywhere: words come last
-        for kind, part in ((tuple, PAIR), (str, 1.0)):
+        numbers = {number for where in words if len(where) <= most for number in where}.difference(
+            self._pages
+        )
+        if self._pages and (about_page or self._shared_with_pages(question, asked) >= PAGE_SHARED):
+            numbers.update(self._pages)
+        score = dict.fromkeys(sorted(numbers), 0.0)
+        for kind in (str, tuple):
             kinds = {one: self._where.get(one, []) for one in asked if isinstance(one, kind)}
-            weights = {one: self._weight(len(where)) for one, where in kinds.items()}
-            whole = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
-            known = sum(weights[one] for one, where in kinds.items() if where) / (sum(weights.values()) or 1)
+            weights = {one: self._idf(len(where)) ** 2 for one, where in kinds.items()}
+            whole = max(sum(weights.values()), LEAST_WORDS * self._idf(0) ** 2)
             for feature, where in kinds.items():
                 for number in _in_both(where, score):
                     score[number] += weights[feature] / whole
-                    if number in shared:
-                        shared[number] += part * weights[feature]
-        if known * max(shared.values(), default=0.0) < page_words * self._weight(0):
-            score = {number: score[number] for number in sorted(rare)}
         hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
         found = [hit for hit in hits if hit.score > 0]
         return sorted(found, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
+
+    def _shared_with_pages(self, question: str, asked: set[Feature]) -> float:
+        """How much of a question stands in one piece of a page, see PAGE_SHARED."""
+        usual, rarity = self._sampled_rarity / max(1, self._sampled_words) or 1.0, dict[str, float]()
+        for word in _WORD.findall(fold(question)):
+            here = min(self._rarity(word), self._rarity(f" {word}")) / usual
+            beginning = word[:BEGINNING_LETTERS]
+            rarity[beginning] = min(here, MOST_RARITY, rarity.get(beginning, MOST_RARITY))
+        shared = dict.fromkeys(self._pages, 0.0)
+        known = whole = 0.0
+        for feature in asked:
+            parts = (feature,) if isinstance(feature, str) else feature
+            rare = prod(rarity.get(one, 1.0) for one in parts) ** (RARITY / len(parts))
+            where = self._where.get(feature, [])
+            weight = rare * self._idf(len(where))
+            if len(parts) == 1:
+                whole += weight
+                known += weight if where else 0.0
+            for number in _in_both(where, shared):
+                shared[number] += weight if len(parts) == 1 else PAIR * weight
+        return max(shared.values()) * known / max(whole, 1e-9) / self._idf(0)
 
     def _with_neighbour(self, score: dict[int, float], number: int) -> float:
         piece = self.pieces[number]
@@ -136,9 +167,9 @@ class Index:
         near = [score[one] for one in beside if self.pieces[one].message == piece.message]
         return score[number] + NEIGHBOUR * max(near, default=0.0)
 
-    def _weight(self, pieces: int) -> float:
-        """The idf, squared, of what stands in so many pieces; 0 counts as 1."""
-        return max(0.0, log((len(self.pieces) + 1) / (max(1, pieces) + 0.5))) ** 2
+    def _idf(self, pieces: int) -> float:
+        """Of what stands in so many pieces; 0 counts as 1."""
+        return max(0.0, log((len(self.pieces) + 1) / (max(1, pieces) + 0.5)))
 
 
 def _in_both(where: list[int], score: dict[int, float]) -> list[int]:
@@ -224,6 +255,14 @@ def features(text: str) -> set[Feature]:
     joined = {re.sub(r"\W", "", one[0])[:BEGINNING_LETTERS] for one in _HYPHENATED.finditer(plain)}
     pairs = {(word, other) for at, word in enumerate(words) for other in words[at + 1 : at + 1 + NEAR_WORDS]}
     return {*words, *joined, *pairs}
+
+
+def rarity_of(ids: Sequence[int]) -> float:
+    """How rare the words of a text are in their language, added up, by the ids of its tokens.
+
+    Byte-pair encoding (Sennrich et al. 2016) numbers common pieces first, and cuts rare words into several.
+    """
+    return sum(log(1 + one) for one in ids)
 
 
 def fold(text: str) -> str:

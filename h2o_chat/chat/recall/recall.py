@@ -14,7 +14,7 @@ from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
 from h2o_chat.chat.conversation.spans import Places, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
-from h2o_chat.chat.recall.index import PIECE_CHARACTERS, Hit, Index, asked_from, features, question_of
+from h2o_chat.chat.recall.index import PIECE_CHARACTERS, Hit, Index, Rarity, asked_from, features, question_of
 from h2o_chat.events.events import Note
 
 SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5
@@ -51,6 +51,7 @@ class Recall:
         notes: gets what a person should know.
         count: number of tokens of a text.
         said: an answer without its thought, of which nothing is recalled.
+        rarity: how rare the words of a text are in their language, see `Index`.
     """
 
     def __init__(
@@ -58,11 +59,12 @@ class Recall:
         notes: list[Note],
         count: Callable[[str], int] = len,
         said: Callable[[str], str] = lambda answer: answer,
+        rarity: Rarity = len,
     ) -> None:
-        self._notes, self._count, self._said = notes, count, said
+        self._notes, self._count, self._said, self._rarity = notes, count, said, rarity
         self.elsewhere: Elsewhere | None = None
         """Finds what was said in other conversations; None: nothing is stored."""
-        self._index = Index()
+        self._index = Index(rarity)
         self._read: list[Message] = []  # the messages that the index has taken in
         self._places: dict[tuple[int, tuple[Recalled, ...]], Places] = {}
         """By the `id` of a message, one of `_read`, and what was recalled in front of it."""
@@ -111,7 +113,7 @@ class Recall:
         """Takes in what was said since the last time."""
         known = len(self._read)
         if known > len(messages) or (known and messages[known - 1] is not self._read[-1]):
-            self._index, self._read, self._places, known = Index(), [], {}, 0  # another branch
+            self._index, self._read, self._places, known = Index(self._rarity), [], {}, 0  # another branch
         for index, message in enumerate(messages[known:], known):
             if message.role != "system" and was_read(message):  # a system prompt is always held
                 answer = message.role == "assistant"
@@ -162,11 +164,11 @@ class Recall:
     ) -> tuple[Recalled, ...]:
         """Finds what was said elsewhere, where nothing here (`best`) shares NEAR_BEST of it."""
         try:
-            hits = self.elsewhere.find(question, others)[:LOOKED_AT] if self.elsewhere else []
+            found = self.elsewhere.find(question, others, self._rarity) if self.elsewhere else []
         except StoreError:  # whoever writes there says why
             self._notes.append(Note("elsewhere", "Nothing is recalled from elsewhere: the store has failed."))
             return ()
-        hits = [hit for hit in hits if hit.score >= max(LEAST_SCORE, NEAR_BEST * hits[0].score)]
+        hits = [hit for hit in found[:LOOKED_AT] if hit.score >= max(LEAST_SCORE, NEAR_BEST * found[0].score)]
         hits = [
             hit
             for hit in hits
@@ -186,10 +188,10 @@ class Recall:
         seen = max((one.last + 1 for one in messages), default=0)
         if seen + tokens <= budget * (1 - SHARE):
             return ()
-        index, places = Index(), Places(" ".join(page.split()), self._count)
+        index, places = Index(self._rarity), Places(" ".join(page.split()), self._count)
         index.add(len(messages), page, user=True)
         held_from = tokens - int(NEWEST * budget)
-        hits = index.find(question, page_words=0.0)
+        hits = index.find(question, about_page=True)
         gone = [hit for hit in hits if places.of(hit.piece.text, range(tokens)).start < held_from]
         return _in_order(self._fitting(gone, room))
 

@@ -79,7 +79,8 @@ def look_up(name: str | None) -> LocalModel | HubModel:
             " and safetensors weights.",
             hint,
         )
-    if _REPOSITORY.fullmatch(name) and (cached(name) or not _beside(folder)):
+    is_file = name.lower().endswith(gguf.SUFFIX) or _beside(folder)
+    if _REPOSITORY.fullmatch(name) and (cached(name) or not is_file):
         return _place(name)
     here = [] if "/" in name else _fetched()
     matches = [one for one in here if one.split("/")[-1].lower() == name.lower()]

@@ -17,6 +17,7 @@ from h2o_chat.chat.conversation.spans import (
     tokens_of,
     tokens_read,
 )
+from h2o_chat.chat.memory.tokens import Tokens
 from h2o_chat.events.events import Event, Prompt, Said, Token, Turn
 
 
@@ -110,3 +111,13 @@ def test_a_text_is_tokenised_once() -> None:
 def test_words_that_are_not_there_are_all_of_it() -> None:
     assert Places("tea", count).of("coffee", range(3, 9)) == range(3, 9)
     assert Places("", count).of("coffee", range(3, 9)) == range(3, 9)
+
+
+def test_a_message_with_recalled_pieces_before_its_question_is_found_without_the_template() -> None:
+    page = f"It rained all day. {'Nobody came by. ' * 80}"
+    source = f"{page}\n\nWho came by?"
+    fed = f"{page}\n\nContext: Nobody came by.\n\nQuestion: Who came by?"
+    template = ["<|im_start|>", "system\nYou are kind.", "<|im_end|>", "\n", "<|im_start|>", "user\n"]
+    tokens = Tokens(0, [*template, fed, "<|im_end|>"])
+    own = tokens.own(source)
+    assert tokens.text[own.start : own.stop] == fed

@@ -128,6 +128,8 @@ def test_files_in_the_users_folders_are_found_by_their_names(
     configure(tmp_path, f"[defaults]\nmodel_folders = ['{tmp_path / 'gguf'}']\n")
     for name in ("Tiny-1B-Q4_K_M.gguf", "tiny-1b-q4_k_m", "tiny"):
         assert resolve.look_up(name) == LocalModel("Tiny-1B-Q4_K_M.gguf", below / names[0])
+    with pytest.raises(ModelError, match="There is no file"):
+        resolve.look_up("models/Nothere.gguf")
     with pytest.raises(ModelError, match="No model '1b'"):
         resolve.look_up("1b")
     with pytest.raises(ModelError) as error:

@@ -240,6 +240,8 @@ async def test_conversations_are_renamed_and_removed(stored: Drive, tmp_path: Pa
         assert [about.id for about in store.list()] == [current]
         await screen.pilot.press("escape")
         assert screen.app.prompt.has_focus
+        await screen.ask("/rename The third name")
+        assert store.summary(current).title == "The third name"
 
 
 def _second(screen: Screen) -> str:

@@ -83,7 +83,7 @@ async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
         held = Held(screen, monkeypatch, tokens=1)
         for how in ("stopped", "failed"):
             await screen.start("one")
-            await screen.pilot.press(*"two", "enter", *"three", "enter", *"fo")
+            await screen.pilot.press(*"two", "enter", "f3", *"three", "enter", *"fo")
             if how == "stopped":
                 await screen.pilot.press("escape")
             else:

@@ -75,6 +75,14 @@ def open_conversation(surface: Surface, conversation: str) -> None:
     surface.run(work, "opening · esc stops")
 
 
+def rename(surface: Surface, words: str) -> None:
+    keeper = surface.idle().keeper
+    if keeper is None or keeper.conversation is None:
+        raise UsageError("This conversation is not stored yet.", "It can be renamed once something was said.")
+    keeper.store.rename(keeper.conversation, words)
+    surface.remark("renamed")
+
+
 def model(surface: Surface, words: str) -> None:
     if words:
         surface.open_model(words)
@@ -170,7 +178,8 @@ def remember(surface: Surface, words: str) -> None:
         surface.say("\n".join(told) or "Nothing is remembered for all conversations: /remember TEXT")
         return
     surface.say(
-        f"Remembered for all conversations: “{_beginning(fact.text)}” /forget {fact.number} takes it back."
+        f"Remembered for all conversations: “{_beginning(fact.text)}” A question with its words finds it."
+        f" /forget {fact.number} takes it back."
     )
 
 

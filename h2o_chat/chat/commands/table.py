@@ -28,6 +28,7 @@ COMMANDS = (
     Command("help", "", "the keys and these commands", lambda surface, _: surface.help()),
     Command("new", "", "begin another conversation", bodies.new),
     Command("open", "", "stored conversations: find, open, rename", bodies.open_stored),
+    Command("rename", "TITLE", "another title for this conversation", bodies.rename),
     Command("system", "[TEXT]", "begin anew with this system prompt", bodies.system),
     Command(
         *("set", "[NAME VALUE]", "settings: how to answer, how to remember; all of them, or one"),

@@ -9,6 +9,9 @@ from itertools import accumulate
 _SPECIAL = re.compile(r"<[|｜]?[^\s<>]*[|｜]?>|\[/?[A-Z_]+\]")
 """Tokens that look like a template's, where nothing better is known."""
 
+BEGIN_CHARACTERS, END_CHARACTERS = 40, 12
+"""Characters by which a message's beginning and end are found where something was read before its question."""
+
 
 class Tokens:
     """Compact: one text and one number a token, since a conversation may be long.
@@ -86,6 +89,10 @@ class Tokens:
             at = self.text.find(words)
             if at >= 0 and words:
                 return range(at, at + len(words))
+        begin, end = source.strip()[:BEGIN_CHARACTERS], source.strip()[-END_CHARACTERS:]
+        start, last = self.text.find(begin), self.text.rfind(end)
+        if begin and 0 <= start <= last:  # pieces of it were read once more, before its question
+            return range(start, last + len(end))
         texts = [self.own_text(position) for position in range(self.first, self.first + len(self))]
         inner = [at for at, text in enumerate(texts) if text.strip() and not looks_special(text)]
         if not inner:

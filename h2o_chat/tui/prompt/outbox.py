@@ -158,8 +158,9 @@ class Outbox(Widget):
         self._changed()
 
     def return_all(self) -> None:
-        """Put all texts back into the box, before what was typed meanwhile."""
-        for waiting in reversed(self._waiting):
+        """Put all texts back into the box, before what was typed meanwhile; `up` brings commands back."""
+        texts = [one for one in self._waiting if not table.is_command(one.typed)]
+        for waiting in reversed(texts or self._waiting[:1]):
             self._editing.return_to_box(waiting.typed, waiting.edits)
         self._waiting.clear()
         self._changed()

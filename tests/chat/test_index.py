@@ -246,3 +246,21 @@ def test_a_short_story_is_found_though_each_word_of_the_question_stands_in_many_
     hits = index.find(f"Was {who[83 % 25]} afraid of the {what[83 * 7 % 25]} of {where[83 // 8]}?")
     assert hits[0].piece.text == told[83]
     assert not index.find("What do you say to your friends when they come home tired in the evening?")
+
+
+def test_a_word_that_is_rare_in_the_language_says_more_than_a_common_one() -> None:
+    """Both stand in the page once."""
+    talk = "They went to the old house by the river, and all of them had a good time there. " * 40
+    page = f"{talk}And today all was well. {talk}She had her sunbonnet in the end. {talk}"
+    asked = ("Where is the sunbonnet?", "Where is the bus today?")
+    assert [bool(index_of([page]).find(one)) for one in asked] == [True, False]
+    alike = Index(lambda text: float(len(text.split())))
+    alike.add(0, page, True)
+    assert not alike.find(asked[0]), "it is the rarity that tells"
+
+
+def test_a_page_that_begins_without_words_is_asked_as_another_is() -> None:
+    page = STORY + STORY
+    for question in ("What happened to the Baron of Tull?", "What do you do in the evening?"):
+        plain, ruled = (index_of([one]).find(question) for one in (page, "=-" * 2500 + "\n" + page))
+        assert bool(plain) == bool(ruled)

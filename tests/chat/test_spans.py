@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,11 +114,11 @@ def test_words_that_are_not_there_are_all_of_it() -> None:
     assert Places("", count).of("coffee", range(3, 9)) == range(3, 9)
 
 
-def test_a_message_with_recalled_pieces_before_its_question_is_found_without_the_template() -> None:
+@pytest.mark.parametrize("question", ["Who came by?", "Who?", "他叫什么？"])
+def test_a_message_with_recalled_pieces_is_found_without_the_template(question: str) -> None:
     page = f"It rained all day. {'Nobody came by. ' * 80}"
-    source = f"{page}\n\nWho came by?"
-    fed = f"{page}\n\nContext: Nobody came by.\n\nQuestion: Who came by?"
+    fed = f"{page}\n\nContext: Nobody came by.\n\nQuestion: {question}"
     template = ["<|im_start|>", "system\nYou are kind.", "<|im_end|>", "\n", "<|im_start|>", "user\n"]
     tokens = Tokens(0, [*template, fed, "<|im_end|>"])
-    own = tokens.own(source)
+    own = tokens.own(f"{page}\n\n{question}")
     assert tokens.text[own.start : own.stop] == fed

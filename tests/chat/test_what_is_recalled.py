@@ -14,6 +14,7 @@ from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.chat.files.export import to_json
 from h2o_chat.chat.files.importer import parse
+from h2o_chat.chat.recall.index import rarity_of
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import literal
 from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
@@ -272,3 +273,21 @@ def test_of_a_page_without_spaces_the_line_that_is_gone_is_recalled() -> None:
     message = Message("user", page, 0, len(page) - 1)
     (again,), _ = Recall([]).for_message("我的狗叫什么？", [message], all_but_the_fact, Settings(), 1000)
     assert "我的狗叫小黑。" in again.words
+
+
+def test_what_was_said_beside_a_page_does_not_hide_it(loaded: Any) -> None:
+    """A short message that shared a little with the question stood first, and the whole page was left out."""
+    day = (
+        "On day {} they walked on through the valley, rested under the trees and said little to each other. "
+    )
+    story = "".join(map(day.format, range(40)))
+    page = f"{story}An old sailor sold them the amber compass for eleven marks. {story}"
+    asked = (
+        "Which harbour, which amber lantern, and which windmills did the sailor of the compass mention to his"
+        " grandmother, and whom else?"
+    )
+    beside = Message("user", "The harbour has a lantern and windmills.", 2000, 2010)
+    recall = Recall([], rarity=lambda text: rarity_of(literal(loaded.tokenizer, text)))
+    for said in ([], [beside]):
+        found, _ = recall.for_message(asked, [Message("user", page, 0, 1999), *said], GONE, Settings(), 2048)
+        assert any("eleven marks" in one.words for one in found)

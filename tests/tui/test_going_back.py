@@ -127,7 +127,7 @@ def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_new_prompt_stopped_while_it_is_read_leaves_what_was_said(stored: Drive) -> None:
     """The old answer comes back: nothing was said instead of it."""
-    long = "Once upon a time there was a red key in the garden and a bird. " * 900
+    long = "Once upon a time there was a red key in the garden and a bird. " * 1500
     async with stored() as screen:
         await screen.say(*SAID[:2])
         before = shown(screen)
@@ -240,6 +240,7 @@ async def test_conversations_are_renamed_and_removed(stored: Drive, tmp_path: Pa
         assert [about.id for about in store.list()] == [current]
         await screen.pilot.press("escape")
         assert screen.app.prompt.has_focus
+        assert "The title is empty" in await screen.say("/rename")
         await screen.ask("/rename The third name")
         assert store.summary(current).title == "The third name"
 

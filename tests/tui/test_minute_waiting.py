@@ -67,8 +67,8 @@ async def test_a_key_that_has_to_wait_says_so_and_why(
             assert len(app.screen_stack) == 1
         await screen.ask("/budget more")
         assert f"Not now: it is {doing}" in screen.bodies()[-1]
-        await screen.pilot.press("f3")
-        assert "waits: “/budget more”" in screen.page(), "a note offers it while a prompt is read"
+        await screen.pilot.press("f3", "f3")
+        assert "waits: “/budget more”" in screen.page(), "a note offers it while a prompt is read; once"
         held.go_on.set()
         await screen.answered()
         await screen.until(lambda: "there is room" in screen.bodies()[-1], "and it is done")
@@ -91,6 +91,7 @@ async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
                 held.go_on.set()
             await screen.answered()
             await screen.until(lambda: app.prompt.text == "two\nthree\nfo", f"what waited is back: {how}")
+            assert not app.pane.outbox, "a command is not glued to it"
             assert "waits" not in screen.page()
             await screen.pilot.press("u", "r")
             assert app.prompt.text == "two\nthree\nfour", "what was being typed goes on"

@@ -34,7 +34,8 @@ def main() -> None:
         store = Store(Path(folder))
         ids = fill(store, facts, between, rng)
         recall = Recall([], lambda text: len(text) // 4)
-        recall.elsewhere = Elsewhere(SimpleNamespace(store=store, conversation=None))  # type: ignore[arg-type]
+        here = SimpleNamespace(store=store, conversation=None)
+        recall.elsewhere = Elsewhere(here, len)  # type: ignore[arg-type]
 
         def found(text: str) -> list[str]:
             told, _ = recall.for_message(text, [], Nothing(), Settings(recall="all"), 512)

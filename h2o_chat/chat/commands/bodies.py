@@ -21,8 +21,8 @@ from h2o_chat.events.events import Event, ReadProgress
 from h2o_chat.models.here import bytes_of
 from h2o_chat.models.resolve import find as find_model
 
-FACT_CHARACTERS = 200
-"""Most characters that are shown of what is remembered for all conversations."""
+SHOWN_CHARACTERS = 200
+"""Longest beginning of a fact in the answer to /remember and /forget."""
 
 # Another conversation, another model
 
@@ -78,7 +78,8 @@ def open_conversation(surface: Surface, conversation: str) -> None:
 def rename(surface: Surface, words: str) -> None:
     keeper = surface.idle().keeper
     if keeper is None or keeper.conversation is None:
-        raise UsageError("This conversation is not stored yet.", "It can be renamed once something was said.")
+        what = "Conversations are not stored here." if keeper is None else "Nothing was said yet."
+        raise UsageError(f"{what} There is no title to change.")
     keeper.store.rename(keeper.conversation, words)
     surface.remark("renamed")
 
@@ -194,7 +195,7 @@ def forget(surface: Surface, words: str) -> None:
 
 
 def _beginning(text: str) -> str:
-    return text if len(text) <= FACT_CHARACTERS else f"{text[: FACT_CHARACTERS - 1].rstrip()}…"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1].rstrip()}…"
 
 
 def pin(surface: Surface, words: str) -> None:

@@ -66,7 +66,7 @@ class Chat:
             lambda answer: self.template.thinking.divide(answer)[1],
             lambda text: rarity_of(literal(engine.tokenizer, text)),
         )
-        self.recall.elsewhere = Elsewhere(keeper) if keeper else None
+        self.recall.elsewhere = Elsewhere(keeper, self.recall.rarity) if keeper else None
         self._turn_marker_fed = False
         """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
         self.session = self.session_now()

@@ -76,7 +76,7 @@ def open_another(
         gone = left if opened else chat.keeper
         chat.keeper = chat.keeper if opened else left
         gone.close()
-    chat.notes, chat.recall.elsewhere = chat.keeper.notes, Elsewhere(chat.keeper)
+    chat.notes, chat.recall.elsewhere = chat.keeper.notes, Elsewhere(chat.keeper, chat.recall.rarity)
     return opened
 
 

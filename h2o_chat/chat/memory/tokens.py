@@ -9,7 +9,7 @@ from itertools import accumulate
 _SPECIAL = re.compile(r"<[|｜]?[^\s<>]*[|｜]?>|\[/?[A-Z_]+\]")
 """Tokens that look like a template's, where nothing better is known."""
 
-BEGIN_CHARACTERS, END_CHARACTERS = 40, 12
+BEGIN_CHARACTERS, END_CHARACTERS = 40, 4
 """Characters by which a message is found where something was read between them."""
 
 
@@ -76,7 +76,7 @@ class Tokens:
             at = self._ends[last]
 
     def own(self, source: str) -> range:
-        """The characters of the message's own words, without the template around them.
+        """The characters of the message's own words, and of pieces that were recalled between them.
 
         Some tokenizers change what they read: then all but what looks like a template's.
         """
@@ -89,7 +89,7 @@ class Tokens:
             at = self.text.find(words)
             if at >= 0 and words:
                 return range(at, at + len(words))
-        begin, end = source.strip()[:BEGIN_CHARACTERS], source.strip()[-END_CHARACTERS:]
+        begin, end = source.strip()[:BEGIN_CHARACTERS], "".join(source.split()[-1:])[-END_CHARACTERS:]
         start, last = self.text.find(begin), self.text.rfind(end)
         if begin and 0 <= start <= last:  # pieces of it were read once more, before its question
             return range(start, last + len(end))

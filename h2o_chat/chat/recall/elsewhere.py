@@ -15,24 +15,27 @@ TITLE_CHARACTERS = 30
 
 
 class Elsewhere:
-    """Searches what lies outside of a conversation: remembered facts, other conversations."""
+    """Searches what lies outside of a conversation: remembered facts, other conversations.
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._store, self._keeper = keeper.store, keeper
+    Args:
+        rarity: see `Index`.
+    """
+
+    def __init__(self, keeper: Keeper, rarity: Rarity) -> None:
+        self._store, self._keeper, self._rarity = keeper.store, keeper, rarity
         self._known: tuple[object, Index, list[Fact | SaidElsewhere]] | None = None
         """The conversation and facts that it was made from, the index, the source of each message in it."""
 
-    def find(self, question: str, others: bool, rarity: Rarity = len) -> list[Hit]:
+    def find(self, question: str, others: bool) -> list[Hit]:
         """Finds what shares a rare word with a question, each text once; the best comes first.
 
         Args:
             others: other conversations are searched too, not the facts alone.
-            rarity: see `Index`.
         """
         facts = self._store.facts.all()
         if not facts and not others:
             return []
-        index, each = self._index(facts, rarity)
+        index, each = self._index(facts)
         there = {one.id for one in self._store.list()}  # some may have been removed since
         found = dict[str, Hit]()
         for hit in index.find(question):
@@ -42,13 +45,13 @@ class Elsewhere:
                 found.setdefault(hit.piece.text, Hit(-1, piece, hit.score))
         return list(found.values())
 
-    def _index(self, facts: list[Fact], rarity: Rarity) -> tuple[Index, list[Fact | SaidElsewhere]]:
+    def _index(self, facts: list[Fact]) -> tuple[Index, list[Fact | SaidElsewhere]]:
         """All of it: also where facts alone are wanted, the others tell which words are rare."""
         made_from = self._keeper.conversation, facts
         if self._known is None or self._known[0] != made_from:
             others = self._store.facts.said_elsewhere(made_from[0], MESSAGES_ELSEWHERE)
             each: list[Fact | SaidElsewhere] = [*others, *facts]
-            index = Index(rarity)
+            index = Index(self._rarity)
             for number, one in enumerate(each):
                 index.add(number, one.text, user=True)
             self._known = made_from, index, each

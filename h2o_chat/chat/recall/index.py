@@ -1,4 +1,5 @@
-"""An index of what was said: which pieces share words with a question. No model, and no list of words.
+"""An index of what was said: which pieces share words with a question. No list of words, and no model but for
+its tokenizer, which tells how rare a word is in its language.
 
 A word counts more, the fewer pieces it stands in (the idf of BM25, Robertson and Zaragoza 2009). Two words
 near each other count once more as a pair: "my dog" is not "the dog of my neighbour". Only the beginning of a
@@ -23,13 +24,15 @@ NEAR_WORDS = 2
 """Words at most this far apart are a pair."""
 RARE_PIECES, RARE_SHARE = 5, 0.002
 """A word is rare if it stands in at most so many pieces, or in at most this share of them."""
-PAGE_SHARED, PAIR, RARITY, MOST_RARITY = 1.8, 0.5, 1.5, 3.0
-"""In a book few words are rare, so every piece of a page is found if one of them shares as much with the
-question as PAGE_SHARED words, by their idf, that stand in one piece alone. A word that is rarer in its
-language than the page's usual ones counts more, to the power RARITY, but at most MOST_RARITY times as rare; a
-pair PAIR of it. Where words of the question stand in no piece, more must be shared."""
-SAMPLE_CHARACTERS = 4000
-"""Characters of a page that tell how rare its words usually are: 1 ms of a tokenizer."""
+PAGE_SHARED, PAIR = 2.0, 0.5
+"""In a book few words are rare. All pieces of pages are found if one of them shares with the question as much
+as PAGE_SHARED words, by their idf, that stand in one piece alone; a pair counts PAIR of that. More must be
+shared where words of the question stand in no page."""
+RARITY, MOST_RARITY = 1.5, 3.0
+"""There a word's weight is multiplied with its rarity in the language over the usual rarity of the page's
+words, at most MOST_RARITY, to the power RARITY: "today" may stand in a story once, as "sunbonnet" does."""
+SAMPLE_CHARACTERS, SAMPLE_WORDS = 4000, 100
+"""Beginnings of pages, and the words of them that tell the usual rarity: 10 ms of a tokenizer, once."""
 NEIGHBOUR = 0.2
 """Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then
 says what he did."""
@@ -57,6 +60,7 @@ _ASKING = re.compile(rf"[{_ASKS}][^\w{_ASKS}]*$")
 Feature = str | tuple[str, str]
 """A word, or two words near each other."""
 Rarity = Callable[[str], float]
+"""How rare the words of a text are in their language, in any unit, added up."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,8 @@ class Index:
     def __init__(self, rarity: Rarity = len) -> None:
         self.pieces: list[Piece] = []
         self._rarity = rarity
-        self._sampled_rarity, self._sampled_words = 0.0, 0  # of the beginnings of pages
+        self._sample = ""  # the beginnings of pages
+        self._usual: float | None = None  # the mean rarity of its words; None: not computed yet
         self._where: dict[Feature, list[int]] = {}  # numbers of the pieces in which a feature stands
         self._pages: list[int] = []  # numbers of the pieces of pages
         self._answered: set[str] = set()
@@ -99,10 +104,8 @@ class Index:
     def add(self, message: int, text: str, user: bool) -> None:
         """Takes in what a message tells; `message` is larger than all before."""
         asked = asked_from(text)
-        if page := len(text) > PAGE_CHARACTERS:
-            sample = _WORD.findall(fold(text[:SAMPLE_CHARACTERS]))
-            self._sampled_rarity += self._rarity(" ".join(sample))
-            self._sampled_words += len(sample)
+        if (page := len(text) > PAGE_CHARACTERS) and (room := SAMPLE_CHARACTERS - len(self._sample)) > 0:
+            self._sample, self._usual = f"{self._sample} {text[:room]}", None
         for piece in (*pieces_of(text[:asked], questions=True), *pieces_of(text[asked:])):
             if not user and piece in self._answered:
                 continue
@@ -142,24 +145,34 @@ class Index:
 
     def _shared_with_pages(self, question: str, asked: set[Feature]) -> float:
         """How much of a question stands in one piece of a page, see PAGE_SHARED."""
-        usual, rarity = self._sampled_rarity / max(1, self._sampled_words) or 1.0, dict[str, float]()
-        for word in _WORD.findall(fold(question)):
-            here = min(self._rarity(word), self._rarity(f" {word}")) / usual
-            beginning = word[:BEGINNING_LETTERS]
-            rarity[beginning] = min(here, MOST_RARITY, rarity.get(beginning, MOST_RARITY))
+        relative = dict[str, float]()  # rarity of words, over the usual one, by their beginnings
+        for word in set(_WORD.findall(question.casefold())):
+            beginning = fold(word)[:BEGINNING_LETTERS]
+            relative[beginning] = min(self._relative(word), relative.get(beginning, MOST_RARITY))
         shared = dict.fromkeys(self._pages, 0.0)
         known = whole = 0.0
         for feature in asked:
             parts = (feature,) if isinstance(feature, str) else feature
-            rare = prod(rarity.get(one, 1.0) for one in parts) ** (RARITY / len(parts))
             where = self._where.get(feature, [])
-            weight = rare * self._idf(len(where))
+            factor = prod(relative.get(one, 1.0) for one in parts) ** (RARITY / len(parts))
+            weight, pages = factor * self._idf(len(where)), _in_both(where, shared)
+            for number in pages:
+                shared[number] += weight if len(parts) == 1 else PAIR * weight
             if len(parts) == 1:
                 whole += weight
-                known += weight if where else 0.0
-            for number in _in_both(where, shared):
-                shared[number] += weight if len(parts) == 1 else PAIR * weight
+                known += weight if pages else 0.0
         return max(shared.values()) * known / max(whole, 1e-9) / self._idf(0)
+
+    def _relative(self, word: str) -> float:
+        """The rarity of a word over the usual one of the pages' words."""
+        if self._usual is None:
+            words = _WORD.findall(self._sample.casefold())
+            some = words[:: len(words) // SAMPLE_WORDS + 1]
+            self._usual = sum(map(self._rarity_of_word, some)) / max(1, len(some))
+        return self._rarity_of_word(word) / self._usual if self._usual else 1.0
+
+    def _rarity_of_word(self, word: str) -> float:
+        return min(self._rarity(word), self._rarity(f" {word}"))  # in a text most begin with a space
 
     def _with_neighbour(self, score: dict[int, float], number: int) -> float:
         piece = self.pieces[number]

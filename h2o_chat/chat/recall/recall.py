@@ -14,7 +14,16 @@ from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
 from h2o_chat.chat.conversation.spans import Places, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
-from h2o_chat.chat.recall.index import PIECE_CHARACTERS, Hit, Index, Rarity, asked_from, features, question_of
+from h2o_chat.chat.recall.index import (
+    PAGE_CHARACTERS,
+    PIECE_CHARACTERS,
+    Hit,
+    Index,
+    Rarity,
+    asked_from,
+    features,
+    question_of,
+)
 from h2o_chat.events.events import Note
 
 SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5
@@ -23,7 +32,7 @@ HELD = 0.9
 """A piece counts as held if at least this share of its tokens is, averaged over KV heads. Below that, half a
 name may be missing."""
 LEAST_SCORE = 0.33
-"""Score that the best piece needs: one word that nobody said elsewhere is enough."""
+"""Score that the best piece needs, but for pieces of pages: one word that nobody said elsewhere is enough."""
 NEAR_BEST = 0.4
 """Share of the best score that the other pieces need."""
 PAGE_NEAR_BEST = 0.2
@@ -61,7 +70,7 @@ class Recall:
         said: Callable[[str], str] = lambda answer: answer,
         rarity: Rarity = len,
     ) -> None:
-        self._notes, self._count, self._said, self._rarity = notes, count, said, rarity
+        self._notes, self._count, self._said, self.rarity = notes, count, said, rarity
         self.elsewhere: Elsewhere | None = None
         """Finds what was said in other conversations; None: nothing is stored."""
         self._index = Index(rarity)
@@ -94,7 +103,7 @@ class Recall:
         if not words.strip():
             raise UsageError("Which words?", "/recall WORDS that were said: /recall cat called")
         self.read(messages)
-        found = self._index.find(words)
+        found = self._index.find(words[:PAGE_CHARACTERS], about_page=True)
         if not found:
             what = f"No message contains a rare word from {words!r}."
             raise UsageError(what, "/recall WORDS that were said.")
@@ -113,7 +122,7 @@ class Recall:
         """Takes in what was said since the last time."""
         known = len(self._read)
         if known > len(messages) or (known and messages[known - 1] is not self._read[-1]):
-            self._index, self._read, self._places, known = Index(self._rarity), [], {}, 0  # another branch
+            self._index, self._read, self._places, known = Index(self.rarity), [], {}, 0  # another branch
         for index, message in enumerate(messages[known:], known):
             if message.role != "system" and was_read(message):  # a system prompt is always held
                 answer = message.role == "assistant"
@@ -129,12 +138,10 @@ class Recall:
         if len(features(question)) < 2:
             return ()  # "Hello?"
         hits = self._index.find(question)[:LOOKED_AT]
-        best = hits[0].score if hits and (hits[0].piece.page or hits[0].score >= LEAST_SCORE) else 0.0
-        hits = [
-            hit
-            for hit in hits
-            if best and hit.score >= (PAGE_NEAR_BEST if hit.piece.page else NEAR_BEST) * best
-        ]
+        said = any(hit.score >= LEAST_SCORE for hit in hits if not hit.piece.page)
+        hits = [hit for hit in hits if said or hit.piece.page]
+        best = max((hit.score for hit in hits), default=0.0)
+        hits = [hit for hit in hits if hit.score >= (PAGE_NEAR_BEST if hit.piece.page else NEAR_BEST) * best]
         again: dict[str, list[Message]] = {}  # where words were recalled
         for message in messages:
             for one in message.recalled:
@@ -151,6 +158,7 @@ class Recall:
         left = _room(budget) - sum(self._count(one.words) for one in recalled)
         recalled += self._of_page(text, question, messages, budget, left)
         left = _room(budget) - sum(self._count(one.words) for one in recalled)
+        best = best if best >= LEAST_SCORE else 0.0  # of pages it may be less
         return (*self._from_elsewhere(question, others, best, again, engine, left), *recalled)
 
     def _from_elsewhere(
@@ -164,7 +172,7 @@ class Recall:
     ) -> tuple[Recalled, ...]:
         """Finds what was said elsewhere, where nothing here (`best`) shares NEAR_BEST of it."""
         try:
-            found = self.elsewhere.find(question, others, self._rarity) if self.elsewhere else []
+            found = self.elsewhere.find(question, others) if self.elsewhere else []
         except StoreError:  # whoever writes there says why
             self._notes.append(Note("elsewhere", "Nothing is recalled from elsewhere: the store has failed."))
             return ()
@@ -188,7 +196,7 @@ class Recall:
         seen = max((one.last + 1 for one in messages), default=0)
         if seen + tokens <= budget * (1 - SHARE):
             return ()
-        index, places = Index(self._rarity), Places(" ".join(page.split()), self._count)
+        index, places = Index(self.rarity), Places(" ".join(page.split()), self._count)
         index.add(len(messages), page, user=True)
         held_from = tokens - int(NEWEST * budget)
         hits = index.find(question, about_page=True)

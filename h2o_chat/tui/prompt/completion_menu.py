@@ -1,5 +1,6 @@
 """The completion menu above the prompt: commands, their arguments, paths behind an `@`."""
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -84,11 +85,11 @@ def models(begin: int, typed: str, folder: Path | None) -> list[Completion]:
     try:
         here = [one.name for one in models_here(models_used(folder) if folder else ())]
         names = [name for name in here if typed.lower() in name.lower()] + names_starting_with(typed)
-    except H2OChatError:  # a damaged configuration, which is told when one is opened
+    except (H2OChatError, OSError):  # a damaged configuration or disk, which is told when one is opened
         return []
-    if typed in names:
-        return []  # enter sends it
-    return [Completion(begin, name, name.rpartition("/")[2]) for name in dict.fromkeys(names)]
+    short = Counter(name.rpartition("/")[2] for name in dict.fromkeys(names))
+    labels = {name: name if short[last := name.rpartition("/")[2]] > 1 else last for name in names}
+    return [Completion(begin, name, label) for name, label in labels.items() if [*labels] != [typed]]
 
 
 def _paths(begin: int, typed: str) -> list[Completion]:

@@ -50,6 +50,10 @@ class Editing:
         self._prompt, self._transcript, self._divider = prompt, transcript, divider
         self._draft = ""
 
+    @property
+    def has_text(self) -> bool:
+        return bool(self._prompt.text)
+
     def begin(self, index: int, text: str) -> None:
         self._transcript.inspector.end()
         if self.index is None:
@@ -129,6 +133,10 @@ class Outbox(Widget):
         """The files that the first message waits for."""
         return self._waiting[0].files if self._waiting else None
 
+    def add_once(self, command: str) -> None:
+        if all(one.typed != command for one in self._waiting):
+            self.add(command, None)
+
     def add(self, typed: str, edits: int | None) -> None:
         self._waiting.append(Outgoing(typed, edits))
         self._changed()
@@ -158,9 +166,11 @@ class Outbox(Widget):
         self._changed()
 
     def return_all(self) -> None:
-        """Put all texts back into the box, before what was typed meanwhile; `up` brings commands back."""
+        """Put all texts back into the box, before what was typed meanwhile; a command only if it is alone."""
         texts = [one for one in self._waiting if not table.is_command(one.typed)]
-        for waiting in reversed(texts or self._waiting[:1]):
+        if not texts and not self._editing.has_text:
+            texts = self._waiting[:1]
+        for waiting in reversed(texts):
             self._editing.return_to_box(waiting.typed, waiting.edits)
         self._waiting.clear()
         self._changed()

@@ -68,8 +68,8 @@ class CommandPane(TalkPane):
         self.write_hint()
 
     def action_act(self, name: str) -> None:
-        if name == "more room later":  # it is offered while the prompt is read
-            self.outbox.add("/budget more", None)
+        if name == "more room later":  # a note offers it before the prompt is read
+            self.outbox.add_once("/budget more")
         else:
             super().action_act(name)
 

@@ -181,7 +181,7 @@ class Index:
         return score[number] + NEIGHBOUR * max(near, default=0.0)
 
     def _idf(self, pieces: int) -> float:
-        """Of what stands in so many pieces; 0 counts as 1."""
+        """The idf of what stands in so many pieces; 0 counts as 1."""
         return max(0.0, log((len(self.pieces) + 1) / (max(1, pieces) + 0.5)))
 
 

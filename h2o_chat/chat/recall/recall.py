@@ -36,7 +36,7 @@ LEAST_SCORE = 0.33
 NEAR_BEST = 0.4
 """Share of the best score that the other pieces need."""
 PAGE_NEAR_BEST = 0.2
-"""The same of a piece of a page: what a question needs of it may stand in several of them."""
+"""Share that other pieces of a page need: what a question needs of it may stand in several of them."""
 LOOKED_AT = 16
 """At most this many pieces are checked for being held."""
 PAGE_LOOKED_AT = 1_000_000

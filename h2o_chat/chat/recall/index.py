@@ -151,7 +151,7 @@ class Index:
             relative[beginning] = min(self._relative(word), relative.get(beginning, MOST_RARITY))
         shared = dict.fromkeys(self._pages, 0.0)
         known = whole = 0.0
-        for feature in asked:
+        for feature in sorted(asked, key=str):  # sums do not depend on the order of a set
             parts = (feature,) if isinstance(feature, str) else feature
             where = self._where.get(feature, [])
             factor = prod(relative.get(one, 1.0) for one in parts) ** (RARITY / len(parts))

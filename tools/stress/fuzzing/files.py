@@ -51,11 +51,7 @@ _OURS = {
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """Those of files that are not models.
-
-    Args:
-        folder: where files are written.
-    """
+    """Those of files that are not models; files are written in `folder`."""
     talks = encoded(_OPENAI, _PARTS, _OURS, [_PARTS[1]])
     talks += [b"\n".join(encoded(*_PARTS)), talks[0] + b"\n" + talks[1]]
     yield Reader("configuration", [_CONFIGURATION], partial(_configuration, folder), share=2)

@@ -58,11 +58,7 @@ def make(folder: Path) -> None:
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """Those of model folders.
-
-    Args:
-        folder: where `make` has written a whole one under `here`.
-    """
+    """Those of model folders; `make` has written a whole one in `folder / here`."""
     here = folder / "here"
     broken, sharded, tokenizer = (folder / name for name in ("broken", "sharded", "tokenizer"))
     for one in (broken, sharded, tokenizer):

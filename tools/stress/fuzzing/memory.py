@@ -22,11 +22,7 @@ from h2o_chat.store import DATABASE, Store
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """Those of saved caches and of the database.
-
-    Args:
-        folder: with a whole model under `here`.
-    """
+    """Those of saved caches and of the database; `folder / here` has a whole model."""
     saved = _Saved(folder)
     yield Reader("saved caches", saved.examples, saved, share=2, make=_crafted)
     database = _Database(folder / "database")

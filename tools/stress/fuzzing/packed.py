@@ -28,11 +28,7 @@ _ALIGNED = 64
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """Those of packed files.
-
-    Args:
-        folder: where a model is made under `packed`.
-    """
+    """Those of packed files; a model is made in `folder / packed`."""
     packed = _Packed(folder / "packed")
     yield Reader("packed headers", [packed.whole], packed.headers, share=4, make=_headers)
     yield Reader("packed weights", [packed.whole], packed.weights, share=0.2, make=_weights)

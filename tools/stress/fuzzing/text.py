@@ -28,11 +28,7 @@ SAID = (
 
 
 def readers(folder: Path) -> Iterator[Reader]:
-    """Those of text.
-
-    Args:
-        folder: where names and paths may lead; it becomes the working directory.
-    """
+    """Those of text; `folder` becomes the working directory, where names and paths may lead."""
     values = {"device": "cuda:1", "model": "pocket", "system": "You are kind.", "stop": '["###", "a"]'}
     texts = [f"{name}\n{values.get(name, '1')}".encode() for name in precedence.NAMES]
     yield Reader("scripts", [SAID.encode(), b"one\n---\ntwo\n", b"\xef\xbb\xbfone"], _script, share=4)

@@ -10,7 +10,7 @@ _SPECIAL = re.compile(r"<[|｜]?[^\s<>]*[|｜]?>|\[/?[A-Z_]+\]")
 """Tokens that look like a template's, where nothing better is known."""
 
 BEGIN_CHARACTERS, END_CHARACTERS = 40, 4
-"""Characters by which a message is found where something was read between them."""
+"""Characters of a message's beginning and end, by which it is found where recalled pieces stand between."""
 
 
 class Tokens:

@@ -81,7 +81,7 @@ async def test_long_prompts_of_a_key_leave_a_reader_to_another(loaded: Loaded, k
         await happens(lambda: sum(ticket.request is not None for ticket in long) == most)
         short = submit(service, "Hello", OTHER, max_tokens=1)
         await happens(lambda: any(ticket.prompt_ms for ticket in (*long, short)))
-        assert bool(short.prompt_ms) == (first == "short")
+        assert any(ticket.prompt_ms for ticket in long) == (first == "long"), "a short one is soon read, too"
         assert sum(ticket.request is not None for ticket in long) == most
         for ticket in (*long, short):
             service.leave(ticket)

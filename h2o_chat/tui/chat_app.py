@@ -274,6 +274,8 @@ class ChatApp(App[None], inherit_bindings=False):
         """Shows the conversation alone, or again with what the memory holds."""
         self._remember("quiet", not self._look.quiet)
         self._side_panels.quiet = self.transcript.heat.quiet = self._look.quiet
+        if self._look.quiet and self.transcript.heat.on:
+            self.transcript.toggle_heat()
         self._side_panels.fold(self.size)
         self._watch()
         self.divider.say("quiet · ctrl+b or /quiet shows the memory" if self._look.quiet else "")

@@ -100,6 +100,31 @@ def test_nothing_is_found_for_what_nobody_told(question: str) -> None:
     assert found([*TALK, *FACTS, "Hello.", *TALK], question) == []
 
 
+CAT = "I have a cat called Pumpernickel, and I drink much tea."
+
+
+def test_a_page_hides_nothing_that_was_told_in_a_few_words() -> None:
+    """It is full of cats and names, so that they are rare in the conversation no more."""
+    page = "The cat had a name that no other cat had, as a cat of that name told the Queen. " * 40
+    index = index_of([CAT, *TALK, page, *TALK])
+    hits = [hit for hit in index.find("What is my cat called?") if not hit.piece.page]
+    assert hits[0].piece.text == CAT
+    assert hits[0].score >= LEAST_SCORE
+
+
+def test_the_models_echo_of_a_fact_makes_its_words_no_less_rare() -> None:
+    index = index_of([CAT, *TALK])
+    for place in range(6):
+        index.add(100 + place, f"Pumpernickel is a fine name, and {place} is a fine number.", user=False)
+    best = index.find("Who is Pumpernickel?")[0]
+    assert best.piece.text == CAT
+    assert best.score >= LEAST_SCORE
+
+
+def test_common_words_find_nothing_among_few_messages() -> None:
+    assert found(["My grandmother's birthday is on the 9th of March."], "What's my pet called?") == []
+
+
 def test_newer_pieces_and_the_users_own_win_ties() -> None:
     said = ["My locker number is 17.", *TALK, "My locker number is 255.", *TALK]
     assert found(said, "What is my locker number?")[:2] == [said[9], said[0]]
@@ -171,6 +196,21 @@ def test_in_a_story_what_stands_beside_the_named_one_is_found_with_it() -> None:
     hits = index_of([STORY]).find("What happened to the Baron of Tull?")
     assert "Baron of Tull" in hits[0].piece.text
     assert "nine geese" in hits[1].piece.text
+
+
+FILLER = "It rained all day, and nobody came by; the road was empty as far as she could see. " * 2
+
+
+def test_the_piece_behind_the_best_one_comes_before_others() -> None:
+    """“What for?” she asked: the answer shares no word with the question, and others of the story do."""
+    asked = "The Duchess is under sentence of death, said the Rabbit. What for, she asked. " + FILLER
+    answer = "She boxed the ears of somebody, and laughed, as he told them. " + FILLER
+    other = "The death of the Duchess was on all lips. " + FILLER
+    parts = (FILLER * 2, asked, answer, FILLER * 2, other, *[FILLER * 2] * 9)
+    page = "\n".join(one[:199] + "." for one in parts)
+    hits = index_of([page]).find("Why was the Duchess under sentence of death?", about_page=True)
+    assert "Duchess is under sentence" in hits[0].piece.text
+    assert "boxed the ears" in hits[1].piece.text
 
 
 def test_a_story_is_found_with_what_its_people_ask() -> None:

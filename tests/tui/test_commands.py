@@ -55,6 +55,8 @@ def test_every_command_and_every_key_does_something_and_nothing_else_is_there_to
         ("//help me", "/help me"),
         ("//etc/hosts is empty", "/etc/hosts is empty"),
         ("// is the root", "/ is the root"),
+        ("  /etc/hosts is empty", "  /etc/hosts is empty"),
+        ("  //help me", "  //help me"),
     ],
 )
 def test_what_is_no_command_is_sent(text: str, said: str) -> None:
@@ -81,6 +83,7 @@ def test_a_command_with_what_stands_behind_it_and_the_nearest_of_a_wrong_one() -
     found = table.parse("/system Be kind.\nAnd short.")
     assert not isinstance(found, str)
     assert (found[0].name, found[1]) == ("system", "Be kind.\nAnd short.")
+    assert table.parse("  /system Be kind.\nAnd short.") == found
     with pytest.raises(UsageError, match="/polcy is no command") as wrong:
         table.parse("/polcy window")
     assert "Did you mean /policy?" in wrong.value.hint
@@ -302,7 +305,11 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
     assert with_files("sum up @notes.md please") == (
         "notes.md:\n`````\na\n````\nb\n`````\n\nsum up notes.md please"
     )
-    assert with_files('@"with space.txt" @notes.md').count("\n\n") == 2
+    assert with_files('@"with space.txt" @notes.md').endswith("\n\nwith space.txt notes.md")
+    assert with_files('Compare them. @"with space.txt" @notes.md').endswith("\n\nCompare them.")
+    assert with_files("Compare them: @notes.md and @notes.md").endswith(
+        "\n\nCompare them: notes.md and notes.md"
+    )
     assert title_of(with_files('@"with space.txt" @notes.md\nsum up')) == "with space.txt notes.md sum up"
     assert title_of("Mend this:\n```\ncode\n```\n\nIt fails.").startswith("Mend this:"), "that was typed"
     assert with_files("mail a@b.org, @anna, @@notes.md @") == "mail a@b.org, @anna, @notes.md @"
@@ -338,7 +345,7 @@ def test_a_folder_and_a_pdf_are_sent_along(tmp_path: Path, monkeypatch: pytest.M
     assert "\n\nbook/one.txt:\n```\néé" in said
     assert with_files("What is in @book/one.txt? And @book?").endswith("What is in book/one.txt? And book?")
     assert "book/part two/paper.pdf:\n```\nThe key lies below the third flowerpot.\n```" in said
-    assert said.endswith("\n\nWhere is the key? book")
+    assert said.endswith("\n\nWhere is the key?")
     assert "book/n\ufffdme↵.txt:\n```\nodd name" in said
     assert said.count(":\n```\n") == 3
 
@@ -377,7 +384,7 @@ async def test_a_file_is_sent_along_and_what_cannot_be_sent_stands_in_the_box(
         await screen.until(lambda: screen.app.prompt.text == "read @missing.md ", "the text is back")
         await screen.ask("read @notes.md ")
         await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it is answered")
-        assert screen.chat.messages[0].text == "notes.md:\n```\nTrains run.\n```\n\nread notes.md "
+        assert screen.chat.messages[0].text == "notes.md:\n```\nTrains run.\n```\n\nread notes.md"
 
 
 def test_a_pdf_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,10 +156,12 @@ async def test_quiet_leaves_the_conversation_alone_and_is_remembered(file: Path)
     async with app.run_test(size=(120, 36)) as pilot:
         shown = {"panel": True, "strip": True}
         assert {name: app.query_one(f"#{name}").display for name in shown} == shown
+        app.transcript.toggle_heat()
         await pilot.press(*"/quiet", "enter")
         await pilot.pause()
         assert not any(app.query_one(f"#{name}").display for name in ("panel", "strip", "line"))
         assert app.transcript.heat.quiet
+        assert not app.transcript.heat.on
     assert "quiet = true" in file.read_text()
     app = started()
     async with app.run_test(size=(90, 36)) as pilot:

@@ -24,7 +24,7 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.lab.eval.qa import normalised
 from h2o_chat.lab.eval.synthetic_talk import holds
-from h2o_chat.models.load import load
+from h2o_chat.native.native_model import open_model
 
 BOOKS = ("carroll-alice.txt", "wizard-of-oz.txt")
 QUESTIONS = Path(__file__).with_name("book_questions.txt")
@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--questions", default="40:80")
     parser.add_argument("--budget", type=int, default=2048)
     parser.add_argument("--words", type=int)
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--tokenizer", metavar="MODEL", help="tells how rare words are; else pocket's")
     asked = parser.parse_args()
     books = {name: (asked.folder / name).read_text("utf-8") for name in BOOKS}
@@ -58,7 +59,8 @@ def main() -> None:
         found += 2 * len(wanted & runs(" ".join(one.words for one in again))) >= len(wanted)
     print(f"{found} of {len(rows)} passages are recalled")
     if asked.model:
-        print(json.dumps(answered(rows, both, Settings(model=asked.model, budget=asked.budget))))
+        settings = Settings(model=asked.model, budget=asked.budget, threads=asked.threads)
+        print(json.dumps(answered(rows, both, settings)))
 
 
 def runs(text: str) -> set[tuple[str, ...]]:
@@ -69,7 +71,7 @@ def runs(text: str) -> set[tuple[str, ...]]:
 def answered(rows: list[tuple[str, str, str]], both: str, settings: Settings) -> dict[str, object]:
     """Right answers behind the books, and, in conversations of their own, behind the passage alone."""
     with progress_bar() as progress:
-        chat = Chat(Engine(load(settings, progress), settings), settings)
+        chat = Chat(Engine(open_model(settings, progress), settings), settings)
 
     def reply(text: str) -> str:
         sent = chat.send(text, Sampling(max_tokens=40))

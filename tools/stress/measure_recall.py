@@ -2,6 +2,7 @@
 
     tools/stress/measure_recall.py --talk FILE [--world FILE ...] [--budget 512] [--tokens 20000] [--seed 0]
                                    [--facts 0:84] [--pages FILE --tokenizer MODEL] [--languages]
+                                   [--echo] [--book FILE]
 
 `recall_facts.txt`: a fact, three questions for it (in its own words, with one rare word of it, with none),
 the value; for a corrected fact also the correction and its value. TALK: a JSON list of conversations; the
@@ -10,8 +11,9 @@ conversation.
 
 The user's messages of the other two of seven, and the questions of WORLD (JSON lines with `turns` or `goal`),
 are looked up in the same conversation: how many recall something? With --pages each fact is told inside a
-page of FILE; with --languages those of `recall_languages.txt` are told. No model computes; nothing of the
-conversation counts as held, and a token has four characters. `h2o-chat lab eval recall` asks a model.
+page of FILE; with --languages those of `recall_languages.txt` are told; with --echo the answer to a fact says
+it again, as models do; with --book a story was pasted before. No model computes; nothing of the conversation
+counts as held, and a token has four characters. `h2o-chat lab eval recall` asks a model.
 """
 
 import argparse
@@ -34,6 +36,8 @@ FACTS, LANGUAGES = (Path(__file__).with_name(f"recall_{name}.txt") for name in (
 KINDS = ("plain", "one", "none")
 LAST = 0.9
 """Share of the conversation in which facts are told."""
+BOOK_CHARACTERS = 52_000
+"""Length of the beginning of a book that was pasted: thirty pages."""
 
 
 def main() -> None:
@@ -44,6 +48,8 @@ def main() -> None:
     parser.add_argument("--of", type=int, default=200, help="messages of small talk, and of WORLD")
     parser.add_argument("--pages", type=Path)
     parser.add_argument("--languages", action="store_true")
+    parser.add_argument("--echo", action="store_true")
+    parser.add_argument("--book", type=Path)
     parser.add_argument("--tokenizer", metavar="MODEL", help="tells how rare words are; else pocket's")
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
@@ -55,7 +61,10 @@ def main() -> None:
         text = " ".join(asked.pages.read_text("utf-8").split())
         facts = [[inside(text, fact, rng), *more] for fact, *more in facts]
     recall = Recall([], lambda text: len(text) // 4, rarity=rarity_by(asked.tokenizer))
-    recalled = recall_of(recall, facts, between, asked.budget, asked.tokens, rng)
+    said = list(conversation(facts, between, asked.tokens, rng, asked.echo))
+    if asked.book:
+        said[:0] = [("user", asked.book.read_text("utf-8")[:BOOK_CHARACTERS])]
+    recalled = recall_of(recall, said, asked.budget)
     for row in rows:
         row["recalled"] = recalled(row["question"])
         row["found"] = any(row["told"][-1] in words for words in row["recalled"])
@@ -115,17 +124,12 @@ def rarity_by(model: str | None) -> Callable[[str], float]:
     return lambda text: rarity_of(literal(tokenizer, text))
 
 
-def recall_of(
-    recall: Recall, facts: list[list[str]], between: list[Any], budget: int, tokens: int, rng: random.Random
-) -> Callable[[str], list[str]]:
+def recall_of(recall: Recall, said: list[tuple[str, str]], budget: int) -> Callable[[str], list[str]]:
     """Holds the conversation; returns a function from a text to the pieces that are recalled for it."""
     messages = list[Message]()
-
-    def seen() -> int:
-        return messages[-1].last + 1 if messages else 0
-
-    for role, text in conversation(facts, between, tokens, rng, seen):
-        messages.append(Message(role, text, seen(), seen() + len(text) // 4))
+    for role, text in said:
+        first = messages[-1].last + 1 if messages else 0
+        messages.append(Message(role, text, first, first + len(text) // 4))
 
     def recalled(text: str) -> list[str]:
         found, _ = recall.for_message(text, messages, Nothing(), Settings(), budget)
@@ -149,7 +153,7 @@ def questions(facts: list[list[str]]) -> list[dict[str, Any]]:
 
 
 def conversation(
-    facts: list[list[str]], between: list[Any], tokens: int, rng: random.Random, seen: Callable[[], int]
+    facts: list[list[str]], between: list[Any], tokens: int, rng: random.Random, echo: bool = False
 ) -> Iterator[tuple[str, str]]:
     """(role, text) of all messages: facts evenly, corrections at any time after them."""
     events = []
@@ -159,13 +163,17 @@ def conversation(
         if len(fact) > 5:
             events.append((rng.uniform(when + 0.02, LAST + 0.05), fact[5]))
     events.sort()
+    seen, told = 0, ""
     for one in between * (1 + tokens // 5000):
-        text = one["content"]
-        if one["role"] == "user" and seen() >= tokens and not events:
+        role, text = one["role"], one["content"]
+        if role == "user" and seen >= tokens and not events:
             return
-        if one["role"] == "user" and events and seen() >= events[0][0] * tokens:
-            text = events.pop(0)[1]  # answered as what it replaces: "Noted." each time would be imitated
-        yield one["role"], text
+        if role == "user" and events and seen >= events[0][0] * tokens:
+            text = told = events.pop(0)[1]
+        elif told and echo:  # else it is answered as what it replaces was
+            text, told = f"I see: {told}", ""
+        seen += len(text) // 4 + 1
+        yield role, text
 
 
 def knowledge(files: list[Path]) -> Iterator[str]:

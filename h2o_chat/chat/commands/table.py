@@ -75,18 +75,21 @@ def commands(where: Where) -> list[Command]:
 def parse(text: str, where: Where = "screen") -> tuple[Command, str] | str:
     """A command and what stands behind it, or the text to send: `//` at its beginning stands for one slash.
 
+    A command may stand behind spaces; what else begins with a slash behind spaces is sent.
+
     Raises:
         UsageError: it begins with one slash and is no command here; names the nearest.
     """
-    if not text.startswith("/"):
-        return text
-    if text.startswith("//"):
-        return text[1:]
-    word, _, rest = text[1:].partition(" ")
+    typed = text.lstrip(" ")
+    if typed.startswith("//") or not typed.startswith("/"):
+        return text.removeprefix("/")
+    word, _, rest = typed[1:].partition(" ")
     word, newline, more = word.partition("\n")
     there = {command.name: command for command in commands(where)}
     if command := there.get(word):
         return command, (more + rest if newline else rest).strip()
+    if typed != text:
+        return text
     if where == "plain" and any(command.name == word for command in COMMANDS):
         raise UsageError(f"/{word} works only on the screen, not in --plain.")
     raise UsageError(f"/{word} is no command.", f"{_near(word, there)} // sends a text that begins with /")

@@ -67,7 +67,8 @@ def with_files(text: str) -> str:
     """The text, and above it every file that it names with an `@`: `@@` stands for an `@`.
 
     A folder stands for the texts in it and below it. A word like `@anna` that is no file and does not look
-    like a path stays as it is. The question stands last: models that forget answer what they read last.
+    like a path stays as it is. The question stands last: models that forget answer what they read last. A name
+    behind the last sentence is left out: models say that they cannot open it.
 
     Raises:
         UsageError: a file is not there, cannot be read, is too large or is no text; says which.
@@ -88,10 +89,22 @@ def with_files(text: str) -> str:
             if shown not in files:
                 files[shown] = _read(one, left)
                 left -= len(files[shown].encode())
-        return name + mark
+        return name + mark if mark or found.start() < attached_from else ""
 
-    said = _NAMED.sub(plain, text)
+    attached_from = _attached_from(text)
+    said = _NAMED.sub(plain, text).rstrip()
     return "".join(f"{name}:\n{_fenced(content)}\n\n" for name, content in files.items()) + said
+
+
+def _attached_from(text: str) -> int:
+    """Where the names behind the last sentence begin; its length, if there are none."""
+    start = len(text)
+    for found in reversed(list(_NAMED.finditer(text))):
+        if text[found.end() : start].strip():
+            break
+        start = found.start()
+    before = text[:start].rstrip()
+    return start if before and not before[-1].isalnum() else len(text)
 
 
 def _without_mark(name: str) -> tuple[str, str]:

@@ -1,16 +1,18 @@
 """An index of what was said: which pieces share words with a question. No list of words, and no model but for
 its tokenizer, which tells how rare a word is in its language.
 
-A word counts more, the fewer pieces it stands in (the idf of BM25, Robertson and Zaragoza 2009). Two words
-near each other count once more as a pair: "my dog" is not "the dog of my neighbour". Only the beginning of a
-long word is compared (McNamee and Mayfield 2004), so that `colour` finds `colours`. Case, accents and hyphens
-are folded: `wifi` finds `Wi-Fi`. Scripts without spaces are compared letter by letter, with their neighbours.
+A word counts more, the fewer pieces it stands in (the idf of BM25, Robertson and Zaragoza 2009) and the rarer
+it is in its language; what pages or the model say makes no word of the user's common. Two words near each
+other count once more as a pair: "my dog" is not "the dog of my neighbour". Only the beginning of a long word
+is compared (McNamee and Mayfield 2004), so that `colour` finds `colours`. Case, accents and hyphens are
+folded: `wifi` finds `Wi-Fi`. Scripts without spaces are compared letter by letter, with their neighbours.
 """
 
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, prod
 
@@ -29,13 +31,13 @@ PAGE_SHARED, PAIR = 2.0, 0.5
 as PAGE_SHARED words, by their idf, that stand in one piece alone; a pair counts PAIR of that. More must be
 shared where words of the question stand in no page."""
 RARITY, MOST_RARITY = 1.5, 3.0
-"""There a word's weight is multiplied with its rarity in the language over the usual rarity of the page's
-words, at most MOST_RARITY, to the power RARITY: "today" may stand in a story once, as "sunbonnet" does."""
+"""A word's weight is multiplied with its rarity in the language over the usual rarity of what is said, at
+most MOST_RARITY, to the power RARITY: "today" may stand in a story once, as "sunbonnet" does."""
 SAMPLE_CHARACTERS, SAMPLE_WORDS = 4000, 100
-"""Beginnings of pages, and the words of them that tell the usual rarity: 10 ms of a tokenizer, once."""
-NEIGHBOUR = 0.2
-"""Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then
-says what he did."""
+"""The beginning of what is said, and the words of it that tell the usual rarity: 10 ms of a tokenizer."""
+NEIGHBOUR, FOLLOWING = 0.2, 0.7
+"""Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then says
+what he did. It has at least the second share of the score of the piece before it: often there is the answer."""
 ANSWERS = 0.5
 """A piece of an answer counts this much of a piece that the user said."""
 LEAST_WORDS = 3
@@ -94,25 +96,32 @@ class Index:
     def __init__(self, rarity: Rarity = len) -> None:
         self.pieces: list[Piece] = []
         self._rarity = rarity
-        self._sample = ""  # the beginnings of pages
-        self._usual: float | None = None  # the mean rarity of its words; None: not computed yet
+        self._sample = {False: "", True: ""}  # the beginnings of what is said, and of pages
+        self._usual = dict[bool, float]()  # the mean rarity of their words, once it was needed
         self._where: dict[Feature, list[int]] = {}  # numbers of the pieces in which a feature stands
         self._pages: list[int] = []  # numbers of the pieces of pages
+        self._by_user, self._by_model = Counter[Feature](), Counter[Feature]()
+        """In how many pieces of the user, but for pages, a feature stands, and in how many of the model."""
+        self._user_pieces = 0
         self._answered: set[str] = set()
         """Pieces of the model: one that it repeats is taken in once, and makes no word common."""
 
     def add(self, message: int, text: str, user: bool) -> None:
         """Takes in what a message tells; `message` is larger than all before."""
-        asked = asked_from(text)
-        if (page := len(text) > PAGE_CHARACTERS) and (room := SAMPLE_CHARACTERS - len(self._sample)) > 0:
-            self._sample, self._usual = f"{self._sample} {text[:room]}", None
+        asked, page = asked_from(text), len(text) > PAGE_CHARACTERS
+        if (room := SAMPLE_CHARACTERS - len(self._sample[page])) > 0:
+            self._sample[page] += f" {text[:room]}"
+            self._usual.pop(page, None)
         for piece in (*pieces_of(text[:asked], questions=True), *pieces_of(text[asked:])):
             if not user and piece in self._answered:
                 continue
-            for feature in features(piece):
+            for feature in (found := features(piece)):
                 self._where.setdefault(feature, []).append(len(self.pieces))
             if page:
                 self._pages.append(len(self.pieces))
+            else:
+                (self._by_user if user else self._by_model).update(found)
+                self._user_pieces += user
             self.pieces.append(Piece(message, piece, user, page))
             if not user:
                 self._answered.add(piece)
@@ -123,66 +132,92 @@ class Index:
         Args:
             about_page: the question is surely about the page.
         """
-        asked, most = features(question), max(RARE_PIECES, RARE_SHARE * len(self.pieces))
-        words = [where for one in asked if isinstance(one, str) and (where := self._where.get(one))]
-        numbers = {number for where in words if len(where) <= most for number in where}.difference(
-            self._pages
-        )
+        # Sums do not depend on the order of a set.
+        asked = sorted(features(question), key=str)
+        most = max(RARE_PIECES, RARE_SHARE * self._user_pieces)
+        stands_in = {one: self._by_user[one] or self._by_model[one] for one in asked}
+        rare = (one for one in asked if isinstance(one, str) and stands_in[one] <= most)
+        talk = {number for one in rare for number in self._where.get(one, [])}.difference(self._pages)
+        score = self._scores(talk, stands_in, max(1, self._user_pieces), self._rarities(question))
         if self._pages and (about_page or self._shared_with_pages(question, asked) >= PAGE_SHARED):
-            numbers.update(self._pages)
-        score = dict.fromkeys(sorted(numbers), 0.0)
-        for kind in (str, tuple):
-            kinds = {one: self._where.get(one, []) for one in asked if isinstance(one, kind)}
-            weights = {one: self._idf(len(where)) ** 2 for one, where in kinds.items()}
-            whole = max(sum(weights.values()), LEAST_WORDS * self._idf(0) ** 2)
-            for feature, where in kinds.items():
-                for number in _in_both(where, score):
-                    score[number] += weights[feature] / whole
+            everywhere = {one: len(self._where.get(one, [])) for one in asked}
+            score |= self._scores(self._pages, everywhere, len(self.pieces), {})
         hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
         found = [hit for hit in hits if hit.score > 0]
         return sorted(found, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
 
-    def _shared_with_pages(self, question: str, asked: set[Feature]) -> float:
+    def _scores(
+        self,
+        numbers: Iterable[int],
+        stands_in: Mapping[Feature, int],
+        pieces: int,
+        rarity: Mapping[str, float],
+    ) -> dict[int, float]:
+        """The scores of these pieces; each feature that is asked for stands in so many of so many."""
+        score, least = dict.fromkeys(sorted(numbers), 0.0), LEAST_WORDS * idf(0, pieces) ** 2
+        weights = {one: idf(count, pieces) ** 2 * factor(one, rarity) for one, count in stands_in.items()}
+        for kind in (str, tuple):
+            some = {one: weight for one, weight in weights.items() if isinstance(one, kind)}
+            whole = max(sum(some.values()), least)
+            for feature, weight in some.items():
+                for number in _in_both(self._where.get(feature, []), score):
+                    score[number] += weight / whole
+        return score
+
+    def _shared_with_pages(self, question: str, asked: Sequence[Feature]) -> float:
         """How much of a question stands in one piece of a page, see PAGE_SHARED."""
-        relative = dict[str, float]()  # rarity of words, over the usual one, by their beginnings
-        for word in set(_WORD.findall(question.casefold())):
-            beginning = fold(word)[:BEGINNING_LETTERS]
-            relative[beginning] = min(self._relative(word), relative.get(beginning, MOST_RARITY))
-        shared = dict.fromkeys(self._pages, 0.0)
+        rarity, shared = self._rarities(question, of_page=True), dict.fromkeys(self._pages, 0.0)
         known = whole = 0.0
-        for feature in sorted(asked, key=str):  # sums do not depend on the order of a set
-            parts = (feature,) if isinstance(feature, str) else feature
-            where = self._where.get(feature, [])
-            factor = prod(relative.get(one, 1.0) for one in parts) ** (RARITY / len(parts))
-            weight, pages = factor * self._idf(len(where)), _in_both(where, shared)
+        for feature in asked:
+            where, word = self._where.get(feature, []), isinstance(feature, str)
+            weight = factor(feature, rarity) * idf(len(where), len(self.pieces))
+            pages = _in_both(where, shared)
             for number in pages:
-                shared[number] += weight if len(parts) == 1 else PAIR * weight
-            if len(parts) == 1:
+                shared[number] += weight if word else PAIR * weight
+            if word:
                 whole += weight
                 known += weight if pages else 0.0
-        return max(shared.values()) * known / max(whole, 1e-9) / self._idf(0)
+        return max(shared.values()) * known / max(whole, 1e-9) / idf(0, len(self.pieces))
 
-    def _relative(self, word: str) -> float:
-        """The rarity of a word over the usual one of the pages' words."""
-        if self._usual is None:
-            words = _WORD.findall(self._sample.casefold())
+    def _rarities(self, question: str, of_page: bool = False) -> dict[str, float]:
+        """The rarity of the question's words over that of usual words, by their beginnings."""
+        if of_page not in self._usual:
+            words = _WORD.findall(self._sample[of_page].casefold())
             some = words[:: len(words) // SAMPLE_WORDS + 1]
-            self._usual = sum(map(self._rarity_of_word, some)) / max(1, len(some))
-        return self._rarity_of_word(word) / self._usual if self._usual else 1.0
+            self._usual[of_page] = sum(map(self._rarity_of_word, some)) / max(1, len(some)) or 1.0
+        found = dict[str, float]()
+        for word in set(_WORD.findall(question.casefold())):
+            beginning, rarity = (
+                fold(word)[:BEGINNING_LETTERS],
+                self._rarity_of_word(word) / self._usual[of_page],
+            )
+            found[beginning] = min(rarity, found.get(beginning, MOST_RARITY))
+        return found
 
     def _rarity_of_word(self, word: str) -> float:
         return min(self._rarity(word), self._rarity(f" {word}"))  # in a text most begin with a space
 
     def _with_neighbour(self, score: dict[int, float], number: int) -> float:
-        piece = self.pieces[number]
-        beside = (one for one in (number - 1, number + 1) if piece.page and one in score)
-        near = [score[one] for one in beside if self.pieces[one].message == piece.message]
-        return score[number] + NEIGHBOUR * max(near, default=0.0)
+        if not self.pieces[number].page:
+            return score[number]
+        message = self.pieces[number].message
+        before, behind = (
+            score.get(one, 0.0) if 0 <= one < len(self.pieces) and self.pieces[one].message == message else 0.0
+            for one in (number - 1, number + 1)
+        )
+        return max(score[number] + NEIGHBOUR * max(before, behind), FOLLOWING * before)
 
-    def _idf(self, pieces: int) -> float:
-        """The idf of what stands in so many pieces; 0 counts as 1."""
-        return max(0.0, log((len(self.pieces) + 1) / (max(1, pieces) + 0.5)))
+
+def idf(stands_in: int, pieces: int) -> float:
+    """The idf of what stands in so many of so many pieces; 0 counts as 1."""
+    return max(0.0, log((pieces + 1) / (max(1, stands_in) + 0.5)))
+
+
+def factor(feature: Feature, rarity: Mapping[str, float]) -> float:
+    """The factor of a weight, by the rarity of the word; of a pair the mean of both, in logarithms."""
+    words = (feature,) if isinstance(feature, str) else feature
+    return float(prod(rarity.get(one, 1.0) for one in words) ** (RARITY / len(words)))
 
 
 def _in_both(where: list[int], score: dict[int, float]) -> list[int]:

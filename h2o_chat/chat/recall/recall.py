@@ -31,8 +31,9 @@ SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5
 HELD = 0.9
 """A piece counts as held if at least this share of its tokens is, averaged over KV heads. Below that, half a
 name may be missing."""
-LEAST_SCORE = 0.33
-"""Score that the best piece needs, but for pieces of pages: one word that nobody said elsewhere is enough."""
+LEAST_SCORE = 0.37
+"""Score that the best piece needs, but for pieces of pages: one word is enough that is rare in its language
+and that the user said nowhere else."""
 NEAR_BEST = 0.4
 """Share of the best score that the other pieces need."""
 PAGE_NEAR_BEST = 0.2

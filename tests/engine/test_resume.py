@@ -31,7 +31,7 @@ from sweep import sweep
 from h2o_chat.base.config import EngineName, Sampling
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.conversation.exchange import turn_tokens
-from h2o_chat.chat.conversation.going_back import edit
+from h2o_chat.chat.conversation.going_back import edit, open_another, rebuild
 from h2o_chat.chat.conversation.loops import tokenized
 from h2o_chat.chat.conversation.message import fed_text
 from h2o_chat.chat.conversation.saved_caches import SAVED_TURNS
@@ -134,6 +134,28 @@ def test_going_back_can_be_cancelled_and_changes_nothing(loaded: Loaded, store: 
     assert chat.messages == before
     assert chat.keeper.leaf == before[-1].id
     assert say(chat, SAID[6]) == say(twin, SAID[6])
+
+
+def test_another_conversation_goes_on_in_the_memory_that_it_had(loaded: Loaded, store: Store) -> None:
+    """The budget that was chosen for one is not the other's, which would have to be read again."""
+    chat, twin = talked(loaded, store, 3), talked(loaded, None, 3)
+    first = conversation_of(chat)
+    chat.clear()
+    say(chat, SAID[5])
+    second, larger = conversation_of(chat), replace(chat.settings, budget=96)
+    rebuild(chat, larger)
+    assert open_another(chat, first)
+    assert [note.code for note in chat.take_notes()] == []
+    assert chat.settings.budget == chat.session.budget == twin.session.budget
+    assert say(chat, SAID[6]) == say(twin, SAID[6])
+    assert open_another(chat, second)
+    for file in store.caches(first).iterdir():
+        file.unlink()
+    assert not open_another(chat, first, cancel=lambda: True)
+    assert chat.settings.budget == chat.session.budget == 96
+    assert conversation_of(chat) == second
+    chat.clear()
+    assert chat.session.budget == 96, "a new one begins with the present memory"
 
 
 def test_what_was_typed_is_stored_before_it_is_read(loaded: Loaded, store: Store) -> None:

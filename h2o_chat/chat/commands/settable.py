@@ -12,12 +12,12 @@ from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands.surface import Opened, Surface
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.going_back import REBUILDING
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.events.events import Note, ReadProgress
 
 ANSWERING = tuple(asdict(Sampling()))
 """Settings that hold from the next answer on."""
-REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dtype")
 SETTABLE = (*ANSWERING, "seed", "recall", "think", *REBUILDING)
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 """Settings that may be left to the program."""

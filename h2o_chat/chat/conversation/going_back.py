@@ -1,7 +1,7 @@
 """Going elsewhere by restoring: another answer, message, branch, conversation or cache."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import StoreError, UsageError
@@ -14,6 +14,10 @@ from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.events.events import Event, Note, ReadProgress
 from h2o_chat.store import StoredMessage
+
+
+REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dtype")
+"""Settings of the cache: another value needs another cache."""
 
 
 def edit(
@@ -58,24 +62,33 @@ def edit(
 def open_another(
     chat: Chat, conversation: str, progress: ReadProgress = unheard, cancel: ShouldStop = never
 ) -> bool:
-    """Goes on with another stored conversation, where it ended; this one is let go.
+    """Goes on with another stored conversation, where it ended, in a cache as it had; this one is let go.
 
     Returns False if it was cancelled. Then, and where anything is raised, nothing has changed.
 
     Raises:
         StoreError: it cannot be read (`BusyError`: it is open elsewhere).
         UsageError: there is no such conversation, or it was held with another model.
+        BudgetError: the budget that it had cannot work.
     """
     assert chat.keeper is not None
-    left, opened = chat.keeper, False
+    left, engine, settings, opened = chat.keeper, chat.engine, chat.settings, False
     left.leave()
     chat.keeper = left.other(conversation)
     try:
+        held_with = chat.keeper.store.settings(conversation)
+        own = replace(settings, **{name: held_with[name] for name in REBUILDING if name in held_with})
+        if own != settings:
+            chat.engine, chat.settings = engine.remade(own), own
         opened = chat.resume(progress, cancel)
     finally:
         gone = left if opened else chat.keeper
-        chat.keeper = chat.keeper if opened else left
+        if not opened:
+            chat.keeper, chat.engine, chat.settings = left, engine, settings
         gone.close()
+    if opened and own != settings:
+        chat.session = chat.session_now()
+        chat.keeper.changed(chat.engine.session, asdict(own))
     chat.notes, chat.recall.elsewhere = chat.keeper.notes, Elsewhere(chat.keeper, chat.recall.rarity)
     return opened
 

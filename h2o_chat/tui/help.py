@@ -30,11 +30,11 @@ PANEL = (
     ("just forgotten", "what no head holds any more; the conversation on the left keeps it"),
     ("recalled #1", "the words of message 1 were read again, because a question needed them"),
 )
-PREFIXES = "// sends a text that begins with a slash; @file sends a text file along, @@ an @"
+PREFIXES = "@file sends a text, PDF or folder along, @@ an @; // sends a text that begins with a slash"
 
 
 class Help(ModalScreen[None]):
-    """The keys of some places (title, what has bindings) and all commands; any usual key closes it."""
+    """All commands and the keys of some places (title, what has bindings); any usual key closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,enter", "dismiss", "close", key_display="esc"),
@@ -57,16 +57,15 @@ class Help(ModalScreen[None]):
 
 
 def help_text(places: Iterable[tuple[str, object]], width: int, *, commands: bool = True) -> Content:
-    """The memory panel, keys by place, then the commands, wrapped to a width."""
+    """The memory panel, the commands, then keys by place, wrapped to a width."""
     parts = [("the memory panel", [_row(part, what, KEY_CELLS, width) for part, what in PANEL])]
-    parts += [(title, rows) for title, place in places if (rows := _keys(place, width))]
     if commands:
         typed = [
             _row(f"/{one.name} {one.arguments}", one.help, COMMAND_CELLS, width)
             for one in table.commands("screen")
         ]
-        typed += [Content(""), Content.styled(PREFIXES, MUTED)]
-        parts.append(("commands, typed into the prompt", typed))
+        parts.append(("commands, typed into the prompt", [Content.styled(PREFIXES, MUTED), *typed]))
+    parts += [(title, rows) for title, place in places if (rows := _keys(place, width))]
     titled = [Content("\n").join([Content.styled(title, "bold $primary"), *rows]) for title, rows in parts]
     return Content("\n\n").join(titled)
 

@@ -18,7 +18,7 @@ from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat.commands import bodies, table
 from h2o_chat.chat.files import attached
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
-from h2o_chat.store import title_of
+from h2o_chat.store import Conversation, StoredMessage, title_of
 from h2o_chat.tui.help import help_text
 from h2o_chat.tui.prompt import completion_menu
 from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
@@ -115,7 +115,7 @@ async def test_the_menu_completes_and_a_wrong_command_stays_in_the_box(drive: Dr
         assert "Nothing was seen yet" in screen.bodies()[-1]
         assert screen.app.prompt.text == "/stats", "what could not be done stays too"
         await screen.pilot.press("f1")
-        await screen.pilot.press("end")
+        await screen.pilot.press("pagedown")
         assert any("/quit" in line and "leave" in line for line in screen.lines())
         await screen.pilot.press("escape")
         assert screen.app.prompt.has_focus
@@ -169,7 +169,7 @@ async def test_settings_change_while_the_conversation_goes_on(stored: Drive) -> 
         assert [message.text for message in screen.chat.messages][1] == first
         await screen.say("/policy caote")
         await screen.until(lambda: screen.chat.session.policy == "caote", "four sinks")
-        assert "smallest budget that works here is" in await screen.say("/budget 3")
+        assert "16 or more" in await screen.say("/budget 3")
         assert screen.chat.session.budget == 32
         assert "Nothing was forgotten yet" in await screen.say("/budget more")
         await screen.say("/policy window")
@@ -228,7 +228,7 @@ async def test_exports_copies_and_finds(
         assert json.loads(next(Path().glob("*.json")).read_text())["messages"][0]["text"].endswith("burg>.")
         await screen.say("/copy")
         assert screen.app.clipboard == screen.chat.messages[-1].text
-        assert "no code block" in await screen.say("/copy code")
+        assert "No answer has a code block" in await screen.say("/copy code")
         assert "nothing to copy" in await screen.say("/copy that")
         await screen.ask("/find tarsenburg")
         await screen.until(lambda: "1 of 1" in screen.page(), "the find bar has found it")
@@ -240,6 +240,28 @@ async def test_exports_copies_and_finds(
         assert "no theme" in await screen.say("/theme nothing")
         await screen.say("/theme nord")
         assert screen.app.theme == "nord"
+
+
+async def test_the_code_that_is_copied_is_the_longest_of_the_newest_answer_with_any(stored: Drive) -> None:
+    """An answer ends with how the code is called, and people go on talking."""
+    texts = (
+        "Write it.",
+        "Here:\n```py\ndef one():\n    return 1\n```\nUse:\n```\none()\n```",
+        "Thanks.",
+        "Bye.",
+    )
+    said = [
+        StoredMessage(at, at - 1 if at else None, ("user", "assistant")[at % 2], text, None, -1, -1, (), 1.0)
+        for at, text in enumerate(texts)
+    ]
+    async with stored(SMALL, sampling=Sampling(max_tokens=4)) as screen:
+        model = screen.chat.session.model
+        screen.chat.keeper.store.put([Conversation("", "Code", model, {}, 1.0, 1.0, 3, said)])
+        (code,) = (one.id for one in screen.chat.keeper.store.list() if one.title == "Code")
+        await screen.ask(f"/open {code}")
+        await screen.answered()
+        await screen.say("/copy code")
+        assert screen.app.clipboard == "def one():\n    return 1\n"
 
 
 async def test_inside_tmux_a_copy_goes_to_its_buffer(

@@ -102,9 +102,11 @@ async def test_what_is_wrong_is_said_beside_its_field(stored: Drive) -> None:
         assert field(screen, "top_p").has_focus
         await type_into(screen, "top_p", "0.9")
         assert said(screen, "top_p") == HELP["top_p"]
-        await type_into(screen, "budget", "3")
+        await type_into(screen, "budget", "15")
+        assert "16 or more" in said(screen, "budget")
+        await type_into(screen, "budget", "16")
         assert said(screen, "budget") == HELP["budget"], "alone it could be"
-        field(screen, "policy").value = "streaming"
+        await type_into(screen, "sinks", "20")
         await screen.pilot.press("enter")
         assert "smallest budget that works here is" in said(screen, "budget")
         assert field(screen, "budget").has_focus

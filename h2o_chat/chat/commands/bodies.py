@@ -17,7 +17,7 @@ from h2o_chat.chat.conversation.message import as_conversation, no_such, numbere
 from h2o_chat.chat.conversation.opening import model_of
 from h2o_chat.chat.files.export import FORMATS, file_name, write_file
 from h2o_chat.chat.memory import in_words
-from h2o_chat.events.events import Event, ReadProgress
+from h2o_chat.events.events import Event, Note, ReadProgress
 from h2o_chat.models.here import bytes_of
 from h2o_chat.models.resolve import find as find_model
 
@@ -68,9 +68,11 @@ def open_conversation(surface: Surface, conversation: str) -> None:
         surface.remark(f"held with {name}: {to_read} are read first")
         return
 
-    def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Opened]:
+    def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Opened | Note]:
         if going_back.open_another(chat, conversation, progress, cancel):
             yield Opened(chat)
+        else:
+            yield Note("opening", "stopped: this conversation goes on")
 
     surface.run(work, "opening · esc stops")
 
@@ -142,7 +144,7 @@ def stats(surface: Surface, _: str) -> None:
         f"{session.model} · {session.policy} · {session.layers} layers x {session.kv_heads} KV heads",
         f"seen {cache.seen:,} tokens, kept {cache.kept:,}{slots}: {kinds}",
         f"{size(cache.bytes)} of keys and values{fixed}; {full}",
-        f"lost {percent(cache.lost)} of the attention per token, lately",
+        f"{percent(cache.lost)} of the attention had gone to what was forgotten lately",
     ]
     if memory.tok_s is not None:
         lines.append(f"{memory.tok_s:.1f} tokens a second")

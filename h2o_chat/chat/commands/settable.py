@@ -21,6 +21,8 @@ ANSWERING = tuple(asdict(Sampling()))
 SETTABLE = (*ANSWERING, "seed", "recall", "think", *REBUILDING)
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 """Settings that may be left to the program."""
+LEAST_BUDGET = 16
+"""Fewer slots are for experiments (`--budget`): in the middle of a conversation they are a slip."""
 
 
 def values(chat: Chat, sampling: Sampling) -> dict[str, Any]:
@@ -39,7 +41,10 @@ def read(name: str, text: str) -> Any:
         return None
     if name == "stop" and not text:
         return ()
-    return precedence.parse(name, text, name)
+    value = precedence.parse(name, text, name)
+    if name == "budget" and value < LEAST_BUDGET:
+        raise UsageError(f"With {value} slots a model babbles.", f"{LEAST_BUDGET} or more; 512 is usual.")
+    return value
 
 
 def typed(value: Any) -> str:
@@ -80,11 +85,14 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
     if not rebuilding:
         return
     settings, named = replace(chat.settings, **rebuilding), _named(rebuilding)
+    present = _named(_only(asdict(chat.settings), list(rebuilding)))
 
-    def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Opened]:
+    def work(cancel: ShouldStop, progress: ReadProgress) -> Iterator[Opened | Note]:
         if going_back.rebuild(chat, settings, progress, cancel):
             chat.notes.append(Note("setting", f"{named}; the conversation was read again"))
             yield Opened(chat, rebuilt=True)
+        else:
+            yield Note("setting", f"stopped: {present} stays")
 
     surface.run(work, f"reading {surface.memory.seen:,} tokens again · esc stops")
 

@@ -53,7 +53,7 @@ COMMANDS = (
     Command("why", "WORD|@POSITION", "why a word was kept or forgotten", bodies.why),
     Command("find", "WORDS", "look for words in this conversation", bodies.find),
     Command(
-        *("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
+        *("copy", "[code|NUMBER]", "copy the last answer, the newest code, or a message"),
         *(None, "screen"),
     ),
     Command("export", "md|json [FILE]", "this conversation as a file", bodies.export),

@@ -15,7 +15,6 @@ from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.events.events import Event, Note, ReadProgress
 from h2o_chat.store import StoredMessage
 
-
 REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dtype")
 """Settings of the cache: another value needs another cache."""
 

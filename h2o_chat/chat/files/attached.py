@@ -67,8 +67,8 @@ def with_files(text: str) -> str:
     """The text, and above it every file that it names with an `@`: `@@` stands for an `@`.
 
     A folder stands for the texts in it and below it. A word like `@anna` that is no file and does not look
-    like a path stays as it is. The question stands last: models that forget answer what they read last. A name
-    behind the last sentence is left out: models say that they cannot open it.
+    like a path stays as it is. The question stands last: models that forget answer what they read last. Names
+    behind the last sentence are left out: models say that they cannot open them.
 
     Raises:
         UsageError: a file is not there, cannot be read, is too large or is no text; says which.

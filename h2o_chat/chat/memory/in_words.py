@@ -212,5 +212,5 @@ def _forgotten(memory: CacheView, word: Word) -> str:
     told = [went.seen for position in gone if (went := memory.left(position))]
     when = since(memory, min(told)) if told else "long ago"
     left = len(word.tokens) - len(gone)
-    part = f"; {left} of its {len(word.tokens)} tokens are still held" if left else ""
-    return f"forgotten {when}{part}"
+    part = f": only {left} of its {len(word.tokens)} tokens {'is' if left == 1 else 'are'} still held"
+    return f"forgotten {when}{part if left else ''}"

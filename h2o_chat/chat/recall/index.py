@@ -36,8 +36,9 @@ most MOST_RARITY, to the power RARITY: "today" may stand in a story once, as "su
 SAMPLE_CHARACTERS, SAMPLE_WORDS = 4000, 100
 """The beginning of what is said, and the words of it that tell the usual rarity: 10 ms of a tokenizer."""
 NEIGHBOUR, FOLLOWING = 0.2, 0.7
-"""Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then says
-what he did. It has at least the second share of the score of the piece before it: often there is the answer."""
+"""Share of the better neighbour's score that a piece of a page gets: a story names somebody once, and then
+says what he did. It gets at least the second share of the score of the piece before it: there the answer may
+stand."""
 ANSWERS = 0.5
 """A piece of an answer counts this much of a piece that the user said."""
 LEAST_WORDS = 3
@@ -201,11 +202,9 @@ class Index:
     def _with_neighbour(self, score: dict[int, float], number: int) -> float:
         if not self.pieces[number].page:
             return score[number]
-        message = self.pieces[number].message
-        before, behind = (
-            score.get(one, 0.0) if 0 <= one < len(self.pieces) and self.pieces[one].message == message else 0.0
-            for one in (number - 1, number + 1)
-        )
+        near = (one for one in (number - 1, number + 1) if one in score)
+        of_page = {one: score[one] for one in near if self.pieces[one].message == self.pieces[number].message}
+        before, behind = of_page.get(number - 1, 0.0), of_page.get(number + 1, 0.0)
         return max(score[number] + NEIGHBOUR * max(before, behind), FOLLOWING * before)
 
 

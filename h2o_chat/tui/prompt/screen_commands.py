@@ -159,24 +159,28 @@ class CommandPane(TalkPane):
 
 
 def copy(pane: CommandPane, words: str) -> None:
-    """Copy the last answer, its last code block, or a message by its number."""
-    messages = pane.idle().messages
+    """Copy the last answer, code, or a message by its number.
+
+    The code is the longest block of the newest answer that has any: shorter ones show how it is called.
+    """
+    messages, views = pane.idle().messages, pane.transcript.messages.by_index
+    answers = [n for n, one in enumerate(messages) if one.role == "assistant" and n in views]
+    if words == "code":
+        with_code = ((n, blocks) for n in reversed(answers) if (blocks := code_blocks(views[n].said)))
+        index, blocks = next(with_code, (-1, []))
+        if not blocks:
+            raise UsageError("No answer has a code block.")
+        return pane.copy(max(blocks, key=len), f"the longest code block of {numbered(index)}")
     if any(character.isdecimal() for character in words):
         index = bodies.message_index(pane, words)
-    elif words not in ("", "code"):
+    elif words:
         raise UsageError(f"{words!r} is nothing to copy.", "/copy, /copy code or /copy NUMBER")
     else:
-        index = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
-    view = pane.transcript.messages.by_index.get(index)
-    text = view.said if view is not None else ""
-    if not text:
+        index = max(answers, default=-1)
+    view = views.get(index)
+    if view is None or not view.said:
         raise UsageError("There is nothing to copy.", "/copy, /copy code or /copy NUMBER")
-    if words != "code":
-        pane.copy(text, numbered(index))
-    elif blocks := code_blocks(text):
-        pane.copy(blocks[-1], "the last code block")
-    else:
-        raise UsageError("The last answer has no code block.")
+    pane.copy(view.said, numbered(index))
 
 
 def theme(pane: CommandPane, words: str) -> None:

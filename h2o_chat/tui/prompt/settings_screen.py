@@ -15,6 +15,7 @@ from textual.widgets import Input, Select, Static
 from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS, THINKS
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands import settable
+from h2o_chat.chat.conversation.going_back import REBUILDING
 from h2o_chat.tui.widgets.key_bar import KeyBar
 
 HELP = {
@@ -40,7 +41,7 @@ HELP = {
 }
 GROUPS = {
     "answers · from the next one on": (*settable.ANSWERING, "seed", "recall", "think"),
-    "memory · built again from what was said": settable.REBUILDING,
+    "memory · built again from what was said": REBUILDING,
     "screen": ("theme",),
 }
 CHOICES = {
@@ -144,7 +145,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
             try:
                 self._check(new)
             except H2OChatError as error:
-                first = next(name for name in settable.REBUILDING if name in new)
+                first = next(name for name in REBUILDING if name in new)
                 self._tell("budget" if "budget" in new else first, error)
         if wrong := next(iter(self.query(".remark.-wrong")), None):
             assert wrong.parent is not None

@@ -11,9 +11,8 @@ folded: `wifi` finds `Wi-Fi`. Scripts without spaces are compared letter by lett
 import re
 import unicodedata
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log, prod
 
 PIECE_CHARACTERS = 200
@@ -87,6 +86,19 @@ class Hit:
     """Share of the question's words that it contains, by their idf, and the same of its pairs: 0 to 2."""
 
 
+@dataclass
+class Part:
+    """The pieces of the user, of the model, or of pages."""
+
+    numbers: list[int] = field(default_factory=list)
+    where: dict[Feature, list[int]] = field(default_factory=dict)
+    """Numbers of the pieces in which a feature stands."""
+    sample: str = ""
+    """The beginning of what they say."""
+    usual: float | None = None
+    """The mean rarity of its words; None: not computed since it grew."""
+
+
 class Index:
     """The pieces of a conversation, by their words.
 
@@ -97,32 +109,22 @@ class Index:
     def __init__(self, rarity: Rarity = len) -> None:
         self.pieces: list[Piece] = []
         self._rarity = rarity
-        self._sample = {False: "", True: ""}  # the beginnings of what is said, and of pages
-        self._usual = dict[bool, float]()  # the mean rarity of their words, once it was needed
-        self._where: dict[Feature, list[int]] = {}  # numbers of the pieces in which a feature stands
-        self._pages: list[int] = []  # numbers of the pieces of pages
-        self._by_user, self._by_model = Counter[Feature](), Counter[Feature]()
-        """In how many pieces of the user, but for pages, a feature stands, and in how many of the model."""
-        self._user_pieces = 0
+        self._user, self._model, self._pages = Part(), Part(), Part()
         self._answered: set[str] = set()
-        """Pieces of the model: one that it repeats is taken in once, and makes no word common."""
+        """Pieces of the model: one that it repeats is taken in once."""
 
     def add(self, message: int, text: str, user: bool) -> None:
         """Takes in what a message tells; `message` is larger than all before."""
         asked, page = asked_from(text), len(text) > PAGE_CHARACTERS
-        if (room := SAMPLE_CHARACTERS - len(self._sample[page])) > 0:
-            self._sample[page] += f" {text[:room]}"
-            self._usual.pop(page, None)
+        part = self._pages if page else self._user if user else self._model
+        if (room := SAMPLE_CHARACTERS - len(part.sample)) > 0:
+            part.sample, part.usual = f"{part.sample} {text[:room]}", None
         for piece in (*pieces_of(text[:asked], questions=True), *pieces_of(text[asked:])):
             if not user and piece in self._answered:
                 continue
-            for feature in (found := features(piece)):
-                self._where.setdefault(feature, []).append(len(self.pieces))
-            if page:
-                self._pages.append(len(self.pieces))
-            else:
-                (self._by_user if user else self._by_model).update(found)
-                self._user_pieces += user
+            for feature in features(piece):
+                part.where.setdefault(feature, []).append(len(self.pieces))
+            part.numbers.append(len(self.pieces))
             self.pieces.append(Piece(message, piece, user, page))
             if not user:
                 self._answered.add(piece)
@@ -133,66 +135,50 @@ class Index:
         Args:
             about_page: the question is surely about the page.
         """
-        # Sums do not depend on the order of a set.
-        asked = sorted(features(question), key=str)
-        most = max(RARE_PIECES, RARE_SHARE * self._user_pieces)
-        stands_in = {one: self._by_user[one] or self._by_model[one] for one in asked}
-        rare = (one for one in asked if isinstance(one, str) and stands_in[one] <= most)
-        talk = {number for one in rare for number in self._where.get(one, [])}.difference(self._pages)
-        score = self._scores(talk, stands_in, max(1, self._user_pieces), self._rarities(question))
-        if self._pages and (about_page or self._shared_with_pages(question, asked) >= PAGE_SHARED):
-            everywhere = {one: len(self._where.get(one, [])) for one in asked}
-            score |= self._scores(self._pages, everywhere, len(self.pieces), {})
+        asked = sorted(features(question), key=str)  # sums do not depend on the order of a set
+        by_user, by_model, in_pages = (
+            {one: part.where.get(one, []) for one in asked} for part in (self._user, self._model, self._pages)
+        )
+        stands_in = {one: len(by_user[one]) or len(by_model[one]) for one in asked}
+        most = max(RARE_PIECES, RARE_SHARE * len(self._user.numbers))
+        rare = [one for one in asked if isinstance(one, str) and stands_in[one] <= most]
+        talk = {number for one in rare for number in (*by_user[one], *by_model[one])}
+        rarity = self._rarities(question, self._user)
+        weights = _weights(stands_in, max(1, len(self._user.numbers)), rarity)
+        score = _scores(talk, weights, (by_user, by_model))
+        everywhere = {one: len(by_user[one]) + len(by_model[one]) + len(in_pages[one]) for one in asked}
+        if self._pages.numbers and (
+            about_page or self._shared_with_pages(question, everywhere) >= PAGE_SHARED
+        ):
+            score |= _scores(self._pages.numbers, _weights(everywhere, len(self.pieces), {}), (in_pages,))
         hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
         found = [hit for hit in hits if hit.score > 0]
         return sorted(found, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
 
-    def _scores(
-        self,
-        numbers: Iterable[int],
-        stands_in: Mapping[Feature, int],
-        pieces: int,
-        rarity: Mapping[str, float],
-    ) -> dict[int, float]:
-        """The scores of these pieces; each feature that is asked for stands in so many of so many."""
-        score, least = dict.fromkeys(sorted(numbers), 0.0), LEAST_WORDS * idf(0, pieces) ** 2
-        weights = {one: idf(count, pieces) ** 2 * factor(one, rarity) for one, count in stands_in.items()}
-        for kind in (str, tuple):
-            some = {one: weight for one, weight in weights.items() if isinstance(one, kind)}
-            whole = max(sum(some.values()), least)
-            for feature, weight in some.items():
-                for number in _in_both(self._where.get(feature, []), score):
-                    score[number] += weight / whole
-        return score
-
-    def _shared_with_pages(self, question: str, asked: Sequence[Feature]) -> float:
+    def _shared_with_pages(self, question: str, everywhere: Mapping[Feature, int]) -> float:
         """How much of a question stands in one piece of a page, see PAGE_SHARED."""
-        rarity, shared = self._rarities(question, of_page=True), dict.fromkeys(self._pages, 0.0)
+        rarity, shared = self._rarities(question, self._pages), dict.fromkeys(self._pages.numbers, 0.0)
         known = whole = 0.0
-        for feature in asked:
-            where, word = self._where.get(feature, []), isinstance(feature, str)
-            weight = factor(feature, rarity) * idf(len(where), len(self.pieces))
-            pages = _in_both(where, shared)
-            for number in pages:
+        for feature, count in everywhere.items():
+            where, word = self._pages.where.get(feature, []), isinstance(feature, str)
+            weight = factor(feature, rarity) * idf(count, len(self.pieces))
+            for number in where:
                 shared[number] += weight if word else PAIR * weight
             if word:
                 whole += weight
-                known += weight if pages else 0.0
+                known += weight if where else 0.0
         return max(shared.values()) * known / max(whole, 1e-9) / idf(0, len(self.pieces))
 
-    def _rarities(self, question: str, of_page: bool = False) -> dict[str, float]:
+    def _rarities(self, question: str, part: Part) -> dict[str, float]:
         """The rarity of the question's words over that of usual words, by their beginnings."""
-        if of_page not in self._usual:
-            words = _WORD.findall(self._sample[of_page].casefold())
+        if part.usual is None:
+            words = _WORD.findall(part.sample.casefold())
             some = words[:: len(words) // SAMPLE_WORDS + 1]
-            self._usual[of_page] = sum(map(self._rarity_of_word, some)) / max(1, len(some)) or 1.0
+            part.usual = sum(map(self._rarity_of_word, some)) / max(1, len(some)) or 1.0
         found = dict[str, float]()
         for word in set(_WORD.findall(question.casefold())):
-            beginning, rarity = (
-                fold(word)[:BEGINNING_LETTERS],
-                self._rarity_of_word(word) / self._usual[of_page],
-            )
+            beginning, rarity = fold(word)[:BEGINNING_LETTERS], self._rarity_of_word(word) / part.usual
             found[beginning] = min(rarity, found.get(beginning, MOST_RARITY))
         return found
 
@@ -217,6 +203,33 @@ def factor(feature: Feature, rarity: Mapping[str, float]) -> float:
     """The factor of a weight, by the rarity of the word; of a pair the mean of both, in logarithms."""
     words = (feature,) if isinstance(feature, str) else feature
     return float(prod(rarity.get(one, 1.0) for one in words) ** (RARITY / len(words)))
+
+
+def _weights(
+    stands_in: Mapping[Feature, int], pieces: int, rarity: Mapping[str, float]
+) -> dict[Feature, float]:
+    """The weights of features that stand in so many of so many pieces: those of words are shares of all
+    words, those of pairs of all pairs.
+    """
+    weights = {one: idf(count, pieces) ** 2 * factor(one, rarity) for one, count in stands_in.items()}
+    least = LEAST_WORDS * idf(0, pieces) ** 2
+    words = sum(weight for one, weight in weights.items() if isinstance(one, str))
+    pairs = sum(weights.values()) - words
+    return {
+        one: weight / max(words if isinstance(one, str) else pairs, least) for one, weight in weights.items()
+    }
+
+
+def _scores(
+    numbers: Iterable[int], weights: Mapping[Feature, float], where: Iterable[Mapping[Feature, list[int]]]
+) -> dict[int, float]:
+    """The scores of pieces: the weights of the features that stand in them."""
+    score = dict.fromkeys(sorted(numbers), 0.0)
+    for part in where:
+        for feature, weight in weights.items():
+            for number in _in_both(part[feature], score):
+                score[number] += weight
+    return score
 
 
 def _in_both(where: list[int], score: dict[int, float]) -> list[int]:

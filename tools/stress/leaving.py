@@ -2,13 +2,10 @@
 
     tools/stress/leaving.py [--model FOLDER] [--rounds 1]
 
-A full disk, a disk that turns read-only, no memory, a stopped engine, a terminal that vanishes:
-each comes once tokens of an answer were delivered. Then the program is left as a person would leave it. One
-row for each: the seconds until no process of it was left, the exit code, the tokens delivered and stored,
-whether those not stored were named. Ends with exit code 1 if one took more than 3 s, ended with another code
-than docs/PROMISES.md says, lost words unnamed, or left a conversation that cannot be opened again.
-
-The disks are small ones of its own, which root alone may mount; they are gone when it ends. Linux only.
+A full disk, a read-only one, no memory, a stopped engine, a terminal that vanishes: each comes once tokens of
+an answer were delivered. Then it is left as a person would. A row for each: seconds until no process was
+left, exit code, tokens delivered and stored, whether those not stored were named. Ends with exit code 1 where
+one breaks what docs/PROMISES.md says. The disks are small ones, which root alone may mount. Linux only.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Facts in everyday words after a long conversation: are they recalled, and what is recalled for small talk?
 
     tools/stress/measure_recall.py --talk FILE [--world FILE ...] [--budget 512] [--tokens 20000] [--seed 0]
-                                   [--facts 0:84] [--pages FILE --tokenizer MODEL] [--languages]
-                                   [--echo] [--book FILE]
+                                   [--facts 0:84] [--tokenizer MODEL] [--languages] [--echo]
+                                   [--pages FILE] [--book FILE]
 
 `recall_facts.txt`: a fact, three questions for it (in its own words, with one rare word of it, with none),
 the value; for a corrected fact also the correction and its value. TALK: a JSON list of conversations; the
@@ -36,8 +36,6 @@ FACTS, LANGUAGES = (Path(__file__).with_name(f"recall_{name}.txt") for name in (
 KINDS = ("plain", "one", "none")
 LAST = 0.9
 """Share of the conversation in which facts are told."""
-BOOK_CHARACTERS = 52_000
-"""Length of the beginning of a book that was pasted: thirty pages."""
 
 
 def main() -> None:
@@ -63,15 +61,13 @@ def main() -> None:
     recall = Recall([], lambda text: len(text) // 4, rarity=rarity_by(asked.tokenizer))
     said = list(conversation(facts, between, asked.tokens, rng, asked.echo))
     if asked.book:
-        said[:0] = [("user", asked.book.read_text("utf-8")[:BOOK_CHARACTERS])]
+        said[:0] = [("user", asked.book.read_text("utf-8")[:52_000])]  # thirty pages
     recalled = recall_of(recall, said, asked.budget)
-    for row in rows:
-        row["recalled"] = recalled(row["question"])
-        row["found"] = any(row["told"][-1] in words for words in row["recalled"])
     for kind in sorted({row["kind"] for row in rows}, reverse=True):
-        found = [row["found"] for row in rows if row["kind"] == kind]
-        print(f"{kind}: recalled {sum(found)} of {len(found)}")
-    for name, texts in (("small talk", small), ("the world", list(knowledge(asked.world)))):
+        of_kind = [row for row in rows if row["kind"] == kind]
+        found = sum(any(row["told"][-1] in words for words in recalled(row["question"])) for row in of_kind)
+        print(f"{kind}: recalled {found} of {len(of_kind)}")
+    for name, texts in (("small talk", small), ("the world", knowledge(asked.world))):
         some = rng.sample(texts, min(asked.of, len(texts)))
         print(f"{name}: recalled for {sum(bool(recalled(text)) for text in some)} of {len(some)}")
 
@@ -176,11 +172,9 @@ def conversation(
         yield role, text
 
 
-def knowledge(files: list[Path]) -> Iterator[str]:
-    for file in files:
-        for line in file.read_text("utf-8").splitlines():
-            row = json.loads(line)
-            yield row["turns"][0] if "turns" in row else row["goal"]
+def knowledge(files: list[Path]) -> list[str]:
+    rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    return [row["turns"][0] if "turns" in row else row["goal"] for row in rows]
 
 
 if __name__ == "__main__":

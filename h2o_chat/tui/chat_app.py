@@ -47,8 +47,8 @@ from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
 """Seconds between two looks at the reports; more while an engine answers, perhaps on the same core."""
-LEAVE_SECONDS = 2.0
-"""A second ctrl+c within this time leaves."""
+LEAVE_SECONDS, LEAVE_STOPPED_SECONDS = 2.0, 1.0
+"""A second ctrl+c within this time leaves; the shorter one where the first has stopped an answer."""
 
 
 class ChatScreen(Screen[None]):
@@ -121,7 +121,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.jobs, self.transcript, self.divider = self.pane.jobs, self.pane.transcript, self.pane.divider
         self._key_routing = KeyRouting(self, self.pane) if isinstance(self.pane, TalkPane) else None
         self._first = settings.model or find(None).name
-        self._side_panels, self._interrupted = SidePanels(self._memory), float("-inf")
+        self._side_panels, self._leaves_until = SidePanels(self._memory), float("-inf")
         self._side_panels.quiet = self.transcript.heat.quiet = look.quiet
 
     @property
@@ -250,7 +250,7 @@ class ChatApp(App[None], inherit_bindings=False):
         """Copy a selection, else stop, else empty the prompt, else leave when pressed twice."""
         talk = self.pane if isinstance(self.pane, TalkPane) else None
         in_prompt = talk.prompt.selected_by_hand if talk else ""
-        if monotonic() - self._interrupted < LEAVE_SECONDS:
+        if monotonic() < self._leaves_until:
             self.exit()
         elif selected := in_prompt or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
@@ -258,10 +258,11 @@ class ChatApp(App[None], inherit_bindings=False):
         elif talk and not talk.stoppable and len(self.screen_stack) == 1 and talk.editing.clear_to_history():
             self.divider.say("cleared · up brings it back")
         else:
-            self._interrupted = monotonic()
+            seconds = LEAVE_STOPPED_SECONDS if self.pane.stoppable else LEAVE_SECONDS
+            self._leaves_until = monotonic() + seconds
             if self.pane.stoppable:
                 self.pane.stop()
-            self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
+            self.divider.say("ctrl+c again leaves", seconds)
 
     def action_toggle_panel(self) -> None:
         if self._look.quiet:

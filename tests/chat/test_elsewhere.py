@@ -85,8 +85,21 @@ def test_a_fact_is_found_in_every_conversation_until_it_is_forgotten(loaded: Any
         (words,) = asked(chat_of(loaded, store, budget=192), "What is my cat called?")
         assert words.startswith("(remembered ")
         assert words.endswith(") My cat is called Miso.")
-    assert asked(chat_of(loaded, store, budget=192), "Do you like tea?") == []
     store.facts.change(fact.number, "My cat is called Ada.")
     assert asked(chat_of(loaded, store, budget=192), "What is my cat called?")[0].endswith("Ada.")
     store.facts.remove(fact.number)
     assert asked(chat_of(loaded, store, budget=192), "What is my cat called?") == []
+
+
+def test_the_first_question_has_all_facts_that_fit(loaded: Any, store: Store) -> None:
+    """Later ones those with whose words they are asked: "muesli" is no word of an allergy."""
+    store.facts.add("words " * 160)
+    for fact in ("I am allergic to walnuts.", "My dentist is Doctor Okafor."):
+        store.facts.add(fact)
+    chat = chat_of(loaded, store, budget=384)
+    assert asked(chat, "Hello there.") == [], "it asks nothing"
+    first = asked(chat, "Can I have a muesli with nuts?")
+    told = [one.partition(") ")[2] for one in first]
+    assert told == ["My dentist is Doctor Okafor.", "I am allergic to walnuts."]
+    assert asked(chat, "Can I have a muesli with raisins?") == []
+    assert asked(chat_of(loaded, store, budget=384, recall="off"), "Can I have a muesli with nuts?") == []

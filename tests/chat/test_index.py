@@ -121,6 +121,23 @@ def test_the_models_echo_of_a_fact_makes_its_words_no_less_rare() -> None:
     assert best.score >= LEAST_SCORE
 
 
+def test_what_the_model_alone_has_said_is_found_where_the_user_only_asks() -> None:
+    index = Index(rarity)
+    for place in range(120):
+        index.add(place, f"Answer {place}: a walk, some rest and good food will do you good.", user=False)
+    for place in (200, 201):
+        index.add(place, f"Your booking code is XK42 for the {place} to Ghent.", user=False)
+    assert [hit.piece.message for hit in index.find("What is my booking code?")][:2] == [201, 200]
+    assert index.find("What is my booking code?")[0].score >= LEAST_SCORE
+
+
+def test_what_the_model_often_says_is_not_all_looked_at() -> None:
+    index = index_of(["I have a cat."])
+    for place in range(500):
+        index.add(10 + place, f"The sun shines on {place} houses.", user=False)
+    assert len(index.find("Where is the cat?")) < 10
+
+
 def test_common_words_find_nothing_among_few_messages() -> None:
     assert found(["My grandmother's birthday is on the 9th of March."], "What's my pet called?") == []
 

@@ -10,6 +10,7 @@ from talk import FACT, GREEDY, TALK, chat_of
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.conversation.chat import Chat, pin
+from h2o_chat.chat.conversation.going_back import open_another
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.chat.files.export import to_json
@@ -54,6 +55,26 @@ def test_what_is_gone_and_asked_for_is_recalled(loaded: Any) -> None:
     assert fed.index(FACT) < fed.index(ASKED)
     assert "Rexo" in only(events, Turn).text
     assert chat.messages[-2].text == ASKED, "a person sees what was typed"
+
+
+def test_a_correction_without_the_word_that_is_asked_for_comes_along(loaded: Any) -> None:
+    told = "My brother Anselm works at the water board in Delft."
+    corrected = "Sorry, I was wrong: my brother works at the post office in Breda, not in Delft."
+    chat = chat_of(loaded, budget=256)
+    say(chat, told, *TALK, corrected, *TALK * 4)
+    assert words(say(chat, "Where does Anselm work?")) == [told, corrected]
+
+
+def test_a_note_says_what_is_recalled_in_another_conversation_too(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store)
+    say(chat, FACT, *TALK)
+    assert chat.keeper is not None
+    first = chat.keeper.conversation
+    chat.clear()
+    say(chat, TALK[0])
+    assert first is not None
+    assert open_another(chat, first)
+    assert "recalled" in [one.code for one in say(chat, ASKED) if isinstance(one, Note)]
 
 
 @pytest.mark.parametrize("others", [{"recall": "off"}, {"policy": "h2o-paper"}, {"budget": 512}])

@@ -158,6 +158,24 @@ def test_another_conversation_goes_on_in_the_memory_that_it_had(loaded: Loaded, 
     assert chat.session.budget == 96, "a new one begins with the present memory"
 
 
+@pytest.mark.parametrize(
+    "stored", [{"policy": "gone"}, {"budget": "512"}, {"budget": 1, "policy": "caote"}, {"chunk": "x"}]
+)
+def test_a_conversation_whose_memory_cannot_be_had_goes_on_in_the_present_one(
+    loaded: Loaded, store: Store, stored: dict[str, Any]
+) -> None:
+    chat = talked(loaded, store, 2)
+    first, present = conversation_of(chat), chat.settings
+    chat.clear()
+    say(chat, SAID[5])
+    with store.claim(first) as writer:
+        writer.settings(stored)
+    assert open_another(chat, first)
+    assert chat.settings == present
+    assert any("present memory" in note.message for note in chat.take_notes())
+    assert store.settings(first) == stored, "opening changes nothing"
+
+
 def test_what_was_typed_is_stored_before_it_is_read(loaded: Loaded, store: Store) -> None:
     chat = open_chat(loaded, store)
     seen: list[list[str]] = []

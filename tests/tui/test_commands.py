@@ -57,6 +57,7 @@ def test_every_command_and_every_key_does_something_and_nothing_else_is_there_to
         ("// is the root", "/ is the root"),
         ("  /etc/hosts is empty", "  /etc/hosts is empty"),
         ("  //help me", "  //help me"),
+        ("    /model\n    /new\n", "    /model\n    /new\n"),
     ],
 )
 def test_what_is_no_command_is_sent(text: str, said: str) -> None:
@@ -83,7 +84,8 @@ def test_a_command_with_what_stands_behind_it_and_the_nearest_of_a_wrong_one() -
     found = table.parse("/system Be kind.\nAnd short.")
     assert not isinstance(found, str)
     assert (found[0].name, found[1]) == ("system", "Be kind.\nAnd short.")
-    assert table.parse("  /system Be kind.\nAnd short.") == found
+    spaced = table.parse("  /system Be kind.")
+    assert (spaced[0], spaced[1]) == (found[0], "Be kind.")
     with pytest.raises(UsageError, match="/polcy is no command") as wrong:
         table.parse("/polcy window")
     assert "Did you mean /policy?" in wrong.value.hint
@@ -328,10 +330,19 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
         "notes.md:\n`````\na\n````\nb\n`````\n\nsum up notes.md please"
     )
     assert with_files('@"with space.txt" @notes.md').endswith("\n\nwith space.txt notes.md")
-    assert with_files('Compare them. @"with space.txt" @notes.md').endswith("\n\nCompare them.")
-    assert with_files("Compare them: @notes.md and @notes.md").endswith(
-        "\n\nCompare them: notes.md and notes.md"
-    )
+    for typed, sent in (
+        ('Compare them. @"with space.txt" @notes.md', "Compare them."),
+        ("Was ist das? @notes.md ", "Was ist das?"),
+        ("这是什么？ @notes.md", "这是什么？"),
+        ("Compare @notes.md & @notes.md", "Compare notes.md & notes.md"),
+        ("In C# @notes.md", "In C# notes.md"),
+        ("Into German: @notes.md; into French: @notes.md", "Into German: notes.md; into French: notes.md"),
+        ("Which is longer? 1) @notes.md 2) @notes.md", "Which is longer? 1) notes.md 2) notes.md"),
+        ("See them. @notes.md, @notes.md", "See them. notes.md, notes.md"),
+        ("Look. @notes.md @anna", "Look. notes.md @anna"),
+        ("Look @notes.md. @anna  ", "Look notes.md. @anna  "),
+    ):
+        assert with_files(typed).endswith(f"\n\n{sent}")
     assert title_of(with_files('@"with space.txt" @notes.md\nsum up')) == "with space.txt notes.md sum up"
     assert title_of("Mend this:\n```\ncode\n```\n\nIt fails.").startswith("Mend this:"), "that was typed"
     assert with_files("mail a@b.org, @anna, @@notes.md @") == "mail a@b.org, @anna, @notes.md @"
@@ -406,7 +417,7 @@ async def test_a_file_is_sent_along_and_what_cannot_be_sent_stands_in_the_box(
         await screen.until(lambda: screen.app.prompt.text == "read @missing.md ", "the text is back")
         await screen.ask("read @notes.md ")
         await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it is answered")
-        assert screen.chat.messages[0].text == "notes.md:\n```\nTrains run.\n```\n\nread notes.md"
+        assert screen.chat.messages[0].text == "notes.md:\n```\nTrains run.\n```\n\nread notes.md "
 
 
 def test_a_pdf_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ async def test_what_is_stopped_comes_back_as_it_was_typed(
                 assert app.prompt.text == f"{typed}\nmore"
                 assert screen.own() == list(SAID)
                 app.prompt.clear()
-                app._interrupted = float("-inf")
+                app._leaves_until = float("-inf")
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
@@ -65,7 +65,7 @@ async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Drive, size: tupl
         await press("ctrl+c")
         assert "ctrl+c again leaves" in app.divider.remark
         assert app.is_running
-        app._interrupted = float("-inf")
+        app._leaves_until = float("-inf")
         await press("up")
         assert app.prompt.text == "a long text"
         await press("tab", "ctrl+c")

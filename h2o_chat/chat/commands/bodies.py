@@ -144,7 +144,7 @@ def stats(surface: Surface, _: str) -> None:
         f"{session.model} · {session.policy} · {session.layers} layers x {session.kv_heads} KV heads",
         f"seen {cache.seen:,} tokens, kept {cache.kept:,}{slots}: {kinds}",
         f"{size(cache.bytes)} of keys and values{fixed}; {full}",
-        f"{percent(cache.lost)} of the attention had gone to what was forgotten lately",
+        f"what was lately forgotten had received {percent(cache.lost)} of the attention",
     ]
     if memory.tok_s is not None:
         lines.append(f"{memory.tok_s:.1f} tokens a second")
@@ -181,8 +181,8 @@ def remember(surface: Surface, words: str) -> None:
         surface.say("\n".join(told) or "Nothing is remembered for all conversations: /remember TEXT")
         return
     surface.say(
-        f"Remembered for all conversations: “{_beginning(fact.text)}” A question with its words finds it."
-        f" /forget {fact.number} takes it back."
+        f"Remembered for all conversations: “{_beginning(fact.text)}” The first question of each has it,"
+        f" later ones find it by its words. /forget {fact.number} takes it back."
     )
 
 

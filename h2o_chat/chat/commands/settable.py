@@ -43,7 +43,7 @@ def read(name: str, text: str) -> Any:
         return ()
     value = precedence.parse(name, text, name)
     if name == "budget" and value < LEAST_BUDGET:
-        raise UsageError(f"With {value} slots a model babbles.", f"{LEAST_BUDGET} or more; 512 is usual.")
+        raise UsageError(f"A budget of {value} holds no talk.", f"{LEAST_BUDGET} or more; 512 is usual.")
     return value
 
 
@@ -92,7 +92,7 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
             chat.notes.append(Note("setting", f"{named}; the conversation was read again"))
             yield Opened(chat, rebuilt=True)
         else:
-            yield Note("setting", f"stopped: {present} stays")
+            yield Note("setting", f"stopped, still {present}")
 
     surface.run(work, f"reading {surface.memory.seen:,} tokens again · esc stops")
 

@@ -32,7 +32,7 @@ class Opened:
 
 
 Job = Callable[[ShouldStop, ReadProgress], Iterator[Event | Opened]]
-"""Takes `cancelled` and `progress`, yields what it reports. It yields nothing where it was cancelled."""
+"""Takes `cancelled` and `progress`, yields what it reports; where it was cancelled, notes alone."""
 
 
 class Surface(Protocol):

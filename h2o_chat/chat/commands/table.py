@@ -75,12 +75,12 @@ def commands(where: Where) -> list[Command]:
 def parse(text: str, where: Where = "screen") -> tuple[Command, str] | str:
     """A command and what stands behind it, or the text to send: `//` at its beginning stands for one slash.
 
-    A command may stand behind spaces; what else begins with a slash behind spaces is sent.
+    A command on one line may stand behind spaces. Any other text that begins with spaces and a slash is sent.
 
     Raises:
         UsageError: it begins with one slash and is no command here; names the nearest.
     """
-    typed = text.lstrip(" ")
+    typed = text if "\n" in text.rstrip() else text.lstrip(" ")
     if typed.startswith("//") or not typed.startswith("/"):
         return text.removeprefix("/")
     word, _, rest = typed[1:].partition(" ")

@@ -214,11 +214,12 @@ class Chat:
         path = self.keeper.path(leaf)
         if not restore_cache(self.engine, self.template, self.keeper, path, progress, cancel):
             return False
+        messages = from_stored(path) or self._blank()
+        mark_branches(self.keeper, messages)  # it may fail: then nothing has changed
         self.keeper.move(leaf)
         self.holds.forget()
-        self.messages = from_stored(path) or self._blank()
-        self.recall.read(self.messages)
-        mark_branches(self.keeper, self.messages)
+        self.messages = messages
+        self.recall.read(messages)
         if path:
             self.system = path[0].text if path[0].role == "system" else None
         self._turn_marker_fed = ended_in_marker(self.engine.tokenizer, self.template, path)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
+from h2o_chat.base import precedence
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import StoreError, UsageError
+from h2o_chat.base.errors import BudgetError, StoreError, UsageError
 from h2o_chat.base.progress import ShouldStop, never, unheard
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import mark_branches
@@ -14,6 +16,9 @@ from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.events.events import Event, Note, ReadProgress
 from h2o_chat.store import StoredMessage
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
 
 REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dtype")
 """Settings of the cache: another value needs another cache."""
@@ -68,28 +73,45 @@ def open_another(
     Raises:
         StoreError: it cannot be read (`BusyError`: it is open elsewhere).
         UsageError: there is no such conversation, or it was held with another model.
-        BudgetError: the budget that it had cannot work.
     """
     assert chat.keeper is not None
     left, engine, settings, opened = chat.keeper, chat.engine, chat.settings, False
     left.leave()
-    chat.keeper = left.other(conversation)
     try:
-        held_with = chat.keeper.store.settings(conversation)
-        own = replace(settings, **{name: held_with[name] for name in REBUILDING if name in held_with})
-        if own != settings:
-            chat.engine, chat.settings = engine.remade(own), own
+        chat.engine, chat.settings, notes = _cache_of(chat, conversation)
+        own = {name: value for name, value in asdict(chat.settings).items() if name in REBUILDING}
+        chat.keeper = left.other(conversation, chat.engine.session, own)
         opened = chat.resume(progress, cancel)
     finally:
         gone = left if opened else chat.keeper
         if not opened:
             chat.keeper, chat.engine, chat.settings = left, engine, settings
-        gone.close()
-    if opened and own != settings:
+        if gone is not chat.keeper:
+            gone.close()
+    if opened:
         chat.session = chat.session_now()
-        chat.keeper.changed(chat.engine.session, asdict(own))
-    chat.notes, chat.recall.elsewhere = chat.keeper.notes, Elsewhere(chat.keeper, chat.recall.rarity)
+        # Whoever recalls writes into this list, too.
+        chat.notes[:] = [*chat.keeper.notes, *notes]
+        chat.keeper.notes = chat.notes
+        chat.recall.elsewhere = Elsewhere(chat.keeper, chat.recall.rarity)
     return opened
+
+
+def _cache_of(chat: Chat, conversation: str) -> tuple["Engine", Settings, list[Note]]:
+    """An engine with a cache as a stored conversation had it, and its settings; the present ones where these
+    are the same or cannot be had, which a note says.
+    """
+    assert chat.keeper is not None
+    try:
+        stored = chat.keeper.store.settings(conversation)
+        given = {name: stored[name] for name in REBUILDING if stored.get(name) is not None}
+        own = replace(chat.settings, **{n: precedence.check(n, value, n) for n, value in given.items()})
+        return (chat.engine if own == chat.settings else chat.engine.remade(own)), own, []
+    except (StoreError, UsageError, BudgetError) as error:
+        note = Note(
+            error.code, f"It goes on in the present memory, since its own cannot be had: {error.message}"
+        )
+        return chat.engine, chat.settings, [note]
 
 
 def check_rebuild(chat: Chat, settings: Settings) -> None:

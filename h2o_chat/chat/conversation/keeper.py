@@ -77,9 +77,13 @@ class Keeper:
             self._writer.run(asdict(session))
             _look(self)
 
-    def other(self, conversation: str) -> "Keeper":
-        """A keeper of another conversation in the same store; this one goes on holding its own."""
-        return Keeper(self.store, conversation, self._session, self._settings)
+    def other(self, conversation: str, session: Session, changed: dict[str, Any]) -> "Keeper":
+        """A keeper of another conversation in the same store; this one goes on holding its own.
+
+        Args:
+            changed: settings that are others than here.
+        """
+        return Keeper(self.store, conversation, session, self._settings | changed)
 
     def close(self) -> None:
         if self._writer is not None:

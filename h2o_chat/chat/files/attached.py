@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from h2o_chat.base.errors import H2OChatError, UsageError
@@ -27,6 +28,8 @@ NOT_INSTALLED = 3
 """Exit code of that process: pypdf is missing."""
 
 _NAMED = re.compile(r'(?:(?<=\s)|^)@(@|"[^"\n]+"|[^\s@"][^\s]*)')
+_ENDED = re.compile(r"[.!?:\u2026\u3002\uff01\uff1f\u061f\u0964][\"'»”)\]]*$")
+"""The end of a sentence."""
 _TYPED = re.compile(r"(?:^|\s)@([^\s@\"]*)$")
 
 
@@ -89,22 +92,22 @@ def with_files(text: str) -> str:
             if shown not in files:
                 files[shown] = _read(one, left)
                 left -= len(files[shown].encode())
-        return name + mark if mark or found.start() < attached_from else ""
+        return name + mark if found.start() < attached_from else ""
 
     attached_from = _attached_from(text)
-    said = _NAMED.sub(plain, text).rstrip()
+    said = _NAMED.sub(plain, text)
+    said = said if attached_from == len(text) else said.rstrip()
     return "".join(f"{name}:\n{_fenced(content)}\n\n" for name, content in files.items()) + said
 
 
 def _attached_from(text: str) -> int:
-    """Where the names behind the last sentence begin; its length, if there are none."""
-    start = len(text)
-    for found in reversed(list(_NAMED.finditer(text))):
-        if text[found.end() : start].strip():
-            break
-        start = found.start()
-    before = text[:start].rstrip()
-    return start if before and not before[-1].isalnum() else len(text)
+    """Where the names behind the last sentence begin; its length, if other words or names come in between."""
+    names = list(_NAMED.finditer(text))
+    start = names[0].start() if names else len(text)
+    between = [text[one.end() : other.start()] for one, other in pairwise(names)]
+    plain = all(_stands(one[1].strip('"')) for one in names)
+    alone = plain and not "".join([*between, text[names[-1].end() :]]).strip() if names else False
+    return start if alone and _ENDED.search(text[:start].rstrip()) else len(text)
 
 
 def _without_mark(name: str) -> tuple[str, str]:

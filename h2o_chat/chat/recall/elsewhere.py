@@ -5,7 +5,7 @@ from textwrap import shorten
 
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.files.export import when
-from h2o_chat.chat.recall.index import Hit, Index, Rarity
+from h2o_chat.chat.recall.index import Hit, Index, Piece, Rarity
 from h2o_chat.store import Fact, SaidElsewhere
 
 MESSAGES_ELSEWHERE = 20_000
@@ -44,6 +44,11 @@ class Elsewhere:
                 piece = replace(hit.piece, message=-1, text=f"({_named(source)}) {hit.piece.text}")
                 found.setdefault(hit.piece.text, Hit(-1, piece, hit.score))
         return list(found.values())
+
+    def facts(self) -> list[Hit]:
+        """All remembered facts, the newest first, with no score."""
+        facts = reversed(self._store.facts.all())
+        return [Hit(-1, Piece(-1, f"({_named(one)}) {one.text}", user=True), 0.0) for one in facts]
 
     def _index(self, facts: list[Fact]) -> tuple[Index, list[Fact | SaidElsewhere]]:
         """All of it: also where facts alone are wanted, the others tell which words are rare."""

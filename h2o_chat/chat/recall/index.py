@@ -2,7 +2,7 @@
 its tokenizer, which tells how rare a word is in its language.
 
 A word counts more, the fewer pieces it stands in (the idf of BM25, Robertson and Zaragoza 2009) and the rarer
-it is in its language; what pages or the model say makes no word of the user's common. Two words near each
+it is in its language. What pages or the model say does not make the user's words common. Two words near each
 other count once more as a pair: "my dog" is not "the dog of my neighbour". Only the beginning of a long word
 is compared (McNamee and Mayfield 2004), so that `colour` finds `colours`. Case, accents and hyphens are
 folded: `wifi` finds `Wi-Fi`. Scripts without spaces are compared letter by letter, with their neighbours.
@@ -24,14 +24,15 @@ BEGINNING_LETTERS = 5
 NEAR_WORDS = 2
 """Words at most this far apart are a pair."""
 RARE_PIECES, RARE_SHARE = 5, 0.002
-"""A word is rare if it stands in at most so many pieces, or in at most this share of them."""
+"""A word is rare if it stands in at most so many pieces of the user, or in at most this share of them."""
 PAGE_SHARED, PAIR = 2.0, 0.5
 """In a book few words are rare. All pieces of pages are found if one of them shares with the question as much
 as PAGE_SHARED words, by their idf, that stand in one piece alone; a pair counts PAIR of that. More must be
 shared where words of the question stand in no page."""
 RARITY, MOST_RARITY = 1.5, 3.0
-"""A word's weight is multiplied with its rarity in the language over the usual rarity of what is said, at
-most MOST_RARITY, to the power RARITY: "today" may stand in a story once, as "sunbonnet" does."""
+"""A word's weight is multiplied by its rarity in the language over the usual rarity of what is said, at most
+MOST_RARITY, to the power RARITY: "today" may stand in a story once, as "sunbonnet" does. In a page that
+decides only whether the question is about it."""
 SAMPLE_CHARACTERS, SAMPLE_WORDS = 4000, 100
 """The beginning of what is said, and the words of it that tell the usual rarity: 10 ms of a tokenizer."""
 NEIGHBOUR, FOLLOWING = 0.2, 0.7
@@ -83,7 +84,7 @@ class Hit:
     """The piece's number, in the order in which they were said."""
     piece: Piece
     score: float
-    """Share of the question's words that it contains, by their idf, and the same of its pairs: 0 to 2."""
+    """Share of the question's words that it contains, by their weights, and the same of its pairs: 0 to 2."""
 
 
 @dataclass
@@ -97,6 +98,9 @@ class Part:
     """The beginning of what they say."""
     usual: float | None = None
     """The mean rarity of its words; None: not computed since it grew."""
+
+    def is_rare(self, word: str) -> bool:
+        return len(self.where.get(word, ())) <= max(RARE_PIECES, RARE_SHARE * len(self.numbers))
 
 
 class Index:
@@ -136,33 +140,29 @@ class Index:
             about_page: the question is surely about the page.
         """
         asked = sorted(features(question), key=str)  # sums do not depend on the order of a set
-        by_user, by_model, in_pages = (
-            {one: part.where.get(one, []) for one in asked} for part in (self._user, self._model, self._pages)
-        )
-        stands_in = {one: len(by_user[one]) or len(by_model[one]) for one in asked}
-        most = max(RARE_PIECES, RARE_SHARE * len(self._user.numbers))
-        rare = [one for one in asked if isinstance(one, str) and stands_in[one] <= most]
-        talk = {number for one in rare for number in (*by_user[one], *by_model[one])}
-        rarity = self._rarities(question, self._user)
-        weights = _weights(stands_in, max(1, len(self._user.numbers)), rarity)
-        score = _scores(talk, weights, (by_user, by_model))
-        everywhere = {one: len(by_user[one]) + len(by_model[one]) + len(in_pages[one]) for one in asked}
-        if self._pages.numbers and (
-            about_page or self._shared_with_pages(question, everywhere) >= PAGE_SHARED
-        ):
-            score |= _scores(self._pages.numbers, _weights(everywhere, len(self.pieces), {}), (in_pages,))
+        user, model, pages = self._user, self._model, self._pages
+        talk = set[int]()
+        for word in (one for one in asked if isinstance(one, str)):
+            for part in (user, model) if user.is_rare(word) else ():
+                talk.update(part.where.get(word, ()) if part.is_rare(word) else ())
+        idfs = {one: self._idf_in_talk(one) for one in asked}
+        weights = _weights(idfs, self._idf_in_talk(""), self._rarities(question, user))
+        score = _scores(talk, weights, (user, model))
+        if pages.numbers and (about_page or self._shared_with_pages(question, asked) >= PAGE_SHARED):
+            idfs = {one: self._idf_everywhere(one) for one in asked}
+            score |= _scores(pages.numbers, _weights(idfs, idf(0, len(self.pieces)), {}), (pages,))
         hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
         hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
         found = [hit for hit in hits if hit.score > 0]
         return sorted(found, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
 
-    def _shared_with_pages(self, question: str, everywhere: Mapping[Feature, int]) -> float:
+    def _shared_with_pages(self, question: str, asked: Sequence[Feature]) -> float:
         """How much of a question stands in one piece of a page, see PAGE_SHARED."""
         rarity, shared = self._rarities(question, self._pages), dict.fromkeys(self._pages.numbers, 0.0)
         known = whole = 0.0
-        for feature, count in everywhere.items():
+        for feature in asked:
             where, word = self._pages.where.get(feature, []), isinstance(feature, str)
-            weight = factor(feature, rarity) * idf(count, len(self.pieces))
+            weight = factor(feature, rarity) * self._idf_everywhere(feature)
             for number in where:
                 shared[number] += weight if word else PAIR * weight
             if word:
@@ -170,16 +170,30 @@ class Index:
                 known += weight if where else 0.0
         return max(shared.values()) * known / max(whole, 1e-9) / idf(0, len(self.pieces))
 
+    def _idf_in_talk(self, feature: Feature) -> float:
+        """What the model says does not make the user's words common; it counts for words of its own."""
+        by_user, by_model = (len(one.where.get(feature, ())) for one in (self._user, self._model))
+        pieces = len(self._user.numbers)
+        if by_model and not by_user:
+            pieces = max(pieces, len(self._model.numbers))
+        return idf(by_user or by_model, max(1, pieces))
+
+    def _idf_everywhere(self, feature: Feature) -> float:
+        parts = (self._user, self._model, self._pages)
+        return idf(sum(len(one.where.get(feature, ())) for one in parts), len(self.pieces))
+
     def _rarities(self, question: str, part: Part) -> dict[str, float]:
-        """The rarity of the question's words over that of usual words, by their beginnings."""
+        """The rarity of the question's words over that of a part's words, by their beginnings."""
         if part.usual is None:
             words = _WORD.findall(part.sample.casefold())
             some = words[:: len(words) // SAMPLE_WORDS + 1]
-            part.usual = sum(map(self._rarity_of_word, some)) / max(1, len(some)) or 1.0
+            part.usual = sum(map(self._rarity_of_word, some)) / max(1, len(some))
         found = dict[str, float]()
-        for word in set(_WORD.findall(question.casefold())):
-            beginning, rarity = fold(word)[:BEGINNING_LETTERS], self._rarity_of_word(word) / part.usual
-            found[beginning] = min(rarity, found.get(beginning, MOST_RARITY))
+        for word in _words_of(question) if part.usual else ():
+            for letters in (pieces := _WORD.findall(fold(word))):
+                rarity = self._rarity_of_word(word if len(pieces) == 1 else letters) / part.usual
+                beginning = letters[:BEGINNING_LETTERS]
+                found[beginning] = min(rarity, found.get(beginning, MOST_RARITY))
         return found
 
     def _rarity_of_word(self, word: str) -> float:
@@ -188,9 +202,12 @@ class Index:
     def _with_neighbour(self, score: dict[int, float], number: int) -> float:
         if not self.pieces[number].page:
             return score[number]
-        near = (one for one in (number - 1, number + 1) if one in score)
-        of_page = {one: score[one] for one in near if self.pieces[one].message == self.pieces[number].message}
-        before, behind = of_page.get(number - 1, 0.0), of_page.get(number + 1, 0.0)
+
+        def beside(other: int) -> float:
+            same = other in score and self.pieces[other].message == self.pieces[number].message
+            return score[other] if same else 0.0
+
+        before, behind = beside(number - 1), beside(number + 1)
         return max(score[number] + NEIGHBOUR * max(before, behind), FOLLOWING * before)
 
 
@@ -200,34 +217,34 @@ def idf(stands_in: int, pieces: int) -> float:
 
 
 def factor(feature: Feature, rarity: Mapping[str, float]) -> float:
-    """The factor of a weight, by the rarity of the word; of a pair the mean of both, in logarithms."""
+    """The factor of a weight, by the rarity of the word; for a pair the geometric mean of both."""
     words = (feature,) if isinstance(feature, str) else feature
     return float(prod(rarity.get(one, 1.0) for one in words) ** (RARITY / len(words)))
 
 
 def _weights(
-    stands_in: Mapping[Feature, int], pieces: int, rarity: Mapping[str, float]
+    idfs: Mapping[Feature, float], unsaid: float, rarity: Mapping[str, float]
 ) -> dict[Feature, float]:
-    """The weights of features that stand in so many of so many pieces: those of words are shares of all
-    words, those of pairs of all pairs.
+    """The weights of words as shares of all words of a question, those of pairs as shares of all pairs.
+
+    Args:
+        unsaid: the idf of a word that nobody said, see LEAST_WORDS.
     """
-    weights = {one: idf(count, pieces) ** 2 * factor(one, rarity) for one, count in stands_in.items()}
-    least = LEAST_WORDS * idf(0, pieces) ** 2
+    weights = {one: value**2 * factor(one, rarity) for one, value in idfs.items()}
     words = sum(weight for one, weight in weights.items() if isinstance(one, str))
-    pairs = sum(weights.values()) - words
-    return {
-        one: weight / max(words if isinstance(one, str) else pairs, least) for one, weight in weights.items()
-    }
+    whole = {True: words, False: sum(weights.values()) - words}
+    least = LEAST_WORDS * unsaid**2
+    return {one: weight / max(whole[isinstance(one, str)], least) for one, weight in weights.items()}
 
 
 def _scores(
-    numbers: Iterable[int], weights: Mapping[Feature, float], where: Iterable[Mapping[Feature, list[int]]]
+    numbers: Iterable[int], weights: Mapping[Feature, float], parts: Iterable[Part]
 ) -> dict[int, float]:
     """The scores of pieces: the weights of the features that stand in them."""
     score = dict.fromkeys(sorted(numbers), 0.0)
-    for part in where:
+    for part in parts:
         for feature, weight in weights.items():
-            for number in _in_both(part[feature], score):
+            for number in _in_both(part.where.get(feature, []), score):
                 score[number] += weight
     return score
 
@@ -323,6 +340,12 @@ def rarity_of(ids: Sequence[int]) -> float:
     Byte-pair encoding (Sennrich et al. 2016) numbers common pieces first, and cuts rare words into several.
     """
     return sum(log(1 + one) for one in ids)
+
+
+def _words_of(text: str) -> list[str]:
+    """The words of a text with their accents and vowel signs, which `_WORD` does not know."""
+    spaced = (one if one.isalnum() or unicodedata.category(one)[0] == "M" else " " for one in text.casefold())
+    return "".join(spaced).split()
 
 
 def fold(text: str) -> str:

@@ -155,12 +155,23 @@ class Recall:
         # A newer piece comes along although it is held: it may correct the older one.
         hits = [hit for hit in hits if gone and hit.number >= min(gone)]
         chosen = self._fitting(hits, _room(budget))
+        chosen = self._fitting([*chosen, *self._newer(chosen)], _room(budget))
         recalled = _in_order(chosen) if any(hit.number in gone for hit in chosen) else ()
         left = _room(budget) - sum(self._count(one.words) for one in recalled)
         recalled += self._of_page(text, question, messages, budget, left)
         left = _room(budget) - sum(self._count(one.words) for one in recalled)
         best = best if best >= LEAST_SCORE else 0.0  # of pages it may be less
-        return (*self._from_elsewhere(question, others, best, again, engine, left), *recalled)
+        first = not any(one.role == "user" and question_of(one.text) for one in messages)
+        return (*self._from_elsewhere(question, others, best, again, engine, left, first), *recalled)
+
+    def _newer(self, hits: Sequence[Hit]) -> list[Hit]:
+        """The newer pieces that say much the same: a correction need not have the word that was asked for."""
+        newer: list[Hit] = []
+        for hit in hits:
+            found = [] if hit.piece.page else self._index.find(hit.piece.text)
+            alike = (one for one in found if one.number > hit.number and one.score >= LEAST_SCORE)
+            newer += [one for one in alike if one.piece.user and not one.piece.page][:1]
+        return newer
 
     def _from_elsewhere(
         self,
@@ -170,10 +181,16 @@ class Recall:
         again: Mapping[str, Sequence[Message]],
         engine: Holding,
         room: int,
+        first: bool,
     ) -> tuple[Recalled, ...]:
-        """Finds what was said elsewhere, where nothing here (`best`) shares NEAR_BEST of it."""
+        """Finds what was said elsewhere, where nothing here (`best`) shares NEAR_BEST of it.
+
+        The first question of a conversation has all remembered facts that fit: "Can I have muesli?" shares no
+        word with an allergy.
+        """
         try:
             found = self.elsewhere.find(question, others) if self.elsewhere else []
+            facts = self.elsewhere.facts() if self.elsewhere and first else []
         except StoreError:  # whoever writes there says why
             self._notes.append(Note("elsewhere", "Nothing is recalled from elsewhere: the store has failed."))
             return ()
@@ -184,7 +201,7 @@ class Recall:
             if NEAR_BEST * hit.score > best
             and all(self._held(one, hit.piece.text, engine) < HELD for one in again.get(hit.piece.text, []))
         ]
-        return _in_order(self._fitting(hits, room))
+        return _in_order(self._fitting([*hits, *facts], room))
 
     def _of_page(
         self, text: str, question: str, messages: Sequence[Message], budget: int, room: int

@@ -270,7 +270,7 @@ class PromptBox(TextArea):
             return []
         before = self._before()
         if before.startswith("/") and self.cursor_location[0]:
-            return []  # a command stands at the very beginning
+            return []  # the menu opens at the very beginning alone
         return choices(before, sorted(self.app.available_themes), self._history.folder)
 
     @on(TextArea.Changed)

@@ -166,11 +166,11 @@ def copy(pane: CommandPane, words: str) -> None:
     messages, views = pane.idle().messages, pane.transcript.messages.by_index
     answers = [n for n, one in enumerate(messages) if one.role == "assistant" and n in views]
     if words == "code":
-        with_code = ((n, blocks) for n in reversed(answers) if (blocks := code_blocks(views[n].said)))
-        index, blocks = next(with_code, (-1, []))
-        if not blocks:
+        blocks = ((max(code_blocks(views[n].said), key=len, default=""), n) for n in reversed(answers))
+        code, index = next((one for one in blocks if one[0].strip()), ("", -1))
+        if not code:
             raise UsageError("No answer has a code block.")
-        return pane.copy(max(blocks, key=len), f"the longest code block of {numbered(index)}")
+        return pane.copy(code, f"the longest code block of {numbered(index)}")
     if any(character.isdecimal() for character in words):
         index = bodies.message_index(pane, words)
     elif words:

@@ -34,7 +34,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield found
 
 
-def test_the_menu_begins_with_models_that_are_here_by_any_part_of_their_names(tmp_path: Path) -> None:
+def test_the_menu_begins_with_models_that_are_here_by_any_part_of_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     used, beside = tmp_path / "models" / "Qwen9-1b-q4.gguf", tmp_path / "models" / "qwen9-7b-q4.gguf"
     used.parent.mkdir()
     for file in (used, beside):
@@ -47,6 +49,9 @@ def test_the_menu_begins_with_models_that_are_here_by_any_part_of_their_names(tm
     assert [one.label for one in choices("/model n9-7", [], tmp_path)] == [beside.name]
     typed = f"/model {used.parent}/Q"
     assert [typed[: one.begin] + one.text for one in choices(typed, [], tmp_path)] == [f"/model {used}"]
+    monkeypatch.chdir(tmp_path)
+    assert [one.text for one in choices("/model models/Q", [], tmp_path)] == [f"models/{used.name}"]
+    assert all(one.final == (one.text in names[:2]) for one in choices("/model qwen", [], tmp_path))
 
 
 @pytest.fixture

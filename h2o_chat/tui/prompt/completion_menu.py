@@ -79,9 +79,11 @@ def choices(before: str, themes: list[str], folder: Path | None = None) -> list[
 
 
 def models(begin: int, typed: str, folder: Path | None) -> list[Completion]:
-    """Models that are here, by any part of their names, then those that can be had; or files."""
+    """Models that are here, by any part of their names, then those that can be had; before them files."""
+    files = _paths(begin, typed) if "/" in typed or typed.startswith(("~", ".")) else []
+    files = [replace(one, text=one.text.rstrip()) for one in files]
     if typed.startswith(("/", "~", ".")):
-        return [replace(one, text=one.text.rstrip()) for one in _paths(begin, typed)]
+        return files
     try:
         here = [one.name for one in models_here(models_used(folder) if folder else ())]
         names = [name for name in here if typed.lower() in name.lower()] + names_starting_with(typed)
@@ -89,7 +91,10 @@ def models(begin: int, typed: str, folder: Path | None) -> list[Completion]:
         return []
     short = Counter(name.rpartition("/")[2] for name in dict.fromkeys(names))
     labels = {name: name if short[last := name.rpartition("/")[2]] > 1 else last for name in names}
-    return [Completion(begin, name, label) for name, label in labels.items() if [*labels] != [typed]]
+    named = [Completion(begin, name, label, final=name in here) for name, label in labels.items()]
+    # A file that is known has its whole path as a name: it would stand there twice.
+    named = [one for one in named if not (files and Path(one.text).is_absolute())]
+    return files + (named if [*labels] != [typed] else [])
 
 
 def _paths(begin: int, typed: str) -> list[Completion]:

@@ -94,7 +94,9 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
         else:
             yield Note("setting", f"stopped, still {present}")
 
-    surface.run(work, f"reading {surface.memory.seen:,} tokens again · esc stops")
+    if seen := surface.memory.seen:
+        surface.say(f"{named}: {seen:,} tokens are read again; esc keeps {present}")
+    surface.run(work, f"reading {seen:,} tokens again · esc stops")
 
 
 def _think(chat: Chat, how: ThinkName) -> None:

@@ -171,7 +171,7 @@ class Index:
         return max(shared.values()) * known / max(whole, 1e-9) / idf(0, len(self.pieces))
 
     def _idf_in_talk(self, feature: Feature) -> float:
-        """What the model says does not make the user's words common; it counts for words of its own."""
+        """The idf among the user's pieces; among the model's, where it alone has said it."""
         by_user, by_model = (len(one.where.get(feature, ())) for one in (self._user, self._model))
         pieces = len(self._user.numbers)
         if by_model and not by_user:

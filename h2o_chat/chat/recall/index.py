@@ -141,10 +141,9 @@ class Index:
         """
         asked = sorted(features(question), key=str)  # sums do not depend on the order of a set
         user, model, pages = self._user, self._model, self._pages
-        talk = set[int]()
-        for word in (one for one in asked if isinstance(one, str)):
-            for part in (user, model) if user.is_rare(word) else ():
-                talk.update(part.where.get(word, ()) if part.is_rare(word) else ())
+        rare = [one for one in asked if isinstance(one, str) and user.is_rare(one)]
+        found_in = ((part, one) for part in (user, model) for one in rare if part.is_rare(one))
+        talk = {number for part, one in found_in for number in part.where.get(one, ())}
         idfs = {one: self._idf_in_talk(one) for one in asked}
         weights = _weights(idfs, self._idf_in_talk(""), self._rarities(question, user))
         score = _scores(talk, weights, (user, model))

@@ -142,11 +142,12 @@ def test_another_conversation_goes_on_in_the_memory_that_it_had(loaded: Loaded, 
     first = conversation_of(chat)
     chat.clear()
     say(chat, SAID[5])
-    second, larger = conversation_of(chat), replace(chat.settings, budget=96)
+    second, larger = conversation_of(chat), replace(chat.settings, budget=96, sinks=8)
     rebuild(chat, larger)
     assert open_another(chat, first)
     assert [note.code for note in chat.take_notes()] == []
     assert chat.settings.budget == chat.session.budget == twin.session.budget
+    assert chat.settings.sinks == twin.settings.sinks
     assert say(chat, SAID[6]) == say(twin, SAID[6])
     assert open_another(chat, second)
     for file in store.caches(first).iterdir():
@@ -159,7 +160,14 @@ def test_another_conversation_goes_on_in_the_memory_that_it_had(loaded: Loaded, 
 
 
 @pytest.mark.parametrize(
-    "stored", [{"policy": "gone"}, {"budget": "512"}, {"budget": 1, "policy": "caote"}, {"chunk": "x"}]
+    "stored",
+    [
+        {"policy": "gone"},
+        {"budget": "512"},
+        {"budget": None},
+        {"budget": 1, "policy": "caote"},
+        {"chunk": "x"},
+    ],
 )
 def test_a_conversation_whose_memory_cannot_be_had_goes_on_in_the_present_one(
     loaded: Loaded, store: Store, stored: dict[str, Any]

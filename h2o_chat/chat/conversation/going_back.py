@@ -104,8 +104,11 @@ def _cache_of(chat: Chat, conversation: str) -> tuple["Engine", Settings, list[N
     assert chat.keeper is not None
     try:
         stored = chat.keeper.store.settings(conversation)
-        given = {name: stored[name] for name in REBUILDING if stored.get(name) is not None}
-        own = replace(chat.settings, **{n: precedence.check(n, value, n) for n, value in given.items()})
+        given = {name: stored[name] for name in REBUILDING if name in stored}
+        for name, value in given.items():
+            if value is not None or getattr(Settings, name) is not None:  # else it is left to the program
+                precedence.check(name, value, name)
+        own = replace(chat.settings, **given)
         return (chat.engine if own == chat.settings else chat.engine.remade(own)), own, []
     except (StoreError, UsageError, BudgetError) as error:
         note = Note(

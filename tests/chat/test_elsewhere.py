@@ -91,14 +91,14 @@ def test_a_fact_is_found_in_every_conversation_until_it_is_forgotten(loaded: Any
     assert asked(chat_of(loaded, store, budget=192), "What is my cat called?") == []
 
 
-def test_the_first_question_has_all_facts_that_fit(loaded: Any, store: Store) -> None:
-    """Later ones those with whose words they are asked: "muesli" is no word of an allergy."""
+def test_the_first_message_has_all_facts_that_fit(loaded: Any, store: Store) -> None:
+    """Later questions have those whose words they share: "muesli" is no word of an allergy."""
     store.facts.add("words " * 160)
     for fact in ("I am allergic to walnuts.", "My dentist is Doctor Okafor."):
         store.facts.add(fact)
     chat = chat_of(loaded, store, budget=384)
-    assert asked(chat, "Hello there.") == [], "it asks nothing"
-    first = asked(chat, "Can I have a muesli with nuts?")
+    assert asked(chat, "Hello there.") == [], "a greeting"
+    first = asked(chat, "Suggest me a snack for a long hike.")
     told = [one.partition(") ")[2] for one in first]
     assert told == ["My dentist is Doctor Okafor.", "I am allergic to walnuts."]
     assert asked(chat, "Can I have a muesli with raisins?") == []

@@ -67,6 +67,12 @@ def test_what_is_no_loop_goes_on(tokens: list[int]) -> None:
 WORD = st.sampled_from(["a", "am", "be", "so", "sorry", "glad", "the", "you", "7", "naïve", "ok"])
 
 
+def test_a_piece_of_several_sentences_is_noticed() -> None:
+    """A story went on for 2,500 tokens with the same three sentences of 66 words."""
+    piece = " ".join(f"word{number}" for number in range(66))
+    assert repeated_words(f"Once. {' '.join([piece] * 4)}", "Tell me a story.") == 66
+
+
 @given(st.lists(WORD, max_size=40), st.lists(WORD, min_size=3, max_size=64), st.integers(0, 63))
 def test_words_said_four_times_are_noticed(before: list[str], piece: list[str], more: int) -> None:
     assume(len(set(piece)) >= PIECE_WORDS.start)

@@ -181,8 +181,8 @@ def remember(surface: Surface, words: str) -> None:
         surface.say("\n".join(told) or "Nothing is remembered for all conversations: /remember TEXT")
         return
     surface.say(
-        f"Remembered for all conversations: “{_beginning(fact.text)}” The first question of each has it,"
-        f" later ones find it by its words. /forget {fact.number} takes it back."
+        f"Remembered for all conversations: “{_beginning(fact.text)}” The first message of each has it,"
+        f" later questions find it by its words. /forget {fact.number} takes it back."
     )
 
 

@@ -203,7 +203,7 @@ def alike(answer: Grams, earlier: Grams) -> bool:
 
 TIMES = 4
 """An answer repeats itself that ends with a piece so many times in a row,"""
-PIECE_WORDS = range(3, 65)
+PIECE_WORDS = range(3, 129)
 """which has so many words, of which at least the first number differ, and which nobody asked for."""
 
 

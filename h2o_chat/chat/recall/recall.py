@@ -15,6 +15,7 @@ from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, 
 from h2o_chat.chat.conversation.spans import Places, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.chat.recall.index import (
+    LEAST_WORDS,
     PAGE_CHARACTERS,
     PIECE_CHARACTERS,
     Hit,
@@ -135,18 +136,18 @@ class Recall:
     ) -> tuple[Recalled, ...]:
         """Finds what a message asks for that is not held; with `others` other conversations are searched."""
         self.read(messages)
-        question = question_of(text)
-        if len(features(question)) < 2:
-            return ()  # "Hello?"
+        question, again = question_of(text), dict[str, list[Message]]()  # where words were recalled
+        for message in messages:
+            for one in message.recalled:
+                again.setdefault(one.words, []).append(message)
+        first = _tells(text) and not any(one.role == "user" and _tells(one.text) for one in messages)
+        if len(features(question)) < 2:  # "Hello?"
+            return self._from_elsewhere("", others, 0.0, again, engine, _room(budget), first)
         hits = self._index.find(question)[:LOOKED_AT]
         said = any(hit.score >= LEAST_SCORE for hit in hits if not hit.piece.page)
         hits = [hit for hit in hits if said or hit.piece.page]
         best = max((hit.score for hit in hits), default=0.0)
         hits = [hit for hit in hits if hit.score >= (PAGE_NEAR_BEST if hit.piece.page else NEAR_BEST) * best]
-        again: dict[str, list[Message]] = {}  # where words were recalled
-        for message in messages:
-            for one in message.recalled:
-                again.setdefault(one.words, []).append(message)
         gone = set[int]()
         for hit in hits:
             there = [messages[hit.piece.message], *again.get(hit.piece.text, [])]
@@ -161,7 +162,6 @@ class Recall:
         recalled += self._of_page(text, question, messages, budget, left)
         left = _room(budget) - sum(self._count(one.words) for one in recalled)
         best = best if best >= LEAST_SCORE else 0.0  # of pages it may be less
-        first = not any(one.role == "user" and question_of(one.text) for one in messages)
         return (*self._from_elsewhere(question, others, best, again, engine, left, first), *recalled)
 
     def _newer(self, hits: Sequence[Hit]) -> list[Hit]:
@@ -185,11 +185,11 @@ class Recall:
     ) -> tuple[Recalled, ...]:
         """Finds what was said elsewhere, where nothing here (`best`) shares NEAR_BEST of it.
 
-        The first question of a conversation has all remembered facts that fit: "Can I have muesli?" shares no
-        word with an allergy.
+        The first message of a conversation that is more than a greeting has all remembered facts that fit:
+        "Suggest a snack" shares no word with an allergy.
         """
         try:
-            found = self.elsewhere.find(question, others) if self.elsewhere else []
+            found = self.elsewhere.find(question, others) if self.elsewhere and question else []
             facts = self.elsewhere.facts() if self.elsewhere and first else []
         except StoreError:  # whoever writes there says why
             self._notes.append(Note("elsewhere", "Nothing is recalled from elsewhere: the store has failed."))
@@ -247,6 +247,11 @@ class Recall:
             fed = fed_text(message.text, message.recalled)
             self._places[key] = Places(" ".join(fed.split()), self._count)
         return engine.held(self._places[key].of(words, tokens_of(message)))
+
+
+def _tells(text: str) -> bool:
+    """Whether a message is more than a greeting."""
+    return sum(isinstance(one, str) for one in features(text[:PAGE_CHARACTERS])) >= LEAST_WORDS
 
 
 def _room(budget: int | None) -> int:

@@ -109,14 +109,16 @@ def test_what_may_be_meant_is_no_repetition(answer: str) -> None:
 def test_the_note_says_what_can_be_done() -> None:
     asked = Sampling(max_tokens=SCREEN_TOKENS)
     repeating = Repeating("")
-    assert not [*remarks.at_limit(TURN, asked, repeating, Thinking())], "somebody stopped it"
+    assert not [*remarks.at_limit(TURN, asked, asked.max_tokens, repeating, Thinking())], (
+        "somebody stopped it"
+    )
     for tokens, words, told in (
         (7, 0, "the same 7 tokens"),
         (1, 0, "the same token"),
         (9, 4, "the same 4 words"),
     ):
         repeating.tokens, repeating.words = tokens, words
-        (note,) = remarks.at_limit(TURN, asked, repeating, Thinking())
+        (note,) = remarks.at_limit(TURN, asked, asked.max_tokens, repeating, Thinking())
         assert note.code == "answer-repeats"
         assert told in note.message
-    assert not [*remarks.at_limit(replace(TURN, finish="eos"), asked, repeating, Thinking())]
+    assert not [*remarks.at_limit(replace(TURN, finish="eos"), asked, None, repeating, Thinking())]

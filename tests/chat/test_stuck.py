@@ -1,11 +1,15 @@
 """A loop is known by the words said, and what is meant to repeat is none."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from talk import chat_of
 
-from h2o_chat.chat.conversation.loops import BEGIN, END, OF, loop_in
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling
+from h2o_chat.chat.conversation.loops import BEGIN, END, MOST_TOKENS, OF, loop_in
 from h2o_chat.chat.conversation.message import Message
+from h2o_chat.events.events import Note
 
 THINGS = (
     *("apple", "boat", "candle", "drum", "eagle", "flute", "garden", "hammer", "island", "jacket"),
@@ -179,3 +183,17 @@ def test_an_answer_to_the_same_message_may_come_again() -> None:
     alone = loop_in(messages([(THINGS[0], FRESH[0]), *said]), THINGS[0])
     assert alone is not None
     assert alone.others == (LOOP,)
+
+
+def test_an_answer_in_a_loop_is_short_where_nobody_chose_its_length(loaded: Any) -> None:
+    """Barred from what it would repeat, SmolLM2 babbled for 3,000 tokens in the first minute."""
+    found = {}
+    for most in (SCREEN_TOKENS, 700):
+        chat = chat_of(loaded, budget=64)
+        chat.messages += messages([(f"How is the {thing}?", LOOP) for thing in THINGS[:4]])
+        drawn = Sampling(temperature=1.5, top_p=1.0, min_p=0.0, max_tokens=most, ignore_eos=True)
+        events = list(chat.send("And what else?", drawn))
+        found[most] = events[-1].new_tokens
+        told = [one.code for one in events if isinstance(one, Note)]
+        assert ("answer-limit" in told) == (most == SCREEN_TOKENS)
+    assert found == {SCREEN_TOKENS: MOST_TOKENS, 700: 700}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import ShouldStop, never, unheard
 from h2o_chat.chat.conversation import loops, remarks
@@ -109,9 +109,11 @@ class Chat:
         place = coming_span(seen + pending, len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
-        others = loops.tokenized(self.engine.tokenizer, self.engine.eos, avoid, 0)
+        others, most = loops.tokenized(self.engine.tokenizer, self.engine.eos, avoid, 0), sampling.max_tokens
         if self.breaks_loops and role == "user":
-            others += loops.break_loop(*model, self.messages, text, self.notes, bool(recalled))
+            barred = loops.break_loop(*model, self.messages, text, self.notes, bool(recalled))
+            most = loops.MOST_TOKENS if barred and most == SCREEN_TOKENS else most
+            others += barred
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled, role)
         self.messages += [exchange.user, exchange.answer]
         exchange.write_down(ids)
@@ -122,7 +124,7 @@ class Chat:
             yield from self.take_notes()
             yield from remarks.longer_than(pending + len(ids), self.session, seen)
             stops = exchange.stops(sampling, cancel) if self.breaks_loops else cancel
-            for event in self.engine.generate(ids, sampling, stops, others):
+            for event in self.engine.generate(ids, replace(sampling, max_tokens=most), stops, others):
                 match event:
                     case Prompt():
                         self.recall.was_fed()
@@ -146,7 +148,7 @@ class Chat:
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         exchange.close(event, self.engine)
-                        self.notes += remarks.at_limit(event, sampling, exchange.repeating, thinking)
+                        self.notes += remarks.at_limit(event, sampling, most, exchange.repeating, thinking)
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:

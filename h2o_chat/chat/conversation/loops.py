@@ -42,6 +42,10 @@ OF, BEGIN = 4, 3
 """BEGIN of the last OF answers must repeat: then a loop begins."""
 END = 32
 """This many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
+MOST_TOKENS = 512
+"""In a loop an answer of which nobody chose the length has at most so many tokens: barred from what it would
+repeat, a small model may babble to the end.
+"""
 LOOKED_AT = 128
 COMPARED_CHARACTERS = 4000
 """Length to which messages and answers are cut: what is compared is kept for the next time."""

@@ -100,8 +100,14 @@ def more_room(session: Session, tokens: int) -> int:
     return min(1 << (needed - 1).bit_length(), session.window)
 
 
-def at_limit(turn: Turn, sampling: Sampling, repeating: Repeating, thinking: Thinking) -> Iterator[Note]:
-    """A note where an answer ended at a limit that nobody asked for, or within its thought: what to do."""
+def at_limit(
+    turn: Turn, sampling: Sampling, most: int | None, repeating: Repeating, thinking: Thinking
+) -> Iterator[Note]:
+    """A note where an answer ended at a limit that nobody asked for, or within its thought: what to do.
+
+    Args:
+        most: the limit; that of `sampling`, but in a loop.
+    """
     if turn.finish == "length" and thinking.marks[1] and not thinking.divide(turn.text)[1]:
         hint = "--max-tokens N gives it more room; --think off leaves the thought out, where the model can."
         yield Note("thought-limit", "The answer ended within its thought.", hint)
@@ -109,7 +115,7 @@ def at_limit(turn: Turn, sampling: Sampling, repeating: Repeating, thinking: Thi
     if turn.finish == "stopped" and (said := repeating.piece):
         hint = "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves."
         yield Note("answer-repeats", f"The answer began to repeat {said}: it was ended.", hint)
-    if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
+    if turn.finish == "length" and turn.new_tokens == most and sampling.max_tokens == SCREEN_TOKENS:
         what = f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have."
         hint = "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate."
         yield Note("answer-limit", what, hint)

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from h2o_chat.chat.recall.index import (
+from h2o_chat.chat.conversation.sentences import (
     PAGE_CHARACTERS,
     PIECE_CHARACTERS,
-    Index,
     asked_from,
     pieces_of,
     question_of,
-    rarity_of,
 )
+from h2o_chat.chat.recall.index import Index, rarity_of
 from h2o_chat.chat.recall.recall import LEAST_SCORE
 from h2o_chat.chat.templates.chat_template import literal
 from h2o_chat.models.load_tokenizer import load_tokenizer

@@ -46,6 +46,15 @@ def test_ours_beside_stock_and_beside_ours(model: Path, capsys: pytest.CaptureFi
     assert f"{1 / ratio.token:.2f} times as fast as stock float32" in said
 
 
+def test_each_budget_is_beside_what_has_seen_as_much(model: Path) -> None:
+    settings = Settings(model=str(model), engine="transformers", dtype="float32", threads=1)
+    report = run_speed(Wanted(settings, ("none",), (20, 90), prompt=24, turns=1, budgets=(16, 32)))
+    ours = {row.peer for row in report.rows if row.kind == "ours"}
+    stock = {(one.peer, one.beside) for one in report.ratios if one.beside.startswith("stock")}
+    assert len(ours) == len(stock) == 4, "each budget at each length"
+    assert all(peer.split(", ")[-1] == beside.split(", ")[-1] for peer, beside in stock)
+
+
 def test_a_turn_of_compiled_stock_ends_where_it_began(model: Path) -> None:
     settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32")
     loaded = open_model(settings, lambda *_: None)

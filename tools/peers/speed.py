@@ -32,9 +32,6 @@ from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
 from h2o_chat.native.threads import let_torch_sleep
 
-AGES = (128, 512, 2048, 8192)
-"""Tokens that other programs have seen, as far as the model's window has room."""
-
 
 def other_programs(
     wanted: Wanted, names: Sequence[str], folder: Path | None, stack: ExitStack, progress: Progress
@@ -42,7 +39,7 @@ def other_programs(
     """Starts the programs: a peer for each number of tokens seen, and those that do not start."""
     model = find(wanted.settings.model).folder
     window = check_family(model).max_position_embeddings
-    seen = [age for age in AGES if age <= window] or AGES[:1]
+    seen = [tokens for tokens in wanted.seen if tokens <= window]
     contexts = list(dict.fromkeys([*seen, wanted.prompt]))
     found, absent = list[Peer](), list[Absent]()
     for number, name in enumerate(names):
@@ -84,6 +81,11 @@ class Conversation:
         """The program is closed once, for all of its conversations."""
 
 
+def numbers(text: str) -> list[int]:
+    """Whole numbers with commas between them; raises ValueError."""
+    return [int(one) for one in text.split(",")]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures what is asked for; the exit codes are those of `h2o-chat`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -92,9 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     model.add_argument("--shape", help="random weights of this shape, made for the run")
     parser.add_argument("--peers", default="llama.cpp", help="programs, with commas between them; or all")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="of the other programs' environments")
-    parser.add_argument("-b", "--budget", type=int, default=512, help="slots per layer and KV head")
+    parser.add_argument("-b", "--budget", type=numbers, default="512", help="slots a KV head; with commas")
     parser.add_argument("--quantize", default="auto", help="ours: none, int8, int4, nf4 or auto; with commas")
-    parser.add_argument("--seen", default="512", help="tokens that ours has seen; with commas")
+    parser.add_argument("--seen", type=numbers, default="512,2048,8192", help="tokens seen; with commas")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--prompt", type=int, default=640, help="tokens of the prompt that is timed")
     parser.add_argument("--turns", type=int, default=12, help="of 32 tokens, by each in turn")
@@ -111,15 +113,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quantize = asked.quantize.split(",")
 
     def work() -> ExitCode:
-        given = {"budget": asked.budget, "threads": asked.threads, "quantize": quantize[0]}
+        given = {"budget": asked.budget[0], "threads": asked.threads, "quantize": quantize[0]}
         with measured(asked.shape, asked.model, asked.seed, **given) as settings:
             let_torch_sleep(settings)
             if asked.kv_gib is not None:
                 memory = Memory(int(asked.kv_gib * (1 << 30)), asked.tokens_in, asked.tokens_out)
                 report = run_equal_memory(settings, memory, asked.folder)
                 return tell(report, asked.json, show_equal_memory)
-            seen = [int(tokens) for tokens in asked.seen.split(",")]
-            wanted = Wanted(settings, quantize, seen, asked.prompt, asked.turns, asked.seed)
+            more = asked.prompt, asked.turns, asked.seed
+            wanted = Wanted(settings, quantize, asked.seen, *more, budgets=asked.budget)
             speeds = run_speed(wanted, partial(other_programs, wanted, names, asked.folder))
             return tell(speeds, asked.json, show_speed)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.conversation.sentences import asked_from
 from h2o_chat.chat.conversation.spans import own_ids, tokens_of, tokens_read, was_read
-from h2o_chat.chat.recall.index import asked_from
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
 from h2o_chat.events.events import CacheState, Finish, ReadSoFar, Role, Said
 from h2o_chat.store import Conversation, StoredMessage, title_of

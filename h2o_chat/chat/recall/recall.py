@@ -12,19 +12,10 @@ from typing import Protocol
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
+from h2o_chat.chat.conversation.sentences import PAGE_CHARACTERS, PIECE_CHARACTERS, asked_from, question_of
 from h2o_chat.chat.conversation.spans import Places, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
-from h2o_chat.chat.recall.index import (
-    LEAST_WORDS,
-    PAGE_CHARACTERS,
-    PIECE_CHARACTERS,
-    Hit,
-    Index,
-    Rarity,
-    asked_from,
-    features,
-    question_of,
-)
+from h2o_chat.chat.recall.index import LEAST_WORDS, Hit, Index, Rarity, features
 from h2o_chat.events.events import Note
 
 SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5

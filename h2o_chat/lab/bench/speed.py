@@ -44,7 +44,7 @@ COPY_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Wanted:
-    """Combinations that are timed: each form of weights, each policy, at each number of tokens seen.
+    """Combinations that are timed: each form of weights, policy, budget and number of tokens seen.
 
     Stock is timed where its window holds them.
     """
@@ -58,6 +58,8 @@ class Wanted:
     turns: int = 12
     seed: int = 0
     policies: Sequence[PolicyName] = ("h2o",)
+    budgets: Sequence[int] = ()
+    """Slots, one after another; none: as `settings` has it."""
 
     @property
     def threads(self) -> int:
@@ -212,11 +214,12 @@ def stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list
             for seen in [one for one in wanted.seen if one <= window]:
                 stocks.append(_peer(wanted, f"stock {form}", STOCK, given, Stock(loaded), seen, about))
                 stocks[-1].timed_prompt = seen == wanted.seen[0]
-        for policy, seen in product(wanted.policies, wanted.seen):
-            runs = Ours(loaded, replace(wanted.settings, policy=policy), wanted.threads)
-            given = f"{form} weights, policy {policy}, {wanted.settings.budget} slots, as the program runs"
+        budgets = wanted.budgets or [wanted.settings.budget]
+        for policy, budget, seen in product(wanted.policies, budgets, wanted.seen):
+            runs = Ours(loaded, replace(wanted.settings, policy=policy, budget=budget), wanted.threads)
+            given = f"{form} weights, policy {policy}, {budget:,} slots, as the program runs"
             parts = [f"{runs.engine.session.engine} {form}", *([policy] if len(wanted.policies) > 1 else [])]
-            program = ", ".join(parts)
+            program = ", ".join([*parts, *([f"{budget:,} slots"] if len(budgets) > 1 else [])])
             ours.append(_peer(wanted, program, OURS, given, runs, seen, about))
             ours[-1].timed_prompt = len(ours) == 1
     for one in (*stocks, *ours):
@@ -287,8 +290,12 @@ def _speed(one: Peer, prompt: int, read_gb_s: float) -> Speed:
 def _ratios(peers: Sequence[Peer]) -> list[Ratio]:
     ours = first, *more = [one for one in peers if one.kind == OURS]
     baselines = [one for one in peers if one.kind != OURS]
-    # Beside what has seen as much, if there is one.
-    beside = [(next((one for one in ours if one.seen == other.seen), first), other) for other in baselines]
+    # Beside those that have seen as much, if there are any.
+    beside = [
+        (one, other)
+        for other in baselines
+        for one in [one for one in ours if one.seen == other.seen] or [first]
+    ]
     return [_ratio(*pair) for pair in beside] + [_ratio(one, first) for one in more]
 
 

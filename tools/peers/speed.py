@@ -82,7 +82,6 @@ class Conversation:
 
 
 def numbers(text: str) -> list[int]:
-    """Whole numbers with commas between them; raises ValueError."""
     return [int(one) for one in text.split(",")]
 
 

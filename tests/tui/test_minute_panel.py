@@ -111,8 +111,9 @@ async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> Non
         for _ in range(8):
             page += str(panel.render().plain)
             await screen.pilot.press("pagedown")
-        for part in ("heavy", "recent", "sink", "lost", "bytes"):
+        for part in ("important", "newest", "pinned", "lost", "bytes"):
             assert part in page
+        assert not re.search("heavy|recent|sink", page), "the paper's words for what has a name already"
         assert "which heads hold" in page
         if size[0] < 100:
             await screen.pilot.press("escape")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.base.glyphs import NAMES, percent, size
+from h2o_chat.base.glyphs import percent, size
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands import settable
 from h2o_chat.chat.commands.surface import Opened, Surface
@@ -134,7 +134,7 @@ def stats(surface: Surface, _: str) -> None:
     if memory.session is None or memory.cache is None:
         raise UsageError("Nothing was seen yet.")
     cache, session = memory.cache, memory.session
-    kinds = ", ".join(f"{cache.kinds.get(kind, 0):,} {NAMES[kind]}" for kind in "SHR")
+    kinds = ", ".join(f"{cache.kinds.get(kind, 0):,} {memory.names[kind]}" for kind in "SHR")
     slots = "" if session.budget is None else f" of {session.budget:,} slots"
     fixed = f", {size(session.fixed_bytes)} of states of a fixed size" if session.fixed_bytes else ""
     full = f"a full cache would hold {size(cache.bytes_full)}"

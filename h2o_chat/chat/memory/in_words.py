@@ -105,13 +105,11 @@ def in_lines(memory: CacheView) -> list[str]:
     session, cache = memory.session, memory.cache
     if session is None or cache is None or not cache.seen:
         return ["nothing was read yet"]
-    pinned = cache.kinds.get("S", 0) > session.sinks
-    kinds = (("R", "newest"), ("H", "important"), ("S", "pinned" if pinned else "first"))
     lines = [
         f"remembers {cache.kept:,} of {cache.seen:,} tokens, {memory.evicted:,} are forgotten"
         if memory.evicted
         else f"{cache.kept:,} of {session.budget or 'all'} tokens are taken: nothing is forgotten yet",
-        ", ".join(f"{name} {cache.kinds.get(kind, 0):,}" for kind, name in kinds),
+        ", ".join(f"{memory.names[kind]} {cache.kinds.get(kind, 0):,}" for kind in "RHS"),
     ]
     by_message: dict[int, list[str]] = {}
     for held in remembered(memory):

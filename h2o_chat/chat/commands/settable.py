@@ -13,6 +13,7 @@ from h2o_chat.chat.commands.surface import Opened, Surface
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.going_back import REBUILDING
+from h2o_chat.chat.conversation.remarks import about_reading
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.events.events import Note, ReadProgress
 
@@ -92,10 +93,11 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
             chat.notes.append(Note("setting", f"{named}; the conversation was read again"))
             yield Opened(chat, rebuilt=True)
         else:
-            yield Note("setting", f"stopped, still {present}")
+            yield Note("setting", f"stopped, still {present}: the conversation is as it was")
 
     if seen := surface.memory.seen:
-        surface.say(f"{named}: {seen:,} tokens are read again; esc keeps {present}")
+        about = about_reading(seen, chat.longest_read)
+        surface.say(f"{named}: {seen:,} tokens are read again{about}; esc keeps {present}")
     surface.run(work, f"reading {seen:,} tokens again · esc stops")
 
 

@@ -60,7 +60,7 @@ async def test_a_key_that_has_to_wait_says_so_and_why(
         app, held = screen.app, Held(screen, monkeypatch, tokens=tokens)
         await screen.ask("one")
         await screen.until(lambda: doing in app.divider.remark, "it goes on")
-        for key in ("ctrl+o", "ctrl+n", "ctrl+r", "f2"):
+        for key in ("ctrl+o", "ctrl+n", "ctrl+r", "ctrl+e", "f2"):
             app.divider.say("")
             await screen.pilot.press(key)
             assert f"not now: it is {doing}" in app.divider.remark
@@ -114,6 +114,8 @@ async def test_what_is_sent_while_a_model_loads_waits(talk: Drive, size: tuple[i
             await press(*"//quit", "enter", *"two", "enter")
             assert "sent as soon as" in app.divider.remark
             assert screen.page().count("waits") == 2
+            await press("ctrl+o")
+            assert "not now: it is opening" in app.divider.remark
             opens.set()
             await screen.opened()
             await screen.until(lambda: screen.own() == ["/quit", "two"] and not app.busy, "both are answered")

@@ -245,3 +245,23 @@ async def test_the_panel_over_the_chat_goes_when_somebody_types() -> None:
         await screen.until(lambda: panel.size.width == 46, "it stands beside the chat")
         await screen.pilot.resize_terminal(80, 24)
         await screen.until(lambda: not panel.display, "it is the line again")
+
+
+async def test_the_way_back_from_the_details_is_told() -> None:
+    async with talked(WIDE, turns=1) as screen:
+        panel = await open_panel(screen)
+
+        def told() -> str:
+            return str(panel.render().plain).split("\n")[panel._tabs_at].partition("details")[2]
+
+        assert "←" not in told()
+        await screen.pilot.press("right", "right")
+        assert "←" in told()
+        assert "tab" not in told()
+        await screen.pilot.press("escape")
+        await screen.until(lambda: screen.app.prompt.has_focus, "the keyboard is at the prompt")
+        assert "tab" in told()
+        while not panel.has_focus:
+            await screen.pilot.press("tab")
+        await screen.pilot.press("left", "left")
+        assert panel.tab == 0

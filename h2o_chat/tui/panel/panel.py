@@ -73,7 +73,8 @@ class MemoryPanel(Widget, can_focus=True):
             Content.styled(name, "bold underline $foreground" if number == self.tab else MUTED)
             for number, name in enumerate(TABS)
         ]
-        drawn.append(edge("├", Content("  ").join(names), "", "┤", width))
+        other = "← →" if self.has_focus else "tab, then ← →"
+        drawn.append(edge("├", Content("  ").join(names), other if self.tab else "", "┤", width))
         drawn += [row(Content.styled(line, MUTED), inner) for line in legend]
         drawn.append(edge("╰", "", "", "╯", width))
         return Content("\n").join(drawn)

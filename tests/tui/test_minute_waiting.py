@@ -52,6 +52,23 @@ async def test_what_is_sent_meanwhile_waits_its_turn(
         assert "waits" not in screen.page()
 
 
+async def test_of_many_that_wait_the_others_are_counted(talk: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with talk((80, 24)) as screen:
+        held = Held(screen, monkeypatch, tokens=1)
+        await screen.start("one")
+        for count in range(8):
+            await screen.ask(f"waiting {count}")
+        assert len([line for line in screen.lines() if "“waiting" in line]) == 3
+        assert "5 more" in screen.page()
+        for _ in range(5):
+            await screen.pilot.press("up")
+            screen.app.prompt.clear()
+        assert " more" not in str(screen.app.pane.outbox.render())
+        await screen.pilot.press("escape")
+        held.go_on.set()
+        await screen.answered()
+
+
 @pytest.mark.parametrize(("tokens", "doing"), [(0, "reading"), (1, "answering")])
 async def test_a_key_that_has_to_wait_says_so_and_why(
     talk: Drive, tokens: int, doing: str, monkeypatch: pytest.MonkeyPatch

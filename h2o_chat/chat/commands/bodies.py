@@ -156,9 +156,9 @@ def memory(surface: Surface, _: str) -> None:
 
 
 def why(surface: Surface, words: str) -> None:
-    if not words:
-        raise UsageError("Which word?", "/why WORD or /why @POSITION")
-    surface.say("\n".join(in_words.why(surface.memory, words)))
+    if not words and surface.selected is None:
+        raise UsageError("Which word, or which message?", in_words.WHY)
+    surface.say("\n".join(in_words.why(surface.memory, words or numbered(message_index(surface, "")))))
 
 
 def recall(surface: Surface, words: str) -> None:

@@ -102,11 +102,19 @@ def setting(surface: Surface, words: str) -> None:
     name, value = name.replace("-", "_"), value.strip()
     if not name:
         surface.choose_setting()
-    elif value or name not in settable.SETTABLE:
-        settable.apply(surface, {name: settable.read(name, value)})
-    else:
-        present = settable.values(surface.idle(), surface.sampling)[name]
-        surface.say(f"{name} = {settable.typed(present) or 'none'}")
+        return
+    if name not in settable.SETTABLE:
+        settable.read(name, value)  # says why not
+    told = settable.told(name, settable.values(surface.idle(), surface.sampling)[name])
+    if not value:
+        choices = settable.CHOICES.get(name)
+        surface.say(f"{told}. One of: {', '.join(choices)}." if choices else told)
+        return
+    try:
+        new = settable.read(name, value)
+    except UsageError as error:
+        raise UsageError(error.message, f"{error.hint} {told}") from error
+    settable.apply(surface, {name: new})
 
 
 def setting_named(name: str) -> Callable[[Surface, str], None]:

@@ -132,7 +132,9 @@ class TalkPane(Pane):
         before = self.chat
         super().on_opened(chat)
         if isinstance(before, Chat) and before is not chat and before.keeper and before.messages:
-            self.transcript.messages.note("The conversation before is kept.", "ctrl+o opens it.")
+            asked = any(one.role == "user" for one in chat.messages)
+            same = "" if asked else " up brings back your question: ask this model the same."
+            self.transcript.messages.note("The conversation before is kept.", f"ctrl+o opens it.{same}")
         if isinstance(chat, Chat):
             self.sampling = chat.makers.complete(self.sampling)
         self.current.state = "answering"

@@ -247,7 +247,10 @@ class ChatApp(App[None], inherit_bindings=False):
                 run(command, input=text.encode("utf-8", "replace"), capture_output=True, timeout=1)
 
     def action_interrupt(self) -> None:
-        """Copy a selection, else stop, else empty the prompt, else leave when pressed twice."""
+        """Copy a selection, else stop, else empty the prompt, else leave when pressed twice.
+
+        Where a text stands in the prompt, stopping does not count as the first of these two presses.
+        """
         talk = self.pane if isinstance(self.pane, TalkPane) else None
         in_prompt = talk.prompt.selected_by_hand if talk else ""
         if monotonic() < self._leaves_until:
@@ -255,14 +258,18 @@ class ChatApp(App[None], inherit_bindings=False):
         elif selected := in_prompt or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
-        elif talk and not talk.stoppable and len(self.screen_stack) == 1 and talk.editing.clear_to_history():
+        elif self.pane.stoppable and not (self.busy and self.jobs.cancelled):
+            self.pane.stop()
+            if talk and len(self.screen_stack) == 1 and talk.editing.has_text:
+                self.divider.say("stopped · your text stays · ctrl+c again clears it")
+            else:
+                self._leaves_until = monotonic() + LEAVE_STOPPED_SECONDS
+                self.divider.say("stopping · ctrl+c again leaves", LEAVE_STOPPED_SECONDS)
+        elif talk and len(self.screen_stack) == 1 and talk.editing.clear_to_history():
             self.divider.say("cleared · up brings it back")
         else:
-            seconds = LEAVE_STOPPED_SECONDS if self.pane.stoppable else LEAVE_SECONDS
-            self._leaves_until = monotonic() + seconds
-            if self.pane.stoppable:
-                self.pane.stop()
-            self.divider.say("ctrl+c again leaves", seconds)
+            self._leaves_until = monotonic() + LEAVE_SECONDS
+            self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 
     def action_toggle_panel(self) -> None:
         if self._look.quiet:

@@ -23,8 +23,8 @@ LEAST_CELLS = 24
 PANEL = (
     ("██████████▓▓▓▓▓░░", "the slots of the memory, by the reason why each is kept:"),
     ("█ important", "without it the model would say something else most (the paper's heavy hitters)"),
-    ("▓ newest", "the last tokens, which are always kept"),
-    ("░ pinned", "the first tokens, the system prompt, what you pin: never forgotten"),
+    ("▓ newest", "the last tokens, which are always kept (the paper's recent tokens)"),
+    ("░ first, pinned", "the first tokens (sinks), the system prompt, what you pin: never forgotten"),
     ("still remembered", "words of long ago, and how many heads hold them"),
     ("a head", "one of the model's small memories: each decides alone what it keeps"),
     ("just forgotten", "what no head holds any more; the conversation on the left keeps it"),

@@ -88,7 +88,7 @@ def test_commands_are_done_and_said_as_lines(talked: Ended) -> None:
         r"note: what you type next is said instead.*",
         r"#4 pocket: \S.*",
         r"note: Branch .*",
-        r"temperature = 0\.0",
+        r"temperature = 0\.0 .*/set temperature .*",
         r"/edit \[NUMBER\]: .*",
         r"error: /theme works only on the screen, not in --plain.*",
         r"error: /nonsense is no command.*",

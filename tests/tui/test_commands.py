@@ -486,7 +486,13 @@ async def test_another_model_and_one_that_is_not_there(switching: Drive, shared_
         await screen.answered()
         assert screen.chat.messages == []
         assert "ctrl+o opens it" in screen.bodies()[-1], "the conversation before"
-        await screen.say("Once")
+        assert "up brings back" in screen.bodies()[-1]
+        while app.prompt.text != "Once":
+            await screen.pilot.press("up")
+        await screen.pilot.press("enter")
+        await screen.until(lambda: len(screen.chat.messages) == 2, "the other one is asked the same")
+        await screen.answered()
+        assert screen.own() == ["Once"]
         _, before = screen.chat.keeper.store.list()
         await screen.ask("/model")
         await screen.until(lambda: "comes with" in screen.page(), "what is here is listed")

@@ -4,7 +4,11 @@ As a new user meets them: on the real app, with the model that comes with the pr
 """
 
 import re
+import time
+from collections.abc import Callable
+from typing import Any
 
+import pytest
 from screens import Drive
 
 CAT = "My cat is called Luna."
@@ -59,6 +63,44 @@ async def test_a_larger_memory_is_offered_and_given(talk: Drive) -> None:
         assert "/budget 512 gives it more." in screen.bodies()[-1]
         await screen.say(CAT)
         assert "was read again" in await screen.say("/budget 256")
+
+
+async def test_more_room_says_its_cost_and_can_be_stopped(
+    talk: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk((120, 36), (CAT,)) as screen:
+        await screen.say("word " * 60)
+        offer = next(body for body in screen.bodies() if "/budget more" in body)
+        (tokens,) = re.findall(r"([\d,]+) tokens again, about \d+ s\.", offer)
+        asked = screen.chat.messages[-2]
+        assert int(tokens) == asked.last + 1, "what was said before, too"
+        seen, messages = screen.chat.engine.seen, list(screen.chat.messages)
+        real, engine = screen.chat.engine.remade, screen.chat.engine
+
+        def remade(settings: Any) -> Any:
+            made = real(settings)
+
+            def feed_again(*args: Any, cancel: Callable[[], bool], **others: Any) -> bool:
+                while not cancel():
+                    time.sleep(0.005)
+                return False
+
+            made.feed_again = feed_again
+            return made
+
+        monkeypatch.setattr(engine, "remade", remade)
+        await screen.pilot.press("f3")
+        await screen.until(lambda: "esc stops" in screen.app.divider.remark, "it is read again")
+        assert re.search(
+            rf"{seen} tokens are read again, about \d+ s; esc keeps budget = 64", screen.bodies()[-1]
+        )
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert "as it was" in screen.bodies()[-1]
+        assert (screen.chat.engine, screen.chat.engine.seen) == (engine, seen)
+        assert screen.chat.messages == messages
+        assert screen.app._memory.session.budget == 64
+        assert screen.app._memory.seen == seen
 
 
 async def test_what_is_protected_is_one_number_everywhere(talk: Drive) -> None:

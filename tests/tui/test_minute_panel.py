@@ -111,8 +111,9 @@ async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> Non
         for _ in range(8):
             page += str(panel.render().plain)
             await screen.pilot.press("pagedown")
-        for part in ("heavy", "recent", "sink", "lost", "bytes"):
+        for part in ("important", "newest", "pinned", "lost", "bytes"):
             assert part in page
+        assert not re.search("heavy|recent|sink", page), "the paper's words for what has a name already"
         assert "which heads hold" in page
         if size[0] < 100:
             await screen.pilot.press("escape")
@@ -214,6 +215,28 @@ async def test_a_word_means_the_same_wherever_it_is_told(size: tuple[int, int]) 
         assert any(f"{count} of 12 heads · important: attention" in line for line in told)
 
 
+async def test_why_of_a_message_counts_its_tokens() -> None:
+    async with talked(WIDE) as screen:
+        memory, held = screen.app._memory, held_by(screen)
+        for number, message in enumerate(screen.chat.messages, 1):
+            first, *rest = (await screen.say(f"/why #{number}")).split("\n")
+            tokens = range(message.first, min(message.last + 1, memory.seen))
+            assert f"#{number} has {len(tokens)} tokens" in first
+            assert f" {round(message.hold * 12)} of 12 heads" in first.replace("<1", "0")
+            counts = {line.split(":")[0].split()[1]: int(line.split()[0]) for line in rest}
+            assert sum(counts.values()) == len(tokens)
+            assert counts.get("forgotten", 0) == sum(at not in held for at in tokens)
+            recent = [at for at in tokens if at >= memory.recent_from]
+            assert counts.get("newest", 0) == len(recent)
+        await screen.pilot.press("tab", "up")
+        chosen = screen.app.transcript.choice.view
+        assert chosen is not None
+        screen.app.pane.submit("/why")  # type: ignore[attr-defined]  # typing would end the choice
+        assert screen.bodies()[-1].startswith(f"#{chosen.index + 1} has "), "the chosen one"
+        await screen.pilot.press("escape")
+        assert "#99" in await screen.say("/why #99")
+
+
 async def test_why_has_a_row_for_each_time_a_word_was_said() -> None:
     async with talked(WIDE) as screen:
         for text in ("/why is", "/why restaurant", "/why IN SAN JOSE"):
@@ -244,3 +267,23 @@ async def test_the_panel_over_the_chat_goes_when_somebody_types() -> None:
         await screen.until(lambda: panel.size.width == 46, "it stands beside the chat")
         await screen.pilot.resize_terminal(80, 24)
         await screen.until(lambda: not panel.display, "it is the line again")
+
+
+async def test_the_way_back_from_the_details_is_told() -> None:
+    async with talked(WIDE, turns=1) as screen:
+        panel = await open_panel(screen)
+
+        def told() -> str:
+            return str(panel.render().plain).split("\n")[panel._tabs_at].partition("details")[2]
+
+        assert "←" not in told()
+        await screen.pilot.press("right", "right")
+        assert "←" in told()
+        assert "tab" not in told()
+        await screen.pilot.press("escape")
+        await screen.until(lambda: screen.app.prompt.has_focus, "the keyboard is at the prompt")
+        assert "tab" in told()
+        while not panel.has_focus:
+            await screen.pilot.press("tab")
+        await screen.pilot.press("left", "left")
+        assert panel.tab == 0

@@ -77,6 +77,25 @@ async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Drive, size: tupl
         assert app.prompt._history.older("") == "typed at the last moment"
 
 
+async def test_ctrl_c_stops_then_clears_then_leaves(talk: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with talk((80, 24)) as screen:
+        app, press = screen.app, screen.pilot.press
+        Held(screen, monkeypatch, tokens=1)
+        await screen.start("one")
+        await press(*"more")
+        for key, text in (("ctrl+c", "more"), ("ctrl+c", "")):
+            await press(key)
+            assert app.prompt.text == text
+            assert "again leaves" not in app.divider.remark
+        await screen.answered()
+        assert screen.chat.messages[-1].finish == "stopped"
+        assert app.is_running
+        await press("up")
+        assert app.prompt.text == "more", "it is not lost"
+        await press("ctrl+c", "ctrl+c", "ctrl+c")
+        await screen.until(lambda: not app.is_running, "it leaves")
+
+
 async def test_what_happens_next_replaces_a_notice(talk: Drive) -> None:
     async with talk((80, 24)) as screen:
         app, press = screen.app, screen.pilot.press

@@ -52,6 +52,23 @@ async def test_what_is_sent_meanwhile_waits_its_turn(
         assert "waits" not in screen.page()
 
 
+async def test_of_many_that_wait_the_others_are_counted(talk: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with talk((80, 24)) as screen:
+        held = Held(screen, monkeypatch, tokens=1)
+        await screen.start("one")
+        for count in range(8):
+            await screen.ask(f"waiting {count}")
+        assert len([line for line in screen.lines() if "“waiting" in line]) == 3
+        assert "5 more" in screen.page()
+        for _ in range(5):
+            await screen.pilot.press("up")
+            screen.app.prompt.clear()
+        assert " more" not in str(screen.app.pane.outbox.render())
+        await screen.pilot.press("escape")
+        held.go_on.set()
+        await screen.answered()
+
+
 @pytest.mark.parametrize(("tokens", "doing"), [(0, "reading"), (1, "answering")])
 async def test_a_key_that_has_to_wait_says_so_and_why(
     talk: Drive, tokens: int, doing: str, monkeypatch: pytest.MonkeyPatch
@@ -60,7 +77,7 @@ async def test_a_key_that_has_to_wait_says_so_and_why(
         app, held = screen.app, Held(screen, monkeypatch, tokens=tokens)
         await screen.ask("one")
         await screen.until(lambda: doing in app.divider.remark, "it goes on")
-        for key in ("ctrl+o", "ctrl+n", "ctrl+r", "f2"):
+        for key in ("ctrl+o", "ctrl+n", "ctrl+r", "ctrl+e", "f2"):
             app.divider.say("")
             await screen.pilot.press(key)
             assert f"not now: it is {doing}" in app.divider.remark
@@ -114,6 +131,8 @@ async def test_what_is_sent_while_a_model_loads_waits(talk: Drive, size: tuple[i
             await press(*"//quit", "enter", *"two", "enter")
             assert "sent as soon as" in app.divider.remark
             assert screen.page().count("waits") == 2
+            await press("ctrl+o")
+            assert "not now: it is opening" in app.divider.remark
             opens.set()
             await screen.opened()
             await screen.until(lambda: screen.own() == ["/quit", "two"] and not app.busy, "both are answered")

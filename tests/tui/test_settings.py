@@ -1,5 +1,6 @@
 """The settings, changed through their fields while a conversation goes on, on a real small model."""
 
+import re
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from textual.widgets import Input, Select, Static
 
 from h2o_chat.base.config import CHOSEN, Sampling
 from h2o_chat.chat.commands import settable
-from h2o_chat.tui.prompt.settings_screen import CHOICES, GROUPS, HELP, SettingsScreen
+from h2o_chat.tui.prompt.settings_screen import GROUPS, HELP, SettingsScreen
 
 
 def field(screen: Screen, name: str) -> Any:
@@ -38,7 +39,22 @@ async def opened(screen: Screen) -> None:
 def test_every_setting_has_a_field_and_its_meaning() -> None:
     assert [name for names in GROUPS.values() for name in names] == [*settable.SETTABLE, "theme"]
     assert HELP.keys() == {*settable.SETTABLE, "theme"}
-    assert all(settable.read(name, one) is not None for name, known in CHOICES.items() for one in known)
+    assert all(
+        settable.read(name, one) is not None for name, known in settable.CHOICES.items() for one in known
+    )
+    assert all(settable.read(name, example) is not None for name, (_, example) in settable.HELP.items())
+
+
+async def test_a_setting_without_a_value_or_with_a_wrong_one_says_how_it_is_typed(stored: Drive) -> None:
+    async with stored() as screen:
+        for typed in ("/set max_tokens", "/set max-tokens many", "/set max_tokens 0"):
+            told = await screen.say(typed)
+            assert "24" in told, "the present value"
+            (command,) = re.findall(r"/set max_tokens \S+", told)
+            screen.app.prompt.clear()
+        assert "max_tokens = 2000" in await screen.say(command)
+        told = await screen.say("/set recall")
+        assert all(one in told for one in settable.CHOICES["recall"])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.base.glyphs import NAMES, percent, size
+from h2o_chat.base.glyphs import percent, size
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands import settable
 from h2o_chat.chat.commands.surface import Opened, Surface
@@ -102,11 +102,19 @@ def setting(surface: Surface, words: str) -> None:
     name, value = name.replace("-", "_"), value.strip()
     if not name:
         surface.choose_setting()
-    elif value or name not in settable.SETTABLE:
-        settable.apply(surface, {name: settable.read(name, value)})
-    else:
-        present = settable.values(surface.idle(), surface.sampling)[name]
-        surface.say(f"{name} = {settable.typed(present) or 'none'}")
+        return
+    if name not in settable.SETTABLE:
+        settable.read(name, value)  # says why not
+    told = settable.told(name, settable.values(surface.idle(), surface.sampling)[name])
+    if not value:
+        choices = settable.CHOICES.get(name)
+        surface.say(f"{told}. One of: {', '.join(choices)}." if choices else told)
+        return
+    try:
+        new = settable.read(name, value)
+    except UsageError as error:
+        raise UsageError(error.message, f"{error.hint} {told}") from error
+    settable.apply(surface, {name: new})
 
 
 def setting_named(name: str) -> Callable[[Surface, str], None]:
@@ -134,7 +142,7 @@ def stats(surface: Surface, _: str) -> None:
     if memory.session is None or memory.cache is None:
         raise UsageError("Nothing was seen yet.")
     cache, session = memory.cache, memory.session
-    kinds = ", ".join(f"{cache.kinds.get(kind, 0):,} {NAMES[kind]}" for kind in "SHR")
+    kinds = ", ".join(f"{cache.kinds.get(kind, 0):,} {memory.names[kind]}" for kind in "SHR")
     slots = "" if session.budget is None else f" of {session.budget:,} slots"
     fixed = f", {size(session.fixed_bytes)} of states of a fixed size" if session.fixed_bytes else ""
     full = f"a full cache would hold {size(cache.bytes_full)}"
@@ -156,9 +164,9 @@ def memory(surface: Surface, _: str) -> None:
 
 
 def why(surface: Surface, words: str) -> None:
-    if not words:
-        raise UsageError("Which word?", "/why WORD or /why @POSITION")
-    surface.say("\n".join(in_words.why(surface.memory, words)))
+    if not words and surface.selected is None:
+        raise UsageError("Which word, or which message?", in_words.WHY)
+    surface.say("\n".join(in_words.why(surface.memory, words or numbered(message_index(surface, "")))))
 
 
 def recall(surface: Surface, words: str) -> None:

@@ -6,13 +6,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import Sampling, ThinkName
+from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS, THINKS, Sampling, ThinkName
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands.surface import Opened, Surface
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.going_back import REBUILDING
+from h2o_chat.chat.conversation.remarks import about_reading
 from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.events.events import Note, ReadProgress
 
@@ -21,6 +22,35 @@ ANSWERING = tuple(asdict(Sampling()))
 SETTABLE = (*ANSWERING, "seed", "recall", "think", *REBUILDING)
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 """Settings that may be left to the program."""
+HELP = {
+    "temperature": ("0: always the likeliest token", "0.7"),
+    "top_p": ("sample from this share of the probability", "0.9"),
+    "top_k": ("sample from so many tokens; 0: all", "40"),
+    "min_p": ("drop tokens below this share of the likeliest", "0.05"),
+    "repetition_penalty": ("above 1: repeat less", "1.1"),
+    "max_tokens": ("longest answer; none: no limit", "2000"),
+    "stop": ('texts that end an answer: ["###", "User:"]', "###"),
+    "ignore_eos": ("go on past the model's own end", "true"),
+    "seed": ("for sampling", "7"),
+    "recall": ("auto: read forgotten words that a question needs once more", "all"),
+    "think": ("thoughts before an answer, where the model's template has a switch", "off"),
+    "policy": ("what to forget first", "h2o-paper"),
+    "budget": ("tokens kept per layer and KV head", "1024"),
+    "sinks": ("first tokens always kept; none: by policy", "4"),
+    "recent": ("newest tokens always kept; none: by policy", "64"),
+    "chunk": ("prompt tokens read at once; none: budget / 4", "128"),
+    "prefill": ("full: a whole prompt attends to itself first", "full"),
+    "kv_dtype": ("precision of the memory", "int8"),
+}
+"""The meaning of each, and an example of a value."""
+CHOICES = {
+    "ignore_eos": ("false", "true"),
+    "recall": RECALLS,
+    "think": THINKS,
+    "policy": CHOSEN,
+    "prefill": PREFILLS,
+    "kv_dtype": KV_DTYPES,
+}
 LEAST_BUDGET = 16
 """Fewer slots are for experiments (`--budget`): in the middle of a conversation they are a slip."""
 
@@ -54,6 +84,12 @@ def typed(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
+
+
+def told(name: str, value: Any) -> str:
+    """A setting's value, its meaning, and how another value is typed."""
+    meaning, example = HELP[name]
+    return f"{name} = {typed(value) or 'none'} ({meaning}). Another value: /set {name} {example}"
 
 
 def check(chat: Chat, new: dict[str, Any]) -> None:
@@ -92,10 +128,11 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
             chat.notes.append(Note("setting", f"{named}; the conversation was read again"))
             yield Opened(chat, rebuilt=True)
         else:
-            yield Note("setting", f"stopped, still {present}")
+            yield Note("setting", f"stopped, still {present}: the conversation is as it was")
 
     if seen := surface.memory.seen:
-        surface.say(f"{named}: {seen:,} tokens are read again; esc keeps {present}")
+        about = about_reading(seen, chat.longest_read)
+        surface.say(f"{named}: {seen:,} tokens are read again{about}; esc keeps {present}")
     surface.run(work, f"reading {seen:,} tokens again · esc stops")
 
 

@@ -50,7 +50,7 @@ COMMANDS = (
     Command("recall", "WORDS", "have the model read earlier words once more", bodies.recall),
     Command("remember", "[TEXT]", "remember it, or the chosen message, everywhere", bodies.remember),
     Command("forget", "NUMBER", "forget something that /remember shows", bodies.forget),
-    Command("why", "WORD|@POSITION", "why a word was kept or forgotten", bodies.why),
+    Command("why", "WORD|#NUMBER|@POSITION", "why a word, or a message, was kept or forgotten", bodies.why),
     Command("find", "WORDS", "look for words in this conversation", bodies.find),
     Command(
         *("copy", "[code|NUMBER]", "copy the last answer, the newest code, or a message"),

@@ -67,6 +67,8 @@ class Chat:
             lambda text: rarity_of(literal(engine.tokenizer, text)),
         )
         self.recall.elsewhere = Elsewhere(keeper, self.recall.rarity) if keeper else None
+        self.longest_read = 0, 0.0
+        """(tokens, ms) of the longest prompt that was read; it may have been in another conversation."""
         self._turn_marker_fed = False
         """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
         self.session = self.session_now()
@@ -122,12 +124,13 @@ class Chat:
         try:
             yield to_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
-            yield from remarks.longer_than(pending + len(ids), self.session, seen)
+            yield from remarks.longer_than(pending + len(ids), self.session, seen, self.longest_read)
             stops = exchange.stops(sampling, cancel) if self.breaks_loops else cancel
             for event in self.engine.generate(ids, replace(sampling, max_tokens=most), stops, others):
                 match event:
                     case Prompt():
                         self.recall.was_fed()
+                        self.longest_read = max(self.longest_read, (event.tokens, event.ms))
                         event = replace(event, system=system_tokens)
                         exchange.read(event)
                         yield event

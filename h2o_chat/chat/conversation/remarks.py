@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat.conversation.loops import Repeating
-from h2o_chat.chat.conversation.message import Message, numbered
+from h2o_chat.chat.conversation.message import Message, about_time, numbered
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.chat.templates.thinking import Thinking
 from h2o_chat.events.events import Note, Prompt, Session, Turn
@@ -77,8 +77,12 @@ def fitted_budget(settings: Settings, named: Collection[str]) -> Settings:
     return replace(settings, budget=auto_budget(find(settings.model).folder, psutil.virtual_memory().total))
 
 
-def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
-    """A note before a prompt is read that is longer than the budget: what will stay of it."""
+def longer_than(
+    tokens: int, session: Session, seen: int, longest: tuple[int, float] = (0, 0.0)
+) -> Iterator[Note]:
+    """A note before a prompt is read that is longer than the budget: what will stay of it, and what it costs
+    to keep it all; `longest`: see `Chat.longest_read`.
+    """
     budget, recent = session.budget, session.recent
     if budget is None or tokens <= budget:
         return
@@ -87,10 +91,18 @@ def longer_than(tokens: int, session: Session, seen: int) -> Iterator[Note]:
     more = more_room(session, seen + tokens)
     kept = " and ".join(stay) or "what the policy keeps"
     what = f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end; {kept} stay."
-    hint = f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (f3)."
+    again = f"{seen + tokens:,} tokens again{about_reading(seen + tokens, longest)}"
+    hint = f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (f3), which"
+    hint += f" reads {again}."
     if more < seen + tokens:
         hint = f"The model's window has {session.window:,} tokens: no budget would hold all of it."
     yield Note("long-prompt", what, hint)
+
+
+def about_reading(tokens: int, longest: tuple[int, float]) -> str:
+    """`, about 28 s` for so many tokens at the pace of the longest prompt; empty where none was read."""
+    read, ms = longest
+    return f", about {about_time(tokens * ms / read / 1000)}" if read else ""
 
 
 def more_room(session: Session, tokens: int) -> int:

@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
+from h2o_chat.base.glyphs import NAMES
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import Span, Spans
 from h2o_chat.chat.memory.words import Word, Words
@@ -153,6 +154,13 @@ class CacheView:
     def evicted(self) -> int:
         """Tokens that the fullest cache has evicted: `seen` minus `kept`."""
         return self.cache.seen - self.cache.kept if self.cache else 0
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The name of each kind; where nobody has pinned anything, only the first tokens are protected."""
+        protected = self.cache.kinds.get("S", 0) if self.cache else 0
+        nothing_pinned = self.session is not None and 0 < protected <= self.session.sinks
+        return NAMES | ({"S": "first"} if nothing_pinned else {})
 
     @property
     def knows_lost(self) -> bool:

@@ -1,6 +1,7 @@
 """The memory in words: what is still held, what was just forgotten, and why. No widgets here."""
 
 from bisect import bisect_right, insort
+from collections import Counter
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -10,6 +11,7 @@ from h2o_chat.base.safe import safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView, Kind
 from h2o_chat.chat.memory.words import Word
+from h2o_chat.events.events import Session
 
 LISTED = 64
 LOOKED = 512
@@ -105,13 +107,11 @@ def in_lines(memory: CacheView) -> list[str]:
     session, cache = memory.session, memory.cache
     if session is None or cache is None or not cache.seen:
         return ["nothing was read yet"]
-    pinned = cache.kinds.get("S", 0) > session.sinks
-    kinds = (("R", "newest"), ("H", "important"), ("S", "pinned" if pinned else "first"))
     lines = [
         f"remembers {cache.kept:,} of {cache.seen:,} tokens, {memory.evicted:,} are forgotten"
         if memory.evicted
         else f"{cache.kept:,} of {session.budget or 'all'} tokens are taken: nothing is forgotten yet",
-        ", ".join(f"{name} {cache.kinds.get(kind, 0):,}" for kind, name in kinds),
+        ", ".join(f"{memory.names[kind]} {cache.kinds.get(kind, 0):,}" for kind in "RHS"),
     ]
     by_message: dict[int, list[str]] = {}
     for held in remembered(memory):
@@ -137,17 +137,24 @@ KEPT_BECAUSE = {
     "snapkv": "the end of the prompt attended to it",
 }
 """Reasons of the policies that rank by something a person can see."""
+WHY = "/why WORD, /why #3 or /why @POSITION"
 
 
 def why(memory: CacheView, wanted: str) -> list[str]:
-    """A line for each place of a word, of several, or the token `@POSITION`; UsageError: there is none."""
+    """Lines about each place of a word, or of several; about the token `@POSITION`; or message `#NUMBER`.
+
+    Raises:
+        UsageError: there is none.
+    """
     if memory.session is None or memory.cache is None:
         raise UsageError("Nothing was read yet.", "Say something first.")
     if wanted.startswith("@") and wanted[1:].isdecimal():
         return [_token(memory, int(wanted[1:12]))]
+    if wanted.startswith("#") and wanted[1:].isdecimal():
+        return _message(memory, int(wanted[1:12]) - 1)
     found = list(memory.words.find(wanted))
     if not found:
-        raise UsageError(f"{wanted!r} was not said in this conversation.", "/why WORD or /why @POSITION")
+        raise UsageError(f"{wanted!r} was not said in this conversation.", WHY)
     lines = [_place(memory, one) for one in found[:MOST]]
     more = len(found) - len(lines)
     return lines + ([f"and {more:,} later time{'s' * (more > 1)}"] if more else [])
@@ -173,6 +180,41 @@ def _token(memory: CacheView, position: int) -> str:
     name = f"“{safe_text(word.text)}”" if word else token_label(text) if text else "a token"
     where, index = (f" {numbered(span.index)}", span.index) if span else ("", 0)
     return f"@{position} {name}{where}  {_reason(memory, word or Word(name, position, position, index))}"
+
+
+def _message(memory: CacheView, index: int) -> list[str]:
+    """How much of a message is held, and for each kind of its tokens how many there are and why."""
+    session, span = memory.session, next((one for one in memory.spans if one.index == index), None)
+    assert session is not None
+    tokens = range(span.first, min(span.last + 1, memory.seen)) if span else range(0)
+    if not tokens:
+        raise UsageError(f"No message {numbered(index)} was read.", "Its number stands at its head.")
+    mean = sum(memory.hold.get(position, 0.0) for position in tokens) / len(tokens)
+    held = f"on average {heads(mean, memory.caches)} hold each"
+    lines = [f"{numbered(index)} has {len(tokens):,} tokens; {held}."]
+    if session.budget is None or not memory.evicted:
+        return [*lines, _kept(memory, Word("", tokens[0], tokens[0], index), "H")]
+    reasons = {
+        "S": "as first tokens, system prompt or pinned message they are never forgotten where they are held",
+        "H": f"of each: {_ranked_high(session)}",
+        "R": f"the newest {session.recent:,} tokens are always kept",
+        "·": f"no head holds them; {_went(session)}",
+    }
+    kinds = Counter[str](map(memory.kind, tokens))
+    return lines + [f"{kinds[kind]:,} {NAMES[kind]}: {why}" for kind, why in reasons.items() if kinds[kind]]
+
+
+def _ranked_high(session: Session) -> str:
+    return f"{KEPT_BECAUSE.get(session.policy, 'it ranks above what went')} ({token_label(session.policy)})"
+
+
+def _went(session: Session) -> str:
+    """Why a token goes: it is no longer new, and ranks lowest of what is neither new nor protected."""
+    reasons = [f"older than the newest {session.recent:,} tokens"] if session.recent else []
+    if session.budget is not None and session.sinks + session.recent < session.budget:
+        by = "chance" if session.policy == "random" else "attention"
+        reasons.append(f"ranked below what was kept, by {by} ({token_label(session.policy)})")
+    return " and ".join(reasons)
 
 
 def _reason(memory: CacheView, word: Word) -> str:
@@ -203,8 +245,8 @@ def _kept(memory: CacheView, word: Word, kind: str) -> str:
         return f"nothing had to go yet, {cache.kept:,} of {session.budget:,} slots are taken"
     if kind == "R":
         more = word.first - memory.recent_from + 1
-        return f"safe for {more:,} more token{'s' * (more > 1)}"
-    return f"{KEPT_BECAUSE.get(session.policy, 'ranked above what went')} ({token_label(session.policy)})"
+        return f"one of the newest {session.recent:,} tokens, safe for {more:,} more"
+    return _ranked_high(session)
 
 
 def _forgotten(memory: CacheView, word: Word) -> str:
@@ -212,5 +254,6 @@ def _forgotten(memory: CacheView, word: Word) -> str:
     told = [went.seen for position in gone if (went := memory.left(position))]
     when = since(memory, min(told)) if told else "long ago"
     left = len(word.tokens) - len(gone)
-    part = f": only {left} of its {len(word.tokens)} tokens {'is' if left == 1 else 'are'} still held"
-    return f"forgotten {when}{part if left else ''}"
+    part = f"; only {left} of its {len(word.tokens)} tokens {'is' if left == 1 else 'are'} still held"
+    assert memory.session is not None
+    return f"forgotten {when}: {_went(memory.session)}{part if left else ''}"

@@ -121,6 +121,11 @@ class Jobs:
     def cancel(self) -> None:
         self._cancel.set()
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job, the present or the last one, was told to stop."""
+        return self._cancel.is_set()
+
     def read(self, files: AttachedFiles) -> None:
         """Read the files of a message in a thread of their own; a report follows."""
         files.begin(self._reports.put)

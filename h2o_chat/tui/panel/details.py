@@ -1,4 +1,4 @@
-"""The third tab, in the terms of the paper: kinds, lost, bytes, heavy hitters, head map."""
+"""The third tab: lost, bytes, the older tokens that most heads hold, the map of heads."""
 
 from itertools import zip_longest
 
@@ -25,10 +25,9 @@ def draw(memory: CacheView, inner: int) -> list[Line]:
     room = inner - LABEL_CELLS
     return [
         title(f"{token_label(session.policy)}, token by token"),
-        _labelled("slots", _kinds(memory, cache)),
         _labelled("lost", _lost(memory, cache, room)),
         _labelled("bytes", Content(_bytes(cache, room))),
-        title(f"heavy hitters, of {memory.caches:,} heads"),
+        title(f"held by most heads, of {memory.caches:,}"),
         *_hitters(memory, inner),
         title(f"which heads hold {_pointed(memory, max(inner - 24, 4))}".rstrip()),
         *map(Line, draw_heads(memory, inner, MAP_ROWS)),
@@ -38,14 +37,6 @@ def draw(memory: CacheView, inner: int) -> list[Line]:
 def order(memory: CacheView) -> list[tuple[int, int]]:
     """(first, last) position of what can be chosen, in order."""
     return [(one.position, one.position) for one in memory.cache.heaviest] if memory.cache else []
-
-
-def _kinds(memory: CacheView, cache: CacheState) -> Content:
-    """Slots by kind; protected ones beyond the sinks are a system prompt or pinned."""
-    sinks = memory.session.sinks if memory.session else 0
-    protected = cache.kinds.get("S", 0)
-    names = {"S": "sink" if protected <= sinks else "pinned", "H": "heavy", "R": "recent"}
-    return Content(" · ".join(f"{cache.kinds.get(kind, 0):,} {name}" for kind, name in names.items()))
 
 
 def _lost(memory: CacheView, cache: CacheState, room: int) -> Content:

@@ -8,7 +8,7 @@ from textual.events import Blur, Click, MouseScrollDown, MouseScrollUp
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from h2o_chat.base.glyphs import MARKS, NAMES, size
+from h2o_chat.base.glyphs import MARKS, size
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState
 from h2o_chat.tui.panel import details, loss_history, overview
@@ -73,7 +73,8 @@ class MemoryPanel(Widget, can_focus=True):
             Content.styled(name, "bold underline $foreground" if number == self.tab else MUTED)
             for number, name in enumerate(TABS)
         ]
-        drawn.append(edge("├", Content("  ").join(names), "", "┤", width))
+        other = "← →" if self.has_focus else "tab, then ← →"
+        drawn.append(edge("├", Content("  ").join(names), other if self.tab else "", "┤", width))
         drawn += [row(Content.styled(line, MUTED), inner) for line in legend]
         drawn.append(edge("╰", "", "", "╯", width))
         return Content("\n").join(drawn)
@@ -171,7 +172,7 @@ def _gauge(memory: CacheView, inner: int) -> list[Content]:
     if session.budget is None:
         forgotten = "keeps everything"
     bar = _bar(cache, session.budget or max(cache.kept, 1), max(inner - len(forgotten) - 3, 4))
-    lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(cache, session.sinks, inner)]
+    lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(memory, cache, inner)]
     if memory.evicted and cache.bytes_full > cache.bytes:
         never = f"never over {size(cache.bytes)}"
         never += f" + {size(session.fixed_bytes)} fixed" if session.fixed_bytes else ""
@@ -192,15 +193,14 @@ def _bar(cache: CacheState, budget: int, cells: int) -> list[tuple[str, str]]:
     return [*parts, (" " * (cells - drawn), "")]
 
 
-def _marks(cache: CacheState, sinks: int, inner: int) -> Content:
-    """The legend of the bar, with numbers. The first tokens are protected though nobody has pinned them."""
-    nothing_pinned = 0 < cache.kinds.get("S", 0) <= sinks
-    names = NAMES | ({"S": "first"} if nothing_pinned else {})
+def _marks(memory: CacheView, cache: CacheState, inner: int) -> Content:
+    """The legend of the bar, with numbers."""
     parts = [
         Content.assemble(
-            (MARKS[kind], KIND_STYLES[kind]), (f" {names[kind]} {cache.kinds.get(kind, 0):,}", "$foreground")
+            (MARKS[kind], KIND_STYLES[kind]), (f" {name} {cache.kinds.get(kind, 0):,}", "$foreground")
         )
         for kind in "RHS"
+        for name in [memory.names[kind]]
     ]
     gap = " " * max(min((inner - sum(map(len, parts))) // 2, 3), 1)
     return Content(gap).join(parts)

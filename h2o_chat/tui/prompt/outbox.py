@@ -211,10 +211,12 @@ class Outbox(Widget):
         return [one for one in self._waiting if one.files is None][-rows:]
 
     def render(self) -> Content:
-        width, lines = self.size.width, []
-        for waiting in self._shown():
+        width, lines, shown = self.size.width, [], self._shown()
+        hidden = sum(one.files is None for one in self._waiting) - len(shown)
+        for waiting in shown:
             number = self._waiting.index(waiting) + 1
-            back = BACK if number == len(self._waiting) and width >= BACK_FROM else ""
+            back = f" · and {hidden} more" if hidden and waiting is shown[0] else ""
+            back += BACK if number == len(self._waiting) and width >= BACK_FROM else ""
             which = "waits: " if len(self._waiting) == 1 else f"waits {number}: "
             text = " ".join(safe_text(waiting.typed).split())
             room = max(width - len(which) - len(back) - 2, 1)

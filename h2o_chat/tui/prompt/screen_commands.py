@@ -68,7 +68,7 @@ class CommandPane(TalkPane):
         self.write_hint()
 
     def action_act(self, name: str) -> None:
-        if name == "more room later":  # a note offers it before the prompt is read
+        if name == "more room later" and not self.failed:  # a note offers it before the prompt is read
             self.outbox.add_once("/budget more")
         else:
             super().action_act(name)

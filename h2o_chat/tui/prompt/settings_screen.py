@@ -12,46 +12,17 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Select, Static
 
-from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS, THINKS
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands import settable
 from h2o_chat.chat.conversation.going_back import REBUILDING
 from h2o_chat.tui.widgets.key_bar import KeyBar
 
-HELP = {
-    "temperature": "0: always the likeliest token",
-    "top_p": "sample from this share of the probability",
-    "top_k": "sample from so many tokens; 0: all",
-    "min_p": "drop tokens below this share of the likeliest",
-    "repetition_penalty": "above 1: repeat less",
-    "max_tokens": "longest answer; empty: no limit",
-    "stop": 'texts that end an answer: ["###", "User:"]',
-    "ignore_eos": "go on past the model's own end",
-    "seed": "for sampling",
-    "recall": "auto: read forgotten words that a question needs once more",
-    "think": "thoughts before an answer, where the model's template has a switch",
-    "policy": "what to forget first",
-    "budget": "tokens kept per layer and KV head",
-    "sinks": "first tokens always kept; empty: by policy",
-    "recent": "newest tokens always kept; empty: by policy",
-    "chunk": "prompt tokens read at once; empty: budget / 4",
-    "prefill": "full: a whole prompt attends to itself first",
-    "kv_dtype": "precision of the memory",
-    "theme": "colours of the screen",
-}
 GROUPS = {
     "answers · from the next one on": (*settable.ANSWERING, "seed", "recall", "think"),
     "memory · built again from what was said": REBUILDING,
     "screen": ("theme",),
 }
-CHOICES = {
-    "ignore_eos": ("false", "true"),
-    "recall": RECALLS,
-    "think": THINKS,
-    "policy": CHOSEN,
-    "prefill": PREFILLS,
-    "kv_dtype": KV_DTYPES,
-}
+HELP = {name: meaning for name, (meaning, _) in settable.HELP.items()} | {"theme": "colours of the screen"}
 NARROW = 100
 """On fewer columns the remark of a field stands below it, and only errors are shown."""
 
@@ -83,7 +54,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
     ) -> None:
         super().__init__()
         self._before = {name: settable.typed(value) for name, value in values.items()} | {"theme": theme}
-        self._choices = CHOICES | {"theme": tuple(themes)}
+        self._choices = settable.CHOICES | {"theme": tuple(themes)}
         self._check = check
 
     def compose(self) -> ComposeResult:

@@ -58,7 +58,7 @@ KEYS: list[BindingType] = [
         tooltip="slots for the whole conversation",
     ),
     Binding("f3", "act('more room later')", show=False, priority=True),
-    Binding("ctrl+r,ctrl+n,ctrl+o,f2", "act('wait')", show=False, priority=True),
+    Binding("ctrl+r,ctrl+n,ctrl+o,ctrl+e,f2", "act('wait')", show=False, priority=True),
 ]
 WHILE_BUSY = (("wait",), ("more room later",))
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
@@ -113,7 +113,9 @@ class TalkPane(Pane):
 
     @property
     def _goes_on(self) -> str:
-        return f"it is {self.divider.goes_on.split(' · ')[0]}" if self.busy else "no model is open"
+        if self.failed:
+            return "no model is open"
+        return f"it is {self.divider.goes_on.split(' · ')[0] or 'opening the model'}"
 
     def write_hint(self) -> None:
         pinned = "the next message is pinned · " if self.pins_next else ""
@@ -130,7 +132,9 @@ class TalkPane(Pane):
         before = self.chat
         super().on_opened(chat)
         if isinstance(before, Chat) and before is not chat and before.keeper and before.messages:
-            self.transcript.messages.note("The conversation before is kept.", "ctrl+o opens it.")
+            asked = any(one.role == "user" for one in chat.messages)
+            same = "" if asked else " up brings back your question: ask this model the same."
+            self.transcript.messages.note("The conversation before is kept.", f"ctrl+o opens it.{same}")
         if isinstance(chat, Chat):
             self.sampling = chat.makers.complete(self.sampling)
         self.current.state = "answering"
@@ -295,7 +299,7 @@ class TalkPane(Pane):
         if action == "give_up":
             return self.editing.index is not None and not self.stoppable
         if action == "act":
-            wanted = self.busy if parameters in WHILE_BUSY else self.ready is not None
+            wanted = (self.ready is None) == (parameters in WHILE_BUSY)
             return self.transcript.letters if parameters in LETTERS else wanted
         return super().check_action(action, parameters)
 
@@ -304,7 +308,8 @@ class TalkPane(Pane):
 
     def action_act(self, name: str) -> None:
         # Letters are no text while a message is chosen, whatever goes on.
-        self.divider.say("" if self.ready else f"not now: {self._goes_on} · try again when it has finished")
+        later = "" if self.failed else " · try again when it has finished"
+        self.divider.say("" if self.ready else f"not now: {self._goes_on}{later}")
         if self.ready and name != "wait":
             self._run(name, "")
 

@@ -1,5 +1,6 @@
 """The index finds earlier messages by words alone."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -243,8 +244,10 @@ def test_a_long_question_finds_a_page_by_what_they_share() -> None:
 
 def test_nothing_is_found_that_shares_no_word() -> None:
     page = f"{STORY}\n\n```\n—————\n```"
-    hits = index_of([page]).find("Which wager had the Baron lost?", about_page=True)
+    index = index_of([page])
+    hits = index.find("Which wager had the Baron lost?", about_page=True)
     assert all(hit.score > 0 for hit in hits)
+    assert all(re.search(r"\w", piece.text) for piece in index.pieces), "a fence is no piece"
 
 
 def test_a_question_behind_a_page_is_no_part_of_it() -> None:

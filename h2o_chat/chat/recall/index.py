@@ -109,9 +109,10 @@ class Index:
         if (room := SAMPLE_CHARACTERS - len(part.sample)) > 0:
             part.sample, part.usual = f"{part.sample} {text[:room]}", None
         for piece in (*pieces_of(text[:asked], questions=True), *pieces_of(text[asked:])):
-            if not user and piece in self._answered:
+            found = features(piece)
+            if not found or (not user and piece in self._answered):  # a line of dashes has no words
                 continue
-            for feature in features(piece):
+            for feature in found:
                 part.where.setdefault(feature, []).append(len(self.pieces))
             part.numbers.append(len(self.pieces))
             self.pieces.append(Piece(message, piece, user, page))

@@ -169,7 +169,7 @@ def copy(pane: CommandPane, words: str) -> None:
         blocks = ((max(code_blocks(views[n].said), key=len, default=""), n) for n in reversed(answers))
         code, index = next((one for one in blocks if one[0].strip()), ("", -1))
         if not code:
-            raise UsageError("No answer has a code block.")
+            raise UsageError("No answer has a code block.", "/copy takes the last answer, /copy NUMBER any.")
         return pane.copy(code, f"the longest code block of {numbered(index)}")
     if any(character.isdecimal() for character in words):
         index = bodies.message_index(pane, words)

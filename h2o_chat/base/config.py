@@ -102,7 +102,7 @@ class Settings:
     policy: PolicyName = "h2o"
     sinks: int | None = None  # first tokens never evicted; None takes the policy's own number
     recent: int | None = None  # newest tokens never evicted; None takes the policy's own share of the budget
-    chunk: int | None = None  # prompt tokens read at once; None takes budget // 4, at least 8
+    chunk: int | None = None  # prompt tokens read at once; None takes budget // 4, from 8 to 512
     prefill: Prefill = "chunked"  # full: a whole prompt attends to itself first; memory grows with it
     kv_dtype: KvDtype = "auto"  # precision of keys and values in the slots; auto: the model's own
     recall: RecallName = "auto"

@@ -10,6 +10,7 @@ from h2o_chat.policies.scores import LATELY, Received
 from h2o_chat.policies.shares import Shares
 
 GROW = 256  # slots that are added at a time if nothing is evicted
+MOST_CHUNK = 512  # with many slots too: after each chunk a reader is told how far it is
 
 
 @dataclass(frozen=True)

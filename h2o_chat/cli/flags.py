@@ -57,7 +57,7 @@ FLAGS: dict[str, Any] = {
     ),
     "recent": _flag(MEMORY, "Newest tokens always kept.", **BY_POLICY),
     "sinks": _flag(MEMORY, "First tokens always kept.", **BY_POLICY),
-    "chunk": _flag(MEMORY, "Prompt tokens read at once.", show_default="budget / 4, at least 8"),
+    "chunk": _flag(MEMORY, "Prompt tokens read at once.", show_default="budget / 4, from 8 to 512"),
     "prefill": _flag(
         MEMORY, "full: a whole prompt attends to itself first, as in the paper; memory grows with it."
     ),

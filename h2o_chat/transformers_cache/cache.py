@@ -14,7 +14,7 @@ from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import distance_of
 from h2o_chat.cache.forward_call import Step
-from h2o_chat.cache.plan import GROW, Plan
+from h2o_chat.cache.plan import GROW, MOST_CHUNK, Plan
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.policies.policies import Policy
@@ -42,7 +42,7 @@ class H2OCache(Cache):
         policy: a name, or your own `Policy` (docs/POLICY.md); `full` keeps everything and ignores the budget.
         sinks: first tokens protected; None for the policy's own number.
         recent: newest tokens protected; None for the policy's own share.
-        chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 8.
+        chunk: prompt tokens that attend before the next eviction; None for budget // 4, from 8 to 512.
         prefill: "full" is the paper's prompt pass: all tokens of one call attend to each other before any is
             evicted; memory grows with the prompt (not with its square).
         model: used to find the rotation of its keys; without it, keys are kept after RoPE, and none
@@ -82,7 +82,7 @@ class H2OCache(Cache):
         policy = named(policy) if isinstance(policy, str) else policy
         shares = divide(policy, budget, sinks, recent)
         if chunk is None:
-            chunk = max(8, budget // 4) if shares.bounded else GROW
+            chunk = min(max(8, budget // 4), MOST_CHUNK) if shares.bounded else GROW
         if chunk < 1:
             raise UsageError(f"A chunk of {chunk} tokens cannot be read.", "It must be at least 1.")
         self.trained = probe(model) if positions is None and model is not None else positions

@@ -296,6 +296,18 @@ def test_of_a_page_without_spaces_the_line_that_is_gone_is_recalled() -> None:
     assert "我的狗叫小黑。" in again.words
 
 
+def test_answers_about_a_page_are_no_passages_of_it(loaded: Any) -> None:
+    """A wrong answer says the question's words once more, and would be believed the next time."""
+    day = "On day {} they walked through the valley, rested under the trees and said little to each other. "
+    page = f"{''.join(map(day.format, range(40)))}An old sailor sold them the amber compass for eleven marks."
+    said = [Message("user", page, 0, 1999), Message("user", "Who sold them the amber compass?", 2000, 2009)]
+    said.append(Message("assistant", "A farmer of the valley sold them the amber compass.", 2010, 2020))
+    recall = Recall([], rarity=lambda text: rarity_of(literal(loaded.tokenizer, text)))
+    found, _ = recall.for_message("Who sold them the amber compass?", said, GONE, Settings(), 2048)
+    assert any("old sailor" in one.words for one in found)
+    assert all(one.by_user for one in found)
+
+
 def test_what_was_said_beside_a_page_does_not_hide_it(loaded: Any) -> None:
     """A short message that shared a little with the question stood first, and the whole page was left out."""
     day = (

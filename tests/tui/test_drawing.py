@@ -117,6 +117,11 @@ def test_where_a_text_is_divided(source: str, before: str, joint: str, reopen: s
     assert markdown.cut(source) == markdown.Cut(len(before), joint, reopen)
 
 
+def test_code_without_a_fence_keeps_its_indentation() -> None:
+    source = "def is_odd(n):\n    if n % 2:\n        return True\n    return False"
+    assert markdown.render(f"Here it is:\n{source}").plain.endswith(source)
+
+
 def test_markdown_is_drawn() -> None:
     source = "# Title\none\ntwo **bold** `code`\n\n1. a\n3. b\n   - c\n\n> said\n\n```py\nx = 1\n```\n\n---"
     assert markdown.render(source).plain == (

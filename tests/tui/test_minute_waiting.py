@@ -115,6 +115,19 @@ async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
             app.prompt.clear()
 
 
+async def test_a_message_that_is_not_sent_comes_back_without_the_command_behind_it(
+    talk: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk((80, 24)) as screen:
+        held = Held(screen, monkeypatch, tokens=0)
+        await screen.ask("one")
+        await screen.until(lambda: "reading" in screen.app.divider.remark, "it is read")
+        await screen.pilot.press("f3", "escape")
+        held.go_on.set()
+        await screen.answered()
+        await screen.until(lambda: screen.app.prompt.text == "one", "it alone is back")
+
+
 @asynccontextmanager
 async def opening_late(talk: Drive, size: tuple[int, int] = (80, 36)) -> AsyncIterator[Any]:
     """The app, and an event until which neither the first model nor another one is open."""

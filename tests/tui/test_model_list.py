@@ -10,6 +10,7 @@ from hub_server import Hub, Repository, serve
 from huggingface_hub import constants
 from screens import Drive
 from storing import created
+from textual.widgets import Input
 
 from h2o_chat.store import Store
 from h2o_chat.tui.prompt.completion_menu import choices
@@ -52,6 +53,18 @@ def test_the_menu_begins_with_models_that_are_here_by_any_part_of_their_names(
     monkeypatch.chdir(tmp_path)
     assert [one.text for one in choices("/model models/Q", [], tmp_path)] == [f"models/{used.name}"]
     assert all(one.final == (one.text in names[:2]) for one in choices("/model qwen", [], tmp_path))
+
+
+async def test_a_folder_lists_its_gguf_files(talk: Drive, tmp_path: Path) -> None:
+    for name in ("b.gguf", "a.gguf", "notes.txt"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    async with talk((100, 30)) as screen:
+        await screen.ask("/model")
+        await screen.until(lambda: len(screen.app.screen_stack) == 2, "the list is open")
+        screen.app.screen.query_one(Input).value = str(tmp_path)
+        await screen.until(lambda: "a.gguf" in screen.page(), "its files are listed")
+        assert "b.gguf" in screen.page()
+        assert "notes.txt" not in screen.page()
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ LOOKED_AT = 16
 """At most this many pieces are checked for being held."""
 PAGE_LOOKED_AT = 1_000_000
 """Characters of a page, its last ones, among which its question is looked up: twice a book, in a second."""
-NOTE_CHARACTERS = 800
-"""Characters of what is recalled that a note shows; of many pieces it has the beginnings."""
+NOTE_CHARACTERS = 400
+"""Characters of what is recalled that a note shows; of several pieces it has the beginnings."""
 NEWEST = 0.4
 """Share of the budget that surely holds the newest tokens."""
 POLICIES_WITHOUT_RECALL = ("h2o-paper", "full")
@@ -139,6 +139,8 @@ class Recall:
         hits = [hit for hit in hits if said or hit.piece.page]
         best = max((hit.score for hit in hits), default=0.0)
         hits = [hit for hit in hits if hit.score >= (PAGE_NEAR_BEST if hit.piece.page else NEAR_BEST) * best]
+        if any(hit.piece.page for hit in hits):  # an answer about it repeats the question, not the page
+            hits = [hit for hit in hits if hit.piece.user]
         gone = set[int]()
         for hit in hits:
             there = [messages[hit.piece.message], *again.get(hit.piece.text, [])]
@@ -258,13 +260,15 @@ def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
 
 
 def quoted(recalled: Sequence[Recalled]) -> str:
-    """The numbers of the messages and their words; of many pieces the beginnings."""
+    """The numbers of the messages and their words; of many pieces the beginnings of the first."""
     most = max(PIECE_CHARACTERS // 4, NOTE_CHARACTERS // max(1, len(recalled)))
-    words = " ".join(
-        f"“{one.words if len(one.words) <= most else one.words[: most - 1].rstrip() + '…'}”"
-        for one in recalled
-    )
-    return f"{all_numbered(one.index for one in recalled)} {words}"
+    shown = [
+        one.words if len(one.words) <= most else f"{one.words[: most - 1].rstrip()}…"
+        for one in recalled[: NOTE_CHARACTERS // most]
+    ]
+    more = f" and {len(recalled) - len(shown)} more" if len(shown) < len(recalled) else ""
+    here = all_numbered(one.index for one in recalled if one.index >= 0)  # else the words name their source
+    return f"{here} {' '.join(f'“{one}”' for one in shown)}{more}".strip()
 
 
 def _note(recalled: Sequence[Recalled], what: str) -> Note:

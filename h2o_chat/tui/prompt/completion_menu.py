@@ -103,7 +103,7 @@ def _paths(begin: int, typed: str) -> list[Completion]:
     prefix = typed[: len(typed) - len(start)]
     return [
         Completion(begin, f"{prefix}{name}" + (" " if is_file else "/"), name if is_file else f"{name}/")
-        for is_file, name in sorted(_listed(where))
+        for is_file, name in sorted(listed(where))
         if name.startswith(start) and (start or not name.startswith(".")) and " " not in name
     ]
 
@@ -111,7 +111,7 @@ def _paths(begin: int, typed: str) -> list[Completion]:
 _unanswered: dict[str, Thread] = {}  # the thread that still waits for a folder
 
 
-def _listed(where: str) -> list[tuple[bool, str]]:
+def listed(where: str) -> list[tuple[bool, str]]:
     """(is a file, name) of the first names in a folder; none where it does not answer in time.
 
     A disk of a network that is gone may never answer; then it is not asked again until it has.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from textual import on
@@ -22,6 +23,7 @@ from h2o_chat.chat.files.export import one_line, when
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.here import models_here
 from h2o_chat.store import Store, Summary
+from h2o_chat.tui.prompt.completion_menu import listed
 from h2o_chat.tui.widgets.key_bar import KeyBar
 from h2o_chat.tui.widgets.theme import MUTED
 
@@ -101,13 +103,20 @@ def rows(memory_bytes: int, used: Iterable[str] = ()) -> Iterator[ModelRow]:
         yield ModelRow(alias.name, " · ".join(facts + (["gated"] if alias.gated else [])), sized=True)
 
 
+def _files_in(text: str) -> list[ModelRow]:
+    """The GGUF files in a folder; else what was typed."""
+    names = sorted(name for is_file, name in listed(text) if is_file and name.endswith(".gguf"))
+    rows = [ModelRow(str(Path(text, name)), "a GGUF file") for name in names]
+    return rows or [ModelRow(text, "a file or folder here, or org/name of the hub: fetched if it is there")]
+
+
 class Models(ListDialog):
     """Ends with the name of the model to open, with `YES` where its size was shown; or None."""
 
     def __init__(self, rows: list[ModelRow]) -> None:
         more = sum(row.sized for row in rows)
         remark = "enter opens it" + (f" · typing finds {more} more, which are fetched" if more else "")
-        super().__init__("models", "model", "a name, a folder or org/name", remark)
+        super().__init__("models", "model", "a name, a GGUF file, a folder or org/name", remark)
         self._rows = self._found = rows
 
     def on_mount(self) -> None:
@@ -121,7 +130,7 @@ class Models(ListDialog):
             row
             for row in self._rows
             if (words or not row.sized) and all(word in f"{row.name} {row.facts}".lower() for word in words)
-        ] or [ModelRow(text.strip(), "a folder, or org/name of the hub: fetched if it is there")]
+        ] or _files_in(text.strip())
         self._list.set_options(
             Option(Content.assemble((f"{one_line(row.name)}\n", "bold"), (one_line(row.facts), MUTED)))
             for row in self._found

@@ -99,8 +99,10 @@ class Editing:
         """Put a text that was not sent into the box again, before what stands there."""
         if edits is not None and self.index is None:
             self.begin(edits, text)
-        else:
-            self._prompt.put_before(text)
+            return
+        if table.is_command(self._prompt.text):  # else it would become part of the text
+            self._prompt.clear_to_history()
+        self._prompt.put_before(text)
 
     def restore_draft(self) -> None:
         """Put the draft into the box again, before what stands there by now."""

@@ -28,7 +28,10 @@ LONGEST_FENCE = 16
 SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
 """Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
-_OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference", "inline")
+_OFF = (
+    *("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference", "inline"),
+    "newline",  # it drops what code without a fence is indented by
+)
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
 """Words and address; a link with more parts, a title say, stays as it is written."""
 
@@ -205,7 +208,7 @@ def _inline(text: str) -> Content:
             words = _inline(child.content).stylize(" ".join([*styles, "underline"]))
             parts += [words, ("" if words.plain == child.info else f" ({child.info})", MUTED)]
         else:
-            text = "\n" if child.type in ("softbreak", "hardbreak") else child.content
+            text = child.content
             code = ["$text-accent"] if child.type == "code_inline" else []
             parts.append((f"`{text}`" if code else text, " ".join(styles + code)))
     return Content.assemble(*parts)

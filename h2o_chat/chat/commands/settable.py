@@ -38,7 +38,7 @@ HELP = {
     "budget": ("tokens kept per layer and KV head", "1024"),
     "sinks": ("first tokens always kept; none: by policy", "4"),
     "recent": ("newest tokens always kept; none: by policy", "64"),
-    "chunk": ("prompt tokens read at once; none: budget / 4, at most 512", "128"),
+    "chunk": ("prompt tokens at once; none: budget / 4, to 512", "128"),
     "prefill": ("full: a whole prompt attends to itself first", "full"),
     "kv_dtype": ("precision of the memory", "int8"),
 }

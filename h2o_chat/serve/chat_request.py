@@ -17,7 +17,7 @@ from h2o_chat.chat.files.batch_lines import SAMPLING
 from h2o_chat.chat.templates.tool_form import RESULTS, THEN, Parts, ToolForm
 from h2o_chat.events.events import Note
 from h2o_chat.serve.api_errors import ApiError, wrong
-from h2o_chat.serve.body_checks import flag, list_of, seen, whole_number
+from h2o_chat.serve.request_bodies import flag, list_of, seen, whole_number
 from h2o_chat.serve.tool_request import Tools, calls_of, penalties_of, tools_of
 from h2o_chat.store import clean
 

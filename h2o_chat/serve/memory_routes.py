@@ -13,11 +13,10 @@ from starlette.responses import Response
 
 from h2o_chat.base.errors import SavedCacheError, StoreError
 from h2o_chat.serve.api_errors import ApiError, wrong
-from h2o_chat.serve.body_checks import seen
 from h2o_chat.serve.chat_request import object_of
 from h2o_chat.serve.chat_response import Json
 from h2o_chat.serve.prefixes import Memory, tag_of
-from h2o_chat.serve.request_bodies import Bodies
+from h2o_chat.serve.request_bodies import Bodies, seen
 from h2o_chat.serve.saved_memories import Saved
 from h2o_chat.serve.server_recall import positions_of_json
 from h2o_chat.serve.service import Service

@@ -7,8 +7,8 @@ from typing import Any
 
 from h2o_chat.chat.templates.tool_form import Call, Parts
 from h2o_chat.serve.api_errors import ApiError, wrong
-from h2o_chat.serve.body_checks import list_of
 from h2o_chat.serve.chat_response import notes_of, to_json
+from h2o_chat.serve.request_bodies import list_of
 from h2o_chat.serve.stream import Ended
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}

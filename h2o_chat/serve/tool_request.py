@@ -11,7 +11,7 @@ from typing import Any
 from h2o_chat.chat.templates.tool_form import Call, ToolForm
 from h2o_chat.engine.lark import json_rule, text_rule
 from h2o_chat.serve.api_errors import wrong
-from h2o_chat.serve.body_checks import list_of, whole_number
+from h2o_chat.serve.request_bodies import list_of, whole_number
 from h2o_chat.store import clean
 
 TOOLS = 128  # most of a request

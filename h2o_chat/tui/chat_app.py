@@ -241,10 +241,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def copy_to_clipboard(self, text: str) -> None:
         """Copy to the terminal's clipboard, and to tmux's buffer: it lets no program reach the other one."""
         super().copy_to_clipboard(text)
-        if "TMUX" in os.environ and (tmux := which("tmux")):
-            command = [tmux, "load-buffer", "-w", "-"]
-            with suppress(TimeoutExpired):  # the terminal has got it
-                run(command, input=text.encode("utf-8", "replace"), capture_output=True, timeout=1)
+        _copy_to_tmux(text)
 
     def action_interrupt(self) -> None:
         """Copy a selection, else stop, else empty the prompt, else leave when pressed twice.
@@ -259,8 +256,9 @@ class ChatApp(App[None], inherit_bindings=False):
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
         elif self.pane.stoppable and not (self.busy and self.jobs.cancelled):
-            self.pane.stop()
-            if talk and len(self.screen_stack) == 1 and talk.editing.has_text:
+            typed = talk is not None and len(self.screen_stack) == 1 and talk.editing.has_text
+            self.pane.stop()  # which may bring a text back
+            if typed:
                 self.divider.say("stopped · your text stays · ctrl+c again clears it")
             else:
                 self._leaves_until = monotonic() + LEAVE_STOPPED_SECONDS
@@ -315,6 +313,13 @@ class ChatApp(App[None], inherit_bindings=False):
         """Collect what only the panel shows while it is visible or recorded, and not otherwise."""
         if isinstance(self.chat, Chat):
             self.chat.engine.watch(self._side_panels.wanted or self.jobs.recorder is not None)
+
+
+def _copy_to_tmux(text: str) -> None:
+    if "TMUX" in os.environ and (tmux := which("tmux")):
+        command = [tmux, "load-buffer", "-w", "-"]
+        with suppress(TimeoutExpired):  # the terminal has got it
+            run(command, input=text.encode("utf-8", "replace"), capture_output=True, timeout=1)
 
 
 class PartialCompositor(Compositor):

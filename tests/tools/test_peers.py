@@ -47,13 +47,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+def measured(capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs the tool; its report."""
-    monkeypatch.setattr(speed, "AGES", (8, 70))
 
     def run(model: Path, peers: str, folder: Path, *more: object) -> Any:
         arguments = ["-m", model, "--peers", peers, "--folder", folder, "-b", "320", "--quantize", "none"]
-        arguments += ["--threads", "1", "--turns", "2", "--prompt", "24", "--seen", "20", "--json", *more]
+        arguments += ["--threads", "1", "--turns", "2", "--prompt", "24", "--seen", "8,70", "--json", *more]
         assert speed.main(list(map(str, arguments))) == 0
         return json.loads(capsys.readouterr().out)
 
@@ -63,14 +62,13 @@ def measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 def test_a_program_takes_turns(model: Path, folder: Path, measured: Any) -> None:
     report = measured(model, "llama.cpp", folder)
     names = [row["peer"] for row in report["rows"]]
-    assert names[2:] == ["llama.cpp q4_0, 8 seen", "llama.cpp q4_0, 70 seen"]
-    assert [row["token_ms"] for row in report["rows"][2:]] == [PEER_MS, PEER_MS]
-    assert [row["turns"] for row in report["rows"]] == [3, 3, 3, 2]  # a program reads one prompt
-    assert [(one["peer"], one["beside"]) for one in report["ratios"]] == [
-        (names[1], other) for other in (names[0], *names[2:])
-    ]
-    ours = report["rows"][1]["turn_ms"]
-    assert report["ratios"][1]["token"] == pytest.approx(sum(ours) / 2 / PEER_MS)
+    assert names[4:] == ["llama.cpp q4_0, 8 seen", "llama.cpp q4_0, 70 seen"]
+    assert [row["token_ms"] for row in report["rows"][4:]] == [PEER_MS, PEER_MS]
+    assert [row["turns"] for row in report["rows"]] == [3, 2] * 3  # a program reads one prompt
+    pairs = [(one["peer"], one["beside"]) for one in report["ratios"]]
+    assert pairs == [(names[2 + at % 2], names[at]) for at in (0, 1, 4, 5)] + [(names[3], names[2])]
+    ours = report["rows"][2]["turn_ms"]
+    assert report["ratios"][2]["token"] == pytest.approx(sum(ours) / 2 / PEER_MS)
     log = (folder / "envs" / "llama.cpp" / "bin" / "python.log").read_text().splitlines()
     turns = [f"decode {seen} {TURN_TOKENS}" for seen in (8, 70)]
     assert log == [
@@ -80,13 +78,11 @@ def test_a_program_takes_turns(model: Path, folder: Path, measured: Any) -> None
 
 
 def test_the_table_says_what_each_was_given(
-    model: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    model: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(speed, "AGES", (8,))
     arguments = ["-m", str(model), "--peers", ",".join(FOREIGN), "--folder", str(folder), "-b", "320"]
-    assert (
-        speed.main([*arguments, "--quantize", "none", "--threads", "1", "--turns", "1", "--prompt", "8"]) == 0
-    )
+    arguments += ["--quantize", "none", "--threads", "1", "--turns", "1", "--prompt", "8", "--seen", "8"]
+    assert speed.main(arguments) == 0
     said = capsys.readouterr().out
     assert said.count("its best") == len(FOREIGN)
     log = (folder / "envs" / "openvino" / "bin" / "python.log").read_text().splitlines()

@@ -35,7 +35,7 @@ async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
     async with drive("pilot-chat", system="You are a concise assistant.") as screen:
         await screen.say("What is the capital of France?", "My name is Priya and the code is 4821.")
         _assert_panel_is_true(screen)
-        assert " pinned · " in _details(screen)
+        assert " pinned " in _details(screen)
         roles = [message.role for message in screen.chat.messages]
         assert roles == ["system", *("user", "assistant") * 2]
         gauges = [view.hold for view in screen.app.transcript.messages.views]

@@ -60,9 +60,16 @@ KEYS: list[BindingType] = [
     Binding("f3", "act('more room later')", show=False, priority=True),
     Binding("ctrl+r,ctrl+n,ctrl+o,ctrl+e,f2", "act('wait')", show=False, priority=True),
 ]
+LATER = " · try again when it has finished"
 WHILE_BUSY = (("wait",), ("more room later",))
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
 """Names of `act` that concern the chosen message."""
+
+
+def _way_back(chat: ChatLike) -> str:
+    """How the conversation before is opened and, in a new one, how this model is asked the same."""
+    asked = any(one.role == "user" for one in chat.messages)
+    return "ctrl+o opens it." + ("" if asked else " up brings back your question: ask this model the same.")
 
 
 class TalkPane(Pane):
@@ -113,9 +120,8 @@ class TalkPane(Pane):
 
     @property
     def _goes_on(self) -> str:
-        if self.failed:
-            return "no model is open"
-        return f"it is {self.divider.goes_on.split(' · ')[0] or 'opening the model'}"
+        doing = self.divider.goes_on.split(" · ")[0] or "opening the model"
+        return "no model is open" if self.failed else f"it is {doing}"
 
     def write_hint(self) -> None:
         pinned = "the next message is pinned · " if self.pins_next else ""
@@ -132,9 +138,7 @@ class TalkPane(Pane):
         before = self.chat
         super().on_opened(chat)
         if isinstance(before, Chat) and before is not chat and before.keeper and before.messages:
-            asked = any(one.role == "user" for one in chat.messages)
-            same = "" if asked else " up brings back your question: ask this model the same."
-            self.transcript.messages.note("The conversation before is kept.", f"ctrl+o opens it.{same}")
+            self.transcript.messages.note("The conversation before is kept.", _way_back(chat))
         if isinstance(chat, Chat):
             self.sampling = chat.makers.complete(self.sampling)
         self.current.state = "answering"
@@ -242,10 +246,8 @@ class TalkPane(Pane):
             self.app.refresh_bindings()
 
     def _send_or_edit(self, talk: Chat, message: Outgoing, text: str) -> None:
-        index = message.edits
-        if index is None:
-            self.start_turn(talk, message, text)
-            return
+        if (index := message.edits) is None:
+            return self.start_turn(talk, message, text)
         self.current, message.state = message, "sent"
         self.begin(
             lambda cancel, progress: going_back.edit(talk, index, text, self.sampling, cancel, progress),
@@ -308,8 +310,7 @@ class TalkPane(Pane):
 
     def action_act(self, name: str) -> None:
         # Letters are no text while a message is chosen, whatever goes on.
-        later = "" if self.failed else " · try again when it has finished"
-        self.divider.say("" if self.ready else f"not now: {self._goes_on}{later}")
+        self.divider.say("" if self.ready else f"not now: {self._goes_on}{'' if self.failed else LATER}")
         if self.ready and name != "wait":
             self._run(name, "")
 

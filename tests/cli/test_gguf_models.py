@@ -75,8 +75,9 @@ def test_a_conversation_goes_on(chatting: Path, tmp_path: Path, monkeypatch: pyt
     """Also from another folder; and a file that was changed meanwhile is noticed."""
     data = tmp_path / "data"
     monkeypatch.chdir(chatting.parent)
-    said = ("run", "Hello", "-m", chatting.name, "--save", "--data", data, *GREEDY)
-    h2o_here(*said)
+    h2o_here(
+        *("--plain", "-m", chatting.name, "--data", data, "--max-tokens", 8), piped="Hello\n/budget 64\n"
+    )
     monkeypatch.chdir(tmp_path)
     assert answered("pilot", "--data", data)[0].model == "pilot.gguf", "it was used before"
     done = h2o_here("--plain", "-m", "pocket", "--data", data, piped="/model pilot\n")

@@ -212,7 +212,9 @@ async def test_a_word_means_the_same_wherever_it_is_told(size: tuple[int, int]) 
             assert (f"{least} of 12 heads · " if least else "forgotten since #") in line
             assert "score" not in line
             assert "@" not in line
-        assert any(f"{count} of 12 heads · important: attention" in line for line in told)
+        assert any(f"{count} of 12 heads · important" in line for line in told)
+        reasons = [line.partition(": ")[2] for line in told if ": " in line]
+        assert 0 < len(reasons) == len({*reasons}), "each is told once"
 
 
 async def test_why_of_a_message_counts_its_tokens() -> None:

@@ -228,7 +228,8 @@ class Keeper:
             self.notes.append(Note("store", what, "It will be rebuilt on resuming."))
 
     def changed(self, session: Session, settings: dict[str, Any]) -> None:
-        """Write that another cache is in use from here on."""
+        """Write that another cache is in use from here on; the model is the same, by the name it has here."""
+        settings = settings | {"model": self._settings.get("model", settings["model"])}
         self._session, self._settings = session, settings
         if self._writer:
             self._writer.run(asdict(session))

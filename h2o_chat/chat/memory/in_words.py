@@ -143,6 +143,8 @@ WHY = "/why WORD, /why #3 or /why @POSITION"
 def why(memory: CacheView, wanted: str) -> list[str]:
     """Lines about each place of a word, or of several; about the token `@POSITION`; or message `#NUMBER`.
 
+    A reason that several places share is told with the first of them.
+
     Raises:
         UsageError: there is none.
     """
@@ -155,7 +157,11 @@ def why(memory: CacheView, wanted: str) -> list[str]:
     found = list(memory.words.find(wanted))
     if not found:
         raise UsageError(f"{wanted!r} was not said in this conversation.", WHY)
-    lines = [_place(memory, one) for one in found[:MOST]]
+    lines, said = list[str](), {""}
+    for one in found[:MOST]:
+        what, because = _place(memory, one)
+        lines.append(what if because in said else f"{what}: {because}")
+        said.add(because)
     more = len(found) - len(lines)
     return lines + ([f"and {more:,} later time{'s' * (more > 1)}"] if more else [])
 
@@ -166,10 +172,11 @@ def since(memory: CacheView, seen: int) -> str:
     return f"since {numbered(span.index)}" if span else f"since token {seen:,}"
 
 
-def _place(memory: CacheView, found: Word | int) -> str:
+def _place(memory: CacheView, found: Word | int) -> tuple[str, str]:
     if isinstance(found, int):
-        return f"{numbered(found)}  said here; which of its tokens it was is not known any more"
-    return f"{numbered(found.index)}  “{safe_text(found.text)}”  {_reason(memory, found)}"
+        return f"{numbered(found)}  said here; which of its tokens it was is not known any more", ""
+    what, because = _reason(memory, found)
+    return f"{numbered(found.index)}  “{safe_text(found.text)}”  {what}", because
 
 
 def _token(memory: CacheView, position: int) -> str:
@@ -179,7 +186,8 @@ def _token(memory: CacheView, position: int) -> str:
     text = memory.text(position)
     name = f"“{safe_text(word.text)}”" if word else token_label(text) if text else "a token"
     where, index = (f" {numbered(span.index)}", span.index) if span else ("", 0)
-    return f"@{position} {name}{where}  {_reason(memory, word or Word(name, position, position, index))}"
+    reason = _reason(memory, word or Word(name, position, position, index))
+    return f"@{position} {name}{where}  {': '.join(filter(None, reason))}"
 
 
 def _message(memory: CacheView, index: int) -> list[str]:
@@ -217,16 +225,16 @@ def _went(session: Session) -> str:
     return " and ".join(reasons)
 
 
-def _reason(memory: CacheView, word: Word) -> str:
-    """How many heads hold it and why, or since when it is forgotten."""
+def _reason(memory: CacheView, word: Word) -> tuple[str, str]:
+    """How many heads hold it, or since when it is forgotten; and why."""
     if word.last >= memory.seen:
-        return "not read yet"
+        return "not read yet", ""
     hold = memory.hold_of(word)
     if hold <= 0:
         return _forgotten(memory, word)
     least = min(word.tokens, key=lambda position: memory.hold[position])
     kind = memory.kind(word.first if memory.kind(word.first) == "S" else least)
-    return f"{heads(hold, memory.caches)} · {NAMES[kind]}: {_kept(memory, word, kind)}"
+    return f"{heads(hold, memory.caches)} · {NAMES[kind]}", _kept(memory, word, kind)
 
 
 def _kept(memory: CacheView, word: Word, kind: str) -> str:
@@ -249,11 +257,11 @@ def _kept(memory: CacheView, word: Word, kind: str) -> str:
     return _ranked_high(session)
 
 
-def _forgotten(memory: CacheView, word: Word) -> str:
+def _forgotten(memory: CacheView, word: Word) -> tuple[str, str]:
     gone = [position for position in word.tokens if position not in memory.hold]
     told = [went.seen for position in gone if (went := memory.left(position))]
     when = since(memory, min(told)) if told else "long ago"
     left = len(word.tokens) - len(gone)
-    part = f"; only {left} of its {len(word.tokens)} tokens {'is' if left == 1 else 'are'} still held"
+    part = f", only {left} of its {len(word.tokens)} tokens {'is' if left == 1 else 'are'} still held"
     assert memory.session is not None
-    return f"forgotten {when}: {_went(memory.session)}{part if left else ''}"
+    return f"forgotten {when}{part if left else ''}", _went(memory.session)

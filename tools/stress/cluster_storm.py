@@ -31,7 +31,7 @@ from typing import Any
 import psutil
 from served import Server, events, metric, page, posted, started
 
-LINES = (Path(__file__).parents[2] / "docs" / "conversation_300.txt").read_text("utf-8").splitlines()
+LINES = Path(__file__).with_name("conversation_300.txt").read_text("utf-8").splitlines()
 SAID = [line for line in LINES if 20 < len(line) < 120 and line[0] not in "#-"]
 PORT = 8199
 SITE = """

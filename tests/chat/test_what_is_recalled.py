@@ -1,17 +1,19 @@
 """Recall of what is gone and asked for: the real engine with the bundled model."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scripted import ScriptedEngine
 from talk import FACT, GREEDY, TALK, chat_of
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.conversation.chat import Chat, pin
 from h2o_chat.chat.conversation.going_back import open_another
-from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.message import Message, Recalled
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.chat.files.export import to_json
 from h2o_chat.chat.files.importer import parse
@@ -171,6 +173,38 @@ def test_answers_of_the_model_are_recalled_too_and_it_is_said_whose_they_are() -
     assert "You" in fed[: fed.index("Zander")]
 
 
+HOUSES = [
+    f"In the house of the {owner} a {animal} sleeps behind the {place} every night, and nobody may go"
+    f" into the {place} before the {animal} has had its breakfast of oats and milk."
+    for owner, animal, place in (
+        ("miller", "badger", "oven"),
+        ("baker", "heron", "piano"),
+        ("sexton", "weasel", "cupboard"),
+        ("widow", "otter", "staircase"),
+    )
+]
+
+
+def test_of_many_pieces_the_one_closest_to_the_answer_is_shown(loaded: Any) -> None:
+    many = [Recalled(0, text, True) for text in HOUSES]
+    for number, answer in enumerate(
+        ("A badger.", "Behind the piano!", "the SEXTON", "An otter, by the stairs.")
+    ):
+        (note,) = Recall([]).closest(answer, many)
+        assert HOUSES[number] in note.message
+        assert (note.code, note.about) == ("closest", 0)
+    assert list(Recall([]).closest("Giraffes!", many)) == []
+    assert list(Recall([]).closest("A badger.", many[:1])) == [], "that one is shown already"
+    engine: Any = ScriptedEngine(loaded.tokenizer, "It sleeps behind the staircase.")
+    engine.session, engine.held = replace(engine.session, budget=2048), GONE.held
+    chat = Chat(engine, Settings())
+    said = " ".join([*HOUSES, *OTHERS]), "Which animal sleeps in the house of the widow, miller, sexton?"
+    events = say(chat, *said)
+    first, then = (one for one in events if isinstance(one, Note))
+    assert HOUSES[3] not in first.message, "too many to be read"
+    assert HOUSES[3] in then.message
+
+
 def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None:
     chat = chat_of(loaded, recall="off")
     say(chat, FACT, *TALK)
@@ -276,13 +310,15 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
     assert abs(by_letters - begins) > 20
 
 
-def test_a_note_of_many_passages_shows_their_beginnings_also_without_spaces() -> None:
+def test_the_closest_of_many_pieces_is_found_without_spaces_too() -> None:
     sentence = "我的狗第{}天去了公园看见很多鸟和树叶还有小河与老桥以及远处的山。"
-    page = "".join(sentence.format(number) for number in range(300)) + "我的猫叫小虎。"
+    page = "我的猫叫小虎。" + "".join(sentence.format(number) for number in range(300))
     notes = list[Note]()
     found, _ = Recall(notes).for_message(f"{page}\n\n我的猫叫什么？", [], GONE, Settings(), 4000)
     assert len(found) > 4
-    assert "我的狗" in notes[0].message
+    assert "我的狗" not in notes[0].message, "too many to be read"
+    (note,) = Recall(notes).closest("你的猫叫小虎。", found)
+    assert "我的猫叫小虎" in note.message
     assert len(notes[0].message) < sum(len(one.words) for one in found)
 
 

@@ -152,6 +152,7 @@ class Chat:
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         exchange.close(event, self.engine)
                         self.notes += remarks.at_limit(event, sampling, most, exchange.repeating, thinking)
+                        self.notes += self.recall.closest(event.text, recalled)
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:

@@ -6,13 +6,14 @@ fit into SHARE of the budget. The same rule brings pieces of a page that is past
 remembered facts and of other conversations (`elsewhere.py`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
-from h2o_chat.chat.conversation.sentences import PAGE_CHARACTERS, PIECE_CHARACTERS, asked_from, question_of
+from h2o_chat.chat.conversation.sentences import PAGE_CHARACTERS, asked_from, question_of
 from h2o_chat.chat.conversation.spans import Places, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
 from h2o_chat.chat.recall.index import LEAST_WORDS, Hit, Index, Rarity, features
@@ -35,7 +36,7 @@ LOOKED_AT = 16
 PAGE_LOOKED_AT = 1_000_000
 """Characters of a page, its last ones, among which its question is looked up: twice a book, in a second."""
 NOTE_CHARACTERS = 400
-"""Characters of what is recalled that a note shows; of several pieces it has the beginnings."""
+"""Most characters of what is recalled that a note quotes; of more it tells how many pieces there are."""
 NEWEST = 0.4
 """Share of the budget that surely holds the newest tokens."""
 POLICIES_WITHOUT_RECALL = ("h2o-paper", "full")
@@ -106,6 +107,15 @@ class Recall:
         former = all_numbered(one.index for one in before) if before != recalled else ""
         instead = f", instead of {former}" if former else ""
         return _note(recalled, f"goes in front of your next message{instead}")
+
+    def closest(self, answer: str, recalled: Sequence[Recalled]) -> Iterator[Note]:
+        """A note with the one of many recalled pieces that shares most with the answer, to check it there."""
+        index = Index(self.rarity)
+        for number, one in enumerate(recalled if _are_many(recalled) else ()):
+            index.add(number, one.words, user=True)
+        for hit in index.find(self._said(answer)[:PAGE_CHARACTERS])[:1]:
+            best = _note([recalled[hit.piece.message]], "is closest to this answer")
+            yield replace(best, code="closest")
 
     def was_fed(self) -> None:
         """A message was read, and with it what was recalled by hand."""
@@ -260,15 +270,15 @@ def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
 
 
 def quoted(recalled: Sequence[Recalled]) -> str:
-    """The numbers of the messages and their words; of many pieces the beginnings of the first."""
-    most = max(PIECE_CHARACTERS // 4, NOTE_CHARACTERS // max(1, len(recalled)))
-    shown = [
-        one.words if len(one.words) <= most else f"{one.words[: most - 1].rstrip()}…"
-        for one in recalled[: NOTE_CHARACTERS // most]
-    ]
-    more = f" and {len(recalled) - len(shown)} more" if len(shown) < len(recalled) else ""
-    here = all_numbered(one.index for one in recalled if one.index >= 0)  # else the words name their source
-    return f"{here} {' '.join(f'“{one}”' for one in shown)}{more}".strip()
+    """The numbers of the messages and their words; of many only what comes from elsewhere, see `closest`."""
+    many = _are_many(recalled)
+    words = [f"“{one.words}”" for one in recalled if not many or one.index < 0]  # these name their source
+    here = all_numbered(one.index for one in recalled if one.index >= 0)
+    return " ".join(filter(None, [here, *words, f"({len(recalled)} pieces)" if many else ""]))
+
+
+def _are_many(recalled: Sequence[Recalled]) -> bool:
+    return sum(len(one.words) for one in recalled) > NOTE_CHARACTERS
 
 
 def _note(recalled: Sequence[Recalled], what: str) -> Note:

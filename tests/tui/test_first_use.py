@@ -58,6 +58,8 @@ async def test_letters_typed_at_once_behind_a_key_are_for_what_it_opens(stored: 
         bar = screen.app.pane.find_bar
         await screen.until(lambda: bar.query_one(Input).value == "code", "the words are there")
         assert screen.app.prompt.text == ""
+        screen.at_once(*["backspace"] * 3, *"old", "home", "x", "delete", "y")
+        await screen.until(lambda: bar.query_one(Input).value == "xyold", "in the order in which they came")
 
 
 async def test_words_typed_at_once_are_found_at_the_last_place(told: Path) -> None:

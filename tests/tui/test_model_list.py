@@ -67,6 +67,18 @@ async def test_a_folder_lists_its_gguf_files(talk: Drive, tmp_path: Path) -> Non
         assert "notes.txt" not in screen.page()
 
 
+async def test_enter_twice_agrees_to_a_download(talk: Drive) -> None:
+    async with talk((100, 30)) as screen:
+        await screen.ask("/model")
+        await screen.until(lambda: len(screen.app.screen_stack) == 2, "the list is open")
+        screen.app.screen.query_one(Input).value = "qwen2.5-0.5b"
+        await screen.until(lambda: "to fetch" in screen.page(), "it is not here")
+        await screen.pilot.press("enter")
+        assert "enter again fetches qwen2.5-0.5b" in screen.page()
+        await screen.pilot.press("enter")
+        await screen.until(lambda: len(screen.app.screen_stack) == 1, "it was chosen")
+
+
 @pytest.fixture
 def files(shared_models: Path) -> dict[str, bytes]:
     """A model as a repository has it."""

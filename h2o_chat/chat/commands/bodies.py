@@ -152,8 +152,9 @@ def stats(surface: Surface, _: str) -> None:
         f"{session.model} · {session.policy} · {session.layers} layers x {session.kv_heads} KV heads",
         f"seen {cache.seen:,} tokens, kept {cache.kept:,}{slots}: {kinds}",
         f"{size(cache.bytes)} of keys and values{fixed}; {full}",
-        f"what was lately forgotten had received {percent(cache.lost)} of the attention",
     ]
+    if memory.evicted:
+        lines.append(f"what was lately forgotten had received {percent(cache.lost)} of the attention")
     if memory.tok_s is not None:
         lines.append(f"{memory.tok_s:.1f} tokens a second")
     surface.say("\n".join(lines))

@@ -8,6 +8,7 @@ from typing import Any
 from h2o_chat.base import precedence
 from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS, THINKS, Sampling, ThinkName
 from h2o_chat.base.errors import UsageError
+from h2o_chat.base.glyphs import size
 from h2o_chat.base.progress import ShouldStop
 from h2o_chat.chat.commands.surface import Opened, Surface
 from h2o_chat.chat.conversation import going_back
@@ -131,8 +132,10 @@ def apply(surface: Surface, new: dict[str, Any]) -> None:
             yield Note("setting", f"stopped, still {present}: the conversation is as it was")
 
     if seen := surface.memory.seen:
-        about = about_reading(seen, chat.longest_read)
-        surface.say(f"{named}: {seen:,} tokens are read again{about}; esc keeps {present}")
+        about, takes = about_reading(seen, chat.longest_read), ""
+        if "budget" in rebuilding and settings.policy != "full":
+            takes = f"; keys and values take {size(settings.budget * chat.session.slot_bytes)}"
+        surface.say(f"{named}: {seen:,} tokens are read again{about}{takes}; esc keeps {present}")
     surface.run(work, f"reading {seen:,} tokens again · esc stops")
 
 

@@ -25,6 +25,7 @@ from h2o_chat.models.here import models_here
 from h2o_chat.store import Store, Summary
 from h2o_chat.tui.prompt.completion_menu import listed
 from h2o_chat.tui.widgets.key_bar import KeyBar
+from h2o_chat.tui.widgets.line_input import LineInput
 from h2o_chat.tui.widgets.theme import MUTED
 
 
@@ -47,7 +48,7 @@ class ListDialog(ModalScreen[str | None]):
         self._list.can_focus = False
         self._remark_line = Static(remark, id="remark", markup=False)
         self._label = Static(label, id="label", markup=False)
-        self._input = Input(placeholder=placeholder, select_on_focus=False)
+        self._input = LineInput(placeholder=placeholder, select_on_focus=False)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box") as box:
@@ -80,7 +81,7 @@ class ModelRow:
     name: str
     facts: str
     sized: bool = False
-    """The facts say how much is to be fetched, so choosing it agrees. Shown once something is typed."""
+    """It is to be fetched, and the facts say how much: enter twice agrees. Shown once something is typed."""
 
 
 def rows(memory_bytes: int, used: Iterable[str] = ()) -> Iterator[ModelRow]:
@@ -118,6 +119,8 @@ class Models(ListDialog):
         remark = "enter opens it" + (f" · typing finds {more} more, which are fetched" if more else "")
         super().__init__("models", "model", "a name, a GGUF file, a folder or org/name", remark)
         self._rows = self._found = rows
+        self._agreeing: ModelRow | None = None
+        """A row that enter was pressed on once, of a model that is to be fetched."""
 
     def on_mount(self) -> None:
         self._look()
@@ -141,7 +144,13 @@ class Models(ListDialog):
     @on(OptionList.OptionSelected)
     def _open(self) -> None:
         row = self._found[self._list.highlighted or 0]
-        self.dismiss(row.name + YES if row.sized else row.name)
+        if not row.sized:
+            self.dismiss(row.name)
+        elif row is self._agreeing:
+            self.dismiss(row.name + YES)
+        else:
+            self._agreeing = row
+            self._remark_line.update(f"enter again fetches {row.name}")
 
 
 SHOWN = 200

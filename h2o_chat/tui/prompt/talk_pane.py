@@ -1,6 +1,6 @@
 """The pane with a prompt box: text is sent, commands are run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
@@ -13,7 +13,7 @@ from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.events.events import Said, Turn
+from h2o_chat.events.events import Note, Said, Turn
 from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.completion_menu import Menu
@@ -66,10 +66,21 @@ LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
 """Names of `act` that concern the chosen message."""
 
 
+class NotNow(UsageError):
+    """A command needs the conversation, which a job has."""
+
+
 def _way_back(chat: ChatLike) -> str:
     """How the conversation before is opened and, in a new one, how this model is asked the same."""
     asked = any(one.role == "user" for one in chat.messages)
     return "ctrl+o opens it." + ("" if asked else " up brings back your question: ask this model the same.")
+
+
+def _written_later(talk: Chat | None) -> Iterator[Note]:
+    """While nothing runs: another try to write what waits for another process; its notes."""
+    if talk is not None and talk.keeper and talk.keeper.waiting:
+        talk.keeper.flush()
+        yield from talk.take_notes()
 
 
 class TalkPane(Pane):
@@ -115,7 +126,7 @@ class TalkPane(Pane):
 
     def idle(self) -> Chat:
         if (talk := self.ready) is None:
-            raise UsageError(f"Not now: {self._goes_on}.")
+            raise NotNow(f"Not now: {self._goes_on}.")
         return talk
 
     @property
@@ -207,7 +218,7 @@ class TalkPane(Pane):
             self.show_error(error)
             return False
         if not isinstance(parsed, str) and (self.stages is None or parsed[0].name in AT_ONCE):
-            return self._run(parsed[0].name, parsed[1])
+            return self._run(parsed[0].name, parsed[1], text)
         if self.failed:
             self.divider.say("no model is open · your text stays here")
             return False
@@ -218,12 +229,15 @@ class TalkPane(Pane):
         self.send_next()
         return True
 
-    def _run(self, name: str, words: str) -> bool:
-        """Run a command, or what a key does; False where it is refused, and the reason is shown."""
+    def _run(self, name: str, words: str, typed: str = "") -> bool:
+        """Run what a key does, or a command; `typed` too early it waits. False: it was refused."""
         shown = len(self.transcript.messages.views)
         try:
             self.act(name, words)
         except H2OChatError as error:
+            if typed and isinstance(error, NotNow) and not self.failed:
+                self.outbox.add_once(typed)
+                return True
             self.show_error(error)
             return False
         if len(self.transcript.messages.views) > shown:  # an answer stands at the end: to be seen
@@ -315,9 +329,5 @@ class TalkPane(Pane):
             self._run(name, "")
 
     def _look_at_the_store(self) -> None:
-        """While nothing runs: try again to write what waits for another process."""
-        talk = self.ready
-        if talk is not None and talk.keeper and talk.keeper.waiting:
-            talk.keeper.flush()
-            for note in talk.take_notes():
-                self.on_note(note)
+        for note in _written_later(self.ready):
+            self.on_note(note)

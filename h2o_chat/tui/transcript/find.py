@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from h2o_chat.tui.transcript.message_view import MessageView
+from h2o_chat.tui.widgets.line_input import LineInput
 
 MOST_MATCHES = 10_000
 FOUND = "$found on $found-ground"
@@ -98,7 +99,7 @@ class FindBar(Horizontal):
     def __init__(self, finder: Finder, find: Callable[[str, int], str]) -> None:
         super().__init__(id="find")
         self._finder, self._find = finder, find
-        self._input = Input(placeholder="words in this conversation", select_on_focus=True)
+        self._input = LineInput(placeholder="words in this conversation", select_on_focus=True)
         self._found = Static(id="found", markup=False)
         self._before: Widget | None = None
 

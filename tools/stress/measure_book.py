@@ -21,7 +21,7 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.message import Message, Recalled, fed_text
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.engine.engine import Engine
-from h2o_chat.events.events import Turn
+from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.eval.qa import normalised
 from h2o_chat.lab.eval.synthetic_talk import holds
 from h2o_chat.native.native_model import open_model
@@ -69,23 +69,34 @@ def runs(text: str) -> set[tuple[str, ...]]:
 
 
 def answered(rows: list[tuple[str, str, str]], both: str, settings: Settings) -> dict[str, object]:
-    """Right answers behind the books, and, in conversations of their own, behind the passage alone."""
+    """Right answers behind the books, and, in conversations of their own, behind the passage alone.
+
+    Also the right answers below which a note quotes the closest piece, and those where it is of the passage.
+    """
     with progress_bar() as progress:
         chat = Chat(Engine(open_model(settings, progress), settings), settings)
 
+    notes: list[Note] = []
+
     def reply(text: str) -> str:
-        sent = chat.send(text, Sampling(max_tokens=40))
+        sent = list(chat.send(text, Sampling(max_tokens=40)))
+        notes[:] = [event for event in sent if isinstance(event, Note) and event.code == "closest"]
         return normalised(next(event.text for event in sent if isinstance(event, Turn)))
 
     reply(both)
-    replies = [reply(question) for question, _, _ in rows]
-    right = sum(holds(one, normalised(row[1])) for one, row in zip(replies, rows, strict=True))
+    right, quoted, replies = 0, [], []
+    for question, answer, passage in rows:
+        replies.append(reply(question))
+        if holds(replies[-1], normalised(answer)):
+            right += 1
+            quoted += [bool(runs(passage) & runs(one.message)) for one in notes]
     alone = 0
     for question, answer, passage in rows:
         chat.clear()
         alone += holds(reply(fed_text(question, (Recalled(0, passage, True),))), normalised(answer))
     chat.close()
-    return {"right": right, "passage_alone": alone, "answers": replies}
+    found = {"closest_quoted": len(quoted), "of_the_passage": sum(quoted)}
+    return {"right": right, "passage_alone": alone, **found, "answers": replies}
 
 
 if __name__ == "__main__":

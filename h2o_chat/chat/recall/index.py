@@ -27,10 +27,10 @@ PAGE_SHARED, PAIR = 2.0, 0.5
 """In a book few words are rare. All pieces of pages are found if one of them shares with the question as much
 as PAGE_SHARED words, by their idf, that stand in one piece alone; a pair counts PAIR of that. More must be
 shared where words of the question stand in no page."""
-RARITY, MOST_RARITY = 1.5, 3.0
-"""A word's weight is multiplied by its rarity in the language over the usual rarity of what is said, at most
-MOST_RARITY, to the power RARITY: "today" may stand in a story once, as "sunbonnet" does. In a page that
-decides only whether the question is about it."""
+RARITY = 1.5
+"""A word's weight is multiplied by its rarity in the language over the usual rarity of what is said, to the
+power RARITY: "today" may stand in a story once, as "sunbonnet" does. In a page that decides only whether the
+question is about it."""
 SAMPLE_CHARACTERS, SAMPLE_WORDS = 4000, 100
 """The beginning of what is said, and the words of it that tell the usual rarity: 10 ms of a tokenizer."""
 NEIGHBOUR, FOLLOWING = 0.2, 0.7
@@ -178,7 +178,7 @@ class Index:
             for letters in (pieces := _WORD.findall(fold(word))):
                 rarity = self._rarity_of_word(word if len(pieces) == 1 else letters) / part.usual
                 beginning = letters[:BEGINNING_LETTERS]
-                found[beginning] = min(rarity, found.get(beginning, MOST_RARITY))
+                found[beginning] = min(rarity, found.get(beginning, rarity))
         return found
 
     def _rarity_of_word(self, word: str) -> float:

@@ -236,7 +236,7 @@ class ChatApp(App[None], inherit_bindings=False):
         """Go back to the prompt: `KeyRouting` does it, whatever else escape does."""
 
     def action_stop(self) -> None:
-        self.pane.stop()
+        self.pane.stop_by_escape()
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy to the terminal's clipboard, and to tmux's buffer: it lets no program reach the other one."""

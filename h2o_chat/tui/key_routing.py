@@ -33,6 +33,11 @@ class KeyRouting:
         if not isinstance(event, Key | Paste) or event.is_forwarded:
             return False
         self._app.app_focus = True  # Textual does so, too: the focus is asked for below
+        bar = self._pane.find_bar
+        alone = len(self._app.screen_stack) == 1
+        if alone and isinstance(event, Key) and event.key == "escape" and bar.has_class("-open"):
+            bar.action_close()
+            return True
         if not self.away:
             return False
         if self._is_text(event):

@@ -60,6 +60,10 @@ async def test_letters_typed_at_once_behind_a_key_are_for_what_it_opens(stored: 
         assert screen.app.prompt.text == ""
         screen.at_once(*["backspace"] * 3, *"old", "home", "x", "delete", "y")
         await screen.until(lambda: bar.query_one(Input).value == "xyold", "in the order in which they came")
+        await screen.pilot.press("tab")
+        assert not bar.query_one(Input).has_focus
+        await screen.pilot.press("escape")
+        assert not bar.has_class("-open"), "wherever the keyboard is"
 
 
 async def test_words_typed_at_once_are_found_at_the_last_place(told: Path) -> None:

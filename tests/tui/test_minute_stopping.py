@@ -12,6 +12,7 @@ from typed import ONE_SIZE, SAID, Held
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.chat.commands.surface import Opened
+from h2o_chat.tui.pane import pane
 
 # Stopping and clearing
 
@@ -35,6 +36,27 @@ async def test_what_is_stopped_comes_back_as_it_was_typed(
                 assert screen.own() == list(SAID)
                 app.prompt.clear()
                 app._leaves_until = float("-inf")
+
+
+async def test_escape_stops_a_long_reading_only_when_pressed_twice(
+    talk: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk((80, 24)) as screen:
+        app, held = screen.app, Held(screen, monkeypatch, tokens=0)
+        for seconds, presses in ((60.0, 1), (0.0, 2)):
+            monkeypatch.setattr(pane, "LONG_SECONDS", seconds)
+            await screen.start("a long page")
+            await screen.until(lambda: screen.own()[-1] == "a long page", "it is shown")
+            await screen.pilot.pause(0.3)
+            app.pane.is_reading = True  # as reports of a long prompt say
+            for press in range(presses):
+                assert not app.jobs.cancelled
+                await screen.pilot.press("escape")
+                assert ("esc again stops" in app.divider.remark) == (press < presses - 1)
+            await screen.answered()
+            assert app.prompt.text == "a long page"
+            app.prompt.clear()
+        held.go_on.set()
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)

@@ -9,6 +9,7 @@ from typed import Held
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.chat.commands import bodies
+from h2o_chat.chat.recall import recall
 from h2o_chat.tui.transcript import drawing
 
 FACT = "My dog is called Rexo."
@@ -56,7 +57,12 @@ async def test_what_was_recalled_for_a_question_that_is_stopped_goes_with_it(
         assert "KV heads" in screen.bodies()[-1], "what was asked for meanwhile stays"
 
 
-async def test_what_was_recalled_stands_there_again_when_it_is_opened(drive: Drive, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [400, 10])
+async def test_what_was_recalled_stands_there_again_when_it_is_opened(
+    drive: Drive, tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the piece closest to the answer, where all are too much for a note."""
+    monkeypatch.setattr(recall, "NOTE_CHARACTERS", most)
     small = Sampling(max_tokens=8)
     async with drive(str(POCKET), (100, 30), budget=48, sampling=small, folder=tmp_path) as screen:
         await screen.say(FACT, *TALK, "What is my dog called?")
@@ -66,4 +72,5 @@ async def test_what_was_recalled_stands_there_again_when_it_is_opened(drive: Dri
         bodies.open_conversation(screen.app.pane, conversation)
         await screen.until(lambda: len(screen.chat.messages) > 8, "it is open")
         await screen.answered()
-        assert any(f"#1 “{FACT}” recalled" in " ".join(body.split()) for body in screen.bodies())
+        wanted = f"#1 “{FACT}” recalled" if most > len(FACT) else f"#1 “{FACT}” is closest"
+        assert any(wanted in " ".join(body.split()) for body in screen.bodies())

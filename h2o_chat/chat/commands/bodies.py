@@ -127,7 +127,8 @@ def budget(surface: Surface, words: str) -> None:
         chat = surface.idle()
         session, seen = chat.session, chat.engine.seen
         if session.budget is None or seen <= session.budget:
-            return surface.say("Nothing was forgotten yet: there is room.")
+            later = f" /budget {2 * session.budget} gives more for later." if session.budget else ""
+            return surface.say(f"Nothing was forgotten yet: there is room.{later}")
         if session.budget >= session.window:
             return surface.say("The memory is already as large as the model's window.")
         words = str(remarks.more_room(session, seen))

@@ -7,12 +7,11 @@ remembered facts and of other conversations (`elsewhere.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import StoreError, UsageError
-from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text
+from h2o_chat.chat.conversation.message import Message, Recalled, all_numbered, fed_text, numbered
 from h2o_chat.chat.conversation.sentences import PAGE_CHARACTERS, asked_from, question_of
 from h2o_chat.chat.conversation.spans import Places, tokens_of, was_read
 from h2o_chat.chat.recall.elsewhere import Elsewhere
@@ -85,7 +84,7 @@ class Recall:
         if not recalled and budget and recalls:
             recalled = self._needed(text, messages, engine, budget, settings.recall == "all")
             if recalled:
-                self._notes.append(_note(recalled, "recalled: the model reads it once more"))
+                self._notes.append(_note(recalled, "recalled: the model reads it with your message"))
         return recalled, fed_text(text, recalled)
 
     def by_hand(self, words: str, messages: Sequence[Message], budget: int | None) -> Note:
@@ -114,8 +113,9 @@ class Recall:
         for number, one in enumerate(recalled if _are_many(recalled) else ()):
             index.add(number, one.words, user=True)
         for hit in index.find(self._said(answer)[:PAGE_CHARACTERS])[:1]:
-            best = _note([recalled[hit.piece.message]], "is closest to this answer")
-            yield replace(best, code="closest")
+            best = recalled[hit.piece.message]
+            here, about = (f"{numbered(best.index)} ", best.index) if best.index >= 0 else ("", None)
+            yield Note("closest", f"{here}“{best.words}” is closest to this answer.", about=about)
 
     def was_fed(self) -> None:
         """A message was read, and with it what was recalled by hand."""

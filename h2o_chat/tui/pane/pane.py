@@ -1,6 +1,7 @@
 """The conversation's half of the screen: the transcript, the divider, and an entry below it."""
 
 from collections.abc import Callable
+from time import monotonic
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,7 +15,8 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.glyphs import bar
 from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands.surface import ChatLike, Job
-from h2o_chat.chat.conversation.message import all_numbered, speaker
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.message import Recalled, all_numbered, speaker
 from h2o_chat.chat.conversation.remarks import greeting
 from h2o_chat.chat.conversation.spans import was_read
 from h2o_chat.chat.files.attached import AttachedFiles
@@ -74,6 +76,8 @@ class Loading(MessageView):
         self.changed()
 
 
+LONG_SECONDS, SURE_SECONDS = 10.0, 4.0
+"""A reading that has taken so long is stopped by two presses of escape, within so long."""
 HEAT = "heat: hold · brighter: by more heads · bold: important · struck: forgotten"
 
 
@@ -121,6 +125,8 @@ class Pane(Vertical):
         self.entry: list[Widget] = []
         self.find_bar = FindBar(self.transcript.finder, self.transcript.find)
         self._copied = 0  # number of code blocks of the chosen message that were copied
+        self._began_s, self._sure_until_s = 0.0, 0.0
+        """When the newest job began; until when escape has been pressed once."""
 
     def compose(self) -> ComposeResult:
         yield self.transcript
@@ -139,7 +145,7 @@ class Pane(Vertical):
         if self.memory.cursor is not None:
             self.transcript.inspector.end()  # the line about a token would hide what goes on
         self.divider.doing(doing)
-        self.busy = True
+        self.busy, self._began_s = True, monotonic()
         self.jobs.start(work)
 
     # Keys
@@ -153,6 +159,15 @@ class Pane(Vertical):
     def stop(self) -> None:
         self.jobs.cancel()
         self.divider.doing("stopping")
+
+    def stop_by_escape(self) -> None:
+        """Stop at once; a reading that has taken long only when asked twice, since nothing of it is kept."""
+        now = monotonic()
+        if not self.is_reading or now < self._began_s + LONG_SECONDS or now < self._sure_until_s:
+            self.stop()
+        else:
+            self._sure_until_s = now + SURE_SECONDS
+            self.divider.say("esc again stops: nothing that was read is kept", SURE_SECONDS)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("copy", "copy_code"):
@@ -219,6 +234,7 @@ class Pane(Vertical):
             earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
             if earlier:
                 messages.note(f"{earlier} earlier messages are not shown here (h2o-chat sessions show)")
+            asked: tuple[Recalled, ...] = ()
             for index, said in enumerate(chat.messages[earlier:], earlier):
                 hold = said.hold if was_read(said) else None
                 messages.message(said.role, self.speaker(said.role), said.text, index, said.finish, hold)
@@ -226,6 +242,10 @@ class Pane(Vertical):
                     places = all_numbered(one.index for one in said.recalled)
                     messages.by_index[index].remark = f"recalled {places}"
                     messages.note(f"{quoted(said.recalled)} recalled.")
+                if asked and isinstance(chat, Chat):
+                    for note in chat.recall.closest(said.text, asked):
+                        messages.note(note.message)
+                asked = said.recalled
             messages.show_marks(chat.messages)
             for note in chat.take_notes():
                 self.on_note(note)

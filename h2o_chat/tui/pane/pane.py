@@ -164,6 +164,7 @@ class Pane(Vertical):
         """Stop at once; a reading that has taken long only when asked twice, since nothing of it is kept."""
         now = monotonic()
         if not self.is_reading or now < self._began_s + LONG_SECONDS or now < self._sure_until_s:
+            self.divider.say("")
             self.stop()
         else:
             self._sure_until_s = now + SURE_SECONDS

@@ -152,6 +152,7 @@ def qa(
     policies: Policies = None,
     budgets: Budgets = None,
     tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.", min=1)] = 128,
+    recall: Annotated[bool, typer.Option(help="Also with what is gone told again.")] = True,
     system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
     half: Half = None,
     quantize: Quantize = "auto",
@@ -170,7 +171,7 @@ def qa(
     asked = half_of(read_items(items, task.Item), half)
 
     with opened_model(settings, "answer") as (loaded, tick):
-        report = task.measure(loaded, asked, runs, system, tokens, seed, tick)
+        report = task.measure(loaded, asked, runs, system, tokens, recall, seed, tick)
     return tell(report, as_json, task.show_table)
 
 

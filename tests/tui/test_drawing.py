@@ -88,16 +88,19 @@ _words = st.lists(st.text("abc0123 -+#>.)*_`<&[é界", min_size=1, max_size=9), 
 @given(_markup | _words, st.integers(4, 90))
 @example("word[r]: http://z", 4)
 def test_nobody_sees_where_a_growing_text_is_divided_early(source: str, width: int) -> None:
-    cut = markdown.block_cut(source) if source else None
+    cut = markdown.early_cut(source, width) if source else None
     if cut is not None:
-        before, rest = source[: cut.at], source[cut.at :]
+        before, rest = source[: cut.at].removesuffix(" "), source[cut.at :]
         gap = [""] if cut.joint == "\n\n" else []
         assert rows(before, width) + gap + rows(rest, width) == rows(source, width)
 
 
 def test_where_a_growing_text_is_divided_early() -> None:
-    assert markdown.block_cut("some words " * 9) is None
-    assert markdown.block_cut("one\n\ntwo\nthree") == markdown.Cut(len("one\n\n"), "\n\n")
+    words = "some words " * 9
+    assert markdown.early_cut(words, 22) == markdown.Cut(len("some words " * 6), " ")
+    assert markdown.early_cut(words, 0) is None  # nobody knows in which width it is drawn
+    assert markdown.early_cut(f"{words}*more", 22) is None  # it may yet become markup
+    assert markdown.early_cut("one\n\ntwo\nthree", 22) == markdown.Cut(len("one\n\n"), "\n\n")
 
 
 @pytest.mark.parametrize(

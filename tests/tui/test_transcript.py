@@ -104,6 +104,33 @@ async def test_an_answer_in_parts_is_copied_and_gauged_as_one() -> None:
         assert transcript.screen.get_selected_text() == f"go on\n\n{markdown.render(text).plain}"
 
 
+async def test_a_growing_paragraph_is_wrapped_as_a_whole_one_in_every_width() -> None:
+    """It is divided at rows of one width; while it grows and afterwards another width shows no seam."""
+    text = WORDS * 30
+    async with transcript_of(80, 40) as (transcript, pilot):
+
+        async def seam(width: int) -> None:
+            await pilot.resize_terminal(width, 40)
+            await pilot.pause()
+            shown = [row.strip() for row in rows(pilot.app)]
+            words = " ".join(row for row in shown if row.startswith(("some", "words", "that", "go", "on", "and")))
+            full = [row for row in shown if len(row) > width // 2]
+            assert all(len(row) >= width - 16 for row in full[:-1]), shown
+            assert len(words) > 500
+
+        transcript.messages.open_answer("model", 0)
+        await pilot.pause()
+        for piece in _pieces(text):
+            transcript.messages.stream(piece)
+            await pilot.pause()
+        assert len(transcript.messages.views[-1].pieces) > 1
+        await seam(61)
+        transcript.messages.stream("and more of it " * 20)
+        await seam(90)
+        transcript.messages.close_answer("eos", None)
+        await seam(70)
+
+
 async def test_a_short_answer_is_one_piece() -> None:
     async with transcript_of() as (transcript, pilot):
         transcript.messages.open_answer("model", 0)

@@ -94,15 +94,17 @@ def measure(
     runs: Sequence[Run],
     system: str | None = None,
     answer_tokens: int = 128,
+    recall: bool = True,
     seed: int = 0,
     tick: Tick = unheard,
 ) -> QaReport:
-    """Measures every run without recall and with it; the full cache has nothing to recall."""
+    """Measures every run without recall and, unless `recall` is off, with it; the full cache has nothing to
+    recall."""
     scores, whole = list[Scored](), list[float]()
-    ways = [(run, recall) for run in runs for recall in ((False, True) if run.budget else (False,))]
+    ways = [(run, told) for run in runs for told in ((False, True) if run.budget and recall else (False,))]
     step = ""
-    for done, (run, recall) in enumerate(ways):
-        settings = replace(run.settings(), recall="auto" if recall else "off", system=system)
+    for done, (run, told) in enumerate(ways):
+        settings = replace(run.settings(), recall="auto" if told else "off", system=system)
         chat = Chat(Engine(loaded, settings), settings)
         step, answers = chat.session.engine, list[str]()
         recalled, seconds = 0, 0.0
@@ -120,7 +122,7 @@ def measure(
         whole = each if run.budget is None else whole
         share = (sum(each) / sum(whole), *share_interval(each, whole, seed)) if any(whole) else None
         score = sum(each) / len(each), mean_interval(each, seed), share
-        scores.append(Scored(run.name, run.budget, recall, *score, recalled, seconds, answers))
+        scores.append(Scored(run.name, run.budget, told, *score, recalled, seconds, answers))
     return QaReport(loaded.name, len(items), step, scores)
 
 

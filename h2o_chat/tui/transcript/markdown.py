@@ -16,6 +16,7 @@ from markdown_it.rules_block.table import table as gfm_table
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
+from rich._wrap import divide_line
 from textual.content import Content
 from textual.highlight import highlight
 
@@ -27,6 +28,9 @@ LONGEST_FENCE = 16
 """Longest fence of a code block that is opened again; longer ones would leave no room for the code."""
 SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
 """Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
+_MARKS = frozenset("*_~`[|\n")
+_BEGINS = frozenset("#>-+=0123456789 \t")
+"""Characters that may begin a heading, a quotation, a list or code."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
 _OFF = (
     *("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference", "inline"),
@@ -107,9 +111,21 @@ def cut(source: str) -> Cut:
     return Cut(len(source), "", _open_fence(tokens, source))
 
 
-def block_cut(source: str) -> Cut | None:
-    """Divides a text before its last block; None where it has one alone."""
-    return _before_last(_PARSER.parse(safe_text(source)), source, 0)
+def early_cut(source: str, width: int) -> Cut | None:
+    """Divides a text where nobody can see it: before its last block, else before its last two rows in this
+    width (0: not known), if it has no markup. None where there is no such place."""
+    if "\n" in source.strip("\n"):
+        return _before_last(_PARSER.parse(safe_text(source)), source, 0)
+    if width < 1 or source[0] in _BEGINS or not _MARKS.isdisjoint(source) or safe_text(source) != source:
+        return None
+    breaks = [0, *divide_line(source, width)]
+    if len(breaks) < 3:
+        return None
+    row, at = breaks[-3:-1]
+    # One of two blanks would be lost; the blank after a folded word may have a row of its own.
+    folded = row > 0 and source[row - 1] != " "
+    seamless = source[at] not in _BEGINS and source[at - 1] == " " and source[at - 2] != " " and not folded
+    return Cut(at, " ") if seamless else None
 
 
 def _before_last(tokens: Sequence[Token], source: str, level: int) -> Cut | None:

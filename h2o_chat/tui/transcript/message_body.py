@@ -15,7 +15,7 @@ from h2o_chat.tui.transcript import markdown
 LIVE_CHARS = 2_000
 """Most characters that are drawn again as a text grows."""
 FEW_CHARS = 300
-"""Most of them where the text can be cut sooner, between blocks."""
+"""Most of them where the text can be cut sooner: between blocks, or rows without markup."""
 FINISHED_CHARS = 3_000
 """Finished pieces of running text grow to about this size."""
 CARET = "▌"
@@ -106,7 +106,7 @@ class Growing:
     """Growing Markdown: finished pieces stay as they are drawn, only the end is drawn again."""
 
     def __init__(self, room: int) -> None:
-        """`room`: columns for tables; 0 where they are unknown."""
+        """`room`: columns of a row; 0 where they are unknown."""
         self.pieces = [BodyPiece(Content(CARET))]
         self.room = room
         self._source = ""  # source of the last piece
@@ -116,9 +116,8 @@ class Growing:
 
     def write(self, text: str) -> None:
         self._grow(text)
-        if "\n" in self._source.strip("\n"):
-            while len(self._source) > FEW_CHARS and (cut := markdown.block_cut(self._source)):
-                self._cut(cut)
+        while len(self._source) > FEW_CHARS and (cut := markdown.early_cut(self._source, self.room)):
+            self._cut(cut)
         shown = markdown.render(self._source, self.room)
         self.pieces[-1] = BodyPiece(Content.assemble(shown, (CARET, "$accent")))
 

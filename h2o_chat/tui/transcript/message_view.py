@@ -64,7 +64,7 @@ class MessageView:
         self.thought_shown = False
         self._written: list[BodyPiece] | None = None
         """The pieces of an answer as they were drawn while it was written."""
-        self._room = 0  # the width for which tables were drawn
+        self._room = 0  # the width for which it was drawn
         self.drawn = body if isinstance(body, Content) else None
         self._pieces: list[BodyPiece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
@@ -203,8 +203,9 @@ class MessageView:
         return self._layout[1]
 
     def _make_room(self, room: int) -> None:
-        """Tables are drawn for a width: in another one an answer with a bar is drawn again."""
-        again = room != self._room and self.kind == "assistant" and "|" in self.source
+        """Draws an answer again for another width, for which it has a table or was divided at rows."""
+        divided = self.growing is not None or self._written is not None
+        again = room != self._room and self.kind == "assistant" and (divided or "|" in self.source)
         self._room = room
         if again:
             if self.growing is not None:

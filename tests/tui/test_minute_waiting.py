@@ -109,6 +109,7 @@ async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
             await screen.answered()
             await screen.until(lambda: app.prompt.text == "two\nthree\nfo", f"what waited is back: {how}")
             assert not app.pane.outbox, "a command is not glued to it"
+            assert "not done: /budget more" in app.divider.remark
             assert "waits" not in screen.page()
             await screen.pilot.press("u", "r")
             assert app.prompt.text == "two\nthree\nfour", "what was being typed goes on"

@@ -167,15 +167,20 @@ class Outbox(Widget):
         self._waiting[0].files = None
         self._changed()
 
-    def return_all(self) -> None:
-        """Put all texts back into the box, before what was typed meanwhile; a command only if it is alone."""
+    def return_all(self) -> str:
+        """Put all texts back into the box, before what was typed meanwhile; a command only if it is alone.
+
+        Returns the commands that are left out.
+        """
         texts = [one for one in self._waiting if not table.is_command(one.typed)]
         if not texts and not self._editing.has_text:
             texts = self._waiting[:1]
         for waiting in reversed(texts):
             self._editing.return_to_box(waiting.typed, waiting.edits)
+        left_out = ", ".join(one.typed for one in self._waiting if one not in texts)
         self._waiting.clear()
         self._changed()
+        return left_out
 
     def return_newest(self) -> bool:
         """Put the newest text back into the box; False where nothing waits."""

@@ -280,10 +280,10 @@ class TalkPane(Pane):
             self._send_or_edit(talk, self.outbox.take(), files.text)
 
     def _return_all(self, why: str) -> None:
-        self.outbox.return_all()
+        left_out = self.outbox.return_all()
         if not self.busy and not self.failed and self.editing.index is None:
             self.divider.doing("")
-        self.divider.say(why)
+        self.divider.say(" · ".join(filter(None, (why, left_out and f"not done: {left_out}"))))
         self.app.refresh_bindings()
 
     @property

@@ -113,7 +113,9 @@ async def test_a_growing_paragraph_is_wrapped_as_a_whole_one_in_every_width() ->
             await pilot.resize_terminal(width, 40)
             await pilot.pause()
             shown = [row.strip() for row in rows(pilot.app)]
-            words = " ".join(row for row in shown if row.startswith(("some", "words", "that", "go", "on", "and")))
+            words = " ".join(
+                row for row in shown if row.startswith(("some", "words", "that", "go", "on", "and"))
+            )
             full = [row for row in shown if len(row) > width // 2]
             assert all(len(row) >= width - 16 for row in full[:-1]), shown
             assert len(words) > 500

@@ -31,7 +31,9 @@ def test_without_a_gpu_it_says_so(
     "stages",
     [
         "exact,tests",
-        "decode,four_bits,small_shapes",
+        "decode",
+        "four_bits",
+        "small_shapes",
         "rows,stock,compiled,prompt,process,paper,sampled,command",
         "slots_in_bytes",
     ],

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import transformers
 from gguf_files import write
+from gguf_tiny import CHANGES, SIZES, folder_of
 from test_tokenizer_class import TEXTS
 
 from h2o_chat.base.config import Settings
@@ -80,3 +81,28 @@ def test_without_a_chat_template_one_is_asked_for(file: Path, llama: Path, tmp_p
     with pytest.raises(UsageError, match=r"without a chat template\. .*chatml; or plain"):
         require_template(Settings(model=bare))
     require_template(Settings(model=str(llama)))
+
+
+def test_runs_of_spaces_are_tokens_of_the_model(tmp_path: Path) -> None:
+    """gemma's files hold them as they are, and transformers spells their spaces as ▁."""
+    words = ["<pad>", "<eos>", "<bos>", "<unk>", "  ", "   ", "▁", *"abcdefghijklmnopqrstuvwxyz"]
+    words += [f"[{number}]" for number in range(SIZES["vocab_size"] - len(words))]
+    kinds = [3, 3, 3, 2, 4, 4] + [1] * (len(words) - 6)
+    values = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": words,
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.scores": [0.0] * len(words),
+        "tokenizer.ggml.merges": None,
+        "tokenizer.ggml.unknown_token_id": 3,
+    }
+    path = write(
+        folder_of("gemma3_text", tmp_path / "model", **CHANGES["gemma3_text"]),
+        tmp_path / "x.gguf",
+        "F32",
+        values=values,
+    )
+    tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
+    ids = tokenizer("a  b   c d", add_special_tokens=False)["input_ids"]
+    assert [words[one] for one in ids] == ["a", "  ", "b", "   ", "c", "▁", "d"]
+    assert tokenizer.decode(ids) == "a  b   c d"

@@ -83,9 +83,8 @@ class LastConversation:
     """Caches the index of the last conversation, so that its messages are indexed once."""
 
     def __init__(self, count: Callable[[str], int] = len, rarity: Callable[[str], float] = len) -> None:
-        self.notes: list[Note] = []
         self.count, self.rarity = count, rarity
-        self.recall = Recall(self.notes, count, rarity=rarity)
+        self.recall = Recall(count, rarity=rarity)
         self._messages: list[Message] = []
 
     def messages(self, said: Said) -> list[Message]:
@@ -119,7 +118,7 @@ def with_recalled(
         left -= len(message.text)
         if left < 0:
             message.first = -1
-    recalled, text = known.recall.for_message(messages[-1][1], before, holding, settings, budget)
+    recalled, text, notes = known.recall.for_message(messages[-1][1], before, holding, settings, budget)
     if recalled:
         places.again[len(before)] = recalled
-    return text, list(known.notes)
+    return text, notes

@@ -1,13 +1,17 @@
 """Questions find what was said elsewhere, and remembered facts: a real engine, a real store."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from storing import created
 from talk import GREEDY, TALK, chat_of
 
+from h2o_chat.base.config import Settings
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.message import Message, from_stored
+from h2o_chat.chat.recall.elsewhere import Elsewhere
+from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.events.events import Note
 from h2o_chat.store import Conversation, Store, StoredMessage
 
@@ -100,6 +104,46 @@ def test_the_first_message_has_all_facts_that_fit(loaded: Any, store: Store) -> 
     assert asked(chat, "Hello there.") == [], "a greeting"
     first = asked(chat, "Suggest me a snack for a long hike.")
     told = [one.partition(") ")[2] for one in first]
-    assert told == ["My dentist is Doctor Okafor.", "I am allergic to walnuts."]
+    assert told == ["I am allergic to walnuts.", "My dentist is Doctor Okafor."]
     assert asked(chat, "Can I have a muesli with raisins?") == []
     assert asked(chat_of(loaded, store, budget=384, recall="off"), "Can I have a muesli with nuts?") == []
+
+
+def test_facts_are_read_in_the_order_in_which_they_were_said(loaded: Any, store: Store) -> None:
+    for fact in ("My dog is called Rexo.", "Sorry, I was wrong: my dog is called Bello."):
+        store.facts.add(fact)
+    for before in ([], ["Suggest me a snack for a long hike."]):  # all of them; those with the words
+        recalled = facts_for(
+            "What is my dog called?", store, [Message("user", text, 0, 9) for text in before]
+        )
+        assert [one.partition("called ")[2] for one in recalled] == ["Rexo.", "Bello."]
+
+
+def test_a_long_fact_is_read_once(store: Store) -> None:
+    store.facts.add("My locker has the code 4821, and it stands behind the stairs. " * 4)
+    assert len(facts_for("Which code has my locker?", store, [])) == 1
+
+
+def test_a_message_that_was_not_read_leaves_the_facts_to_the_next(store: Store) -> None:
+    store.facts.add("I am allergic to walnuts.")
+    failed = Message("user", "Suggest me a snack for a long hike.")
+    assert facts_for("Suggest me something to eat on a hike.", store, [failed])
+
+
+def test_what_was_said_in_the_conversation_before_is_found(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store, budget=192, recall="all")
+    asked(chat, "Which ferry goes to Kos?")
+    asked(chat, "The ferry to Kos leaves at nine.")
+    chat.clear()
+    (words,) = asked(chat, "When does the ferry to Kos leave?")
+    assert words.endswith("The ferry to Kos leaves at nine.")
+
+
+def facts_for(text: str, store: Store, messages: list[Message]) -> list[str]:
+    """What is recalled of the store's facts for a message, where nothing is held."""
+    recall = Recall()
+    here = SimpleNamespace(store=store, conversation=None)
+    recall.elsewhere = Elsewhere(here, len)  # type: ignore[arg-type]
+    nothing = SimpleNamespace(held=lambda _: 0.0)
+    recalled, *_ = recall.for_message(text, messages, nothing, Settings(), 2000)
+    return [one.words for one in recalled]

@@ -185,6 +185,9 @@ def test_question_marks_of_all_scripts_ask(mark: str) -> None:
         ("Is it long? " + "It is a page. " * 100, ""),
         ("/notes.txt:\n```\n" + "It is a file. " * 100 + "\n\nWho is it?\n```\n\n", ""),
         ("Why does this fail?\n```\n1 / 0\n```", "Why does this fail?"),
+        ("मेरे कुत्ते का नाम क्या है", "मेरे कुत्ते का नाम क्या है"),
+        ("It is a page. " * 100 + "\r\n\r\nWhich boat? I forgot", "Which boat?"),
+        ("It is a page. " * 100 + "\n \nWhich boat? I forgot\n\n", "Which boat?"),
     ],
 )
 def test_the_question_of_a_message(text: str, wanted: str) -> None:

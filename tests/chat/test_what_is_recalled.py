@@ -11,9 +11,10 @@ from talk import FACT, GREEDY, TALK, chat_of
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
+from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat, pin
 from h2o_chat.chat.conversation.going_back import open_another
-from h2o_chat.chat.conversation.message import Message, Recalled
+from h2o_chat.chat.conversation.message import Message, Recalled, fed_text
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.chat.files.export import to_json
 from h2o_chat.chat.files.importer import parse
@@ -107,9 +108,7 @@ def test_as_much_is_recalled_as_fits_into_a_share_of_the_budget(loaded: Any, bud
     count = lambda text: len(literal(loaded.tokenizer, text))  # noqa: E731
     said = [f"My locker number in house {number} is {number * 37}." for number in range(5)]
     messages = [Message("user", text, at, at) for at, text in enumerate([*said, *OTHERS])]
-    recalled, _ = Recall([], count).for_message(
-        "What is my locker number?", messages, GONE, Settings(), budget
-    )
+    recalled, *_ = Recall(count).for_message("What is my locker number?", messages, GONE, Settings(), budget)
     tokens = sum(count(one.words) for one in recalled)
     assert most - max(map(count, said)) < tokens <= most or len(recalled) == len(said)
     assert [one.index for one in recalled] == sorted(one.index for one in recalled)
@@ -168,7 +167,7 @@ def test_answers_of_the_model_are_recalled_too_and_it_is_said_whose_they_are() -
     said = [Message("user", "Name a dish.", 0, 1), Message("assistant", "Zander with saffron rice.", 2, 3)]
     said += [Message("user", text, at, at) for at, text in enumerate(OTHERS, 4)]
     question = "With which rice is the zander?"
-    (one,), fed = Recall([]).for_message(question, said, GONE, Settings(), 512)
+    (one,), fed, _ = Recall().for_message(question, said, GONE, Settings(), 512)
     assert (one.index, one.by_user) == (1, False)
     assert "You" in fed[: fed.index("Zander")]
 
@@ -190,11 +189,11 @@ def test_of_many_pieces_the_one_closest_to_the_answer_is_shown(loaded: Any) -> N
     for number, answer in enumerate(
         ("A badger.", "Behind the piano!", "the SEXTON", "An otter, by the stairs.")
     ):
-        (note,) = Recall([]).closest(answer, many)
+        (note,) = Recall().closest(answer, many)
         assert HOUSES[number] in note.message
         assert (note.code, note.about) == ("closest", 0)
-    assert list(Recall([]).closest("Giraffes!", many)) == []
-    assert list(Recall([]).closest("A badger.", many[:1])) == [], "that one is shown already"
+    assert list(Recall().closest("Giraffes!", many)) == []
+    assert list(Recall().closest("A badger.", many[:1])) == [], "that one is shown already"
     engine: Any = ScriptedEngine(loaded.tokenizer, "It sleeps behind the staircase.")
     engine.session, engine.held = replace(engine.session, budget=2048), GONE.held
     chat = Chat(engine, Settings())
@@ -242,6 +241,33 @@ def test_by_hand_it_waits_for_a_message_that_is_read_and_counts_where_that_is_pi
     assert "what is recalled with it" in refused.value.hint
     list(chat.send("Tell me a story.", GREEDY, lambda: True))
     assert words(say(chat, "Tell me a story.")) == [FACT], "neither was said"
+
+
+def test_by_hand_it_waits_on_another_branch_too_where_it_was_said(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store, recall="off")
+    say(chat, FACT, *TALK)
+    chat.recall.by_hand("dog called", chat.messages, 48)
+    assert words(list(going_back.edit(chat, 6, "Tell me a story.", GREEDY))) == [FACT]
+
+
+def test_a_message_that_is_refused_leaves_no_note(loaded: Any) -> None:
+    chat = chat_of(loaded, budget=64)
+    say(chat, FACT, *TALK)
+    with pytest.raises(BudgetError):
+        list(chat.send(ASKED, GREEDY, pin=True))
+    assert list(chat.take_notes()) == []
+
+
+def test_what_is_recalled_stands_in_front_of_a_file() -> None:
+    file = f"@notes.py\n```\n{'x = 1  # a line of code' * 60}\n```"
+    assert fed_text(file, [Recalled(0, FACT)]).startswith(f"Context: {FACT}\n\nQuestion: @notes.py")
+
+
+def test_a_page_that_is_pasted_twice_is_recalled_once() -> None:
+    page = f"{FACT} {' '.join(OTHERS * 3)}\n\n{ASKED}"
+    recalled, *_ = Recall().for_message(page, [Message("user", page, 0, 900)], GONE, Settings(), 512)
+    texts = [one.words for one in recalled]
+    assert len(texts) == len(set(texts)) > 0
 
 
 @pytest.mark.parametrize("words", ["", " "])
@@ -301,7 +327,7 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
 
     seen: Any = SimpleNamespace(held=held)
     message = Message("user", page, 3, 3 + count(page) - 1)
-    (again,), _ = Recall([], count).for_message(ASKED, [message], seen, Settings(), 512)
+    (again,), *_ = Recall(count).for_message(ASKED, [message], seen, Settings(), 512)
     assert fact in again.words
     before = page[: page.index(again.words)]
     begins, ends = 3 + count(before), 3 + count(before + again.words)
@@ -313,11 +339,10 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
 def test_the_closest_of_many_pieces_is_found_without_spaces_too() -> None:
     sentence = "我的狗第{}天去了公园看见很多鸟和树叶还有小河与老桥以及远处的山。"
     page = "我的猫叫小虎。" + "".join(sentence.format(number) for number in range(300))
-    notes = list[Note]()
-    found, _ = Recall(notes).for_message(f"{page}\n\n我的猫叫什么？", [], GONE, Settings(), 4000)
+    found, _, notes = Recall().for_message(f"{page}\n\n我的猫叫什么？", [], GONE, Settings(), 4000)
     assert len(found) > 4
     assert "我的狗" not in notes[0].message, "too many to be read"
-    (note,) = Recall(notes).closest("你的猫叫小虎。", found)
+    (note,) = Recall().closest("你的猫叫小虎。", found)
     assert "我的猫叫小虎" in note.message
     assert len(notes[0].message) < sum(len(one.words) for one in found)
 
@@ -328,7 +353,7 @@ def test_of_a_page_without_spaces_the_line_that_is_gone_is_recalled() -> None:
     at = page.find("我的狗")
     all_but_the_fact: Any = SimpleNamespace(held=lambda positions: at not in positions)
     message = Message("user", page, 0, len(page) - 1)
-    (again,), _ = Recall([]).for_message("我的狗叫什么？", [message], all_but_the_fact, Settings(), 1000)
+    (again,), *_ = Recall().for_message("我的狗叫什么？", [message], all_but_the_fact, Settings(), 1000)
     assert "我的狗叫小黑。" in again.words
 
 
@@ -338,8 +363,8 @@ def test_answers_about_a_page_are_no_passages_of_it(loaded: Any) -> None:
     page = f"{''.join(map(day.format, range(40)))}An old sailor sold them the amber compass for eleven marks."
     said = [Message("user", page, 0, 1999), Message("user", "Who sold them the amber compass?", 2000, 2009)]
     said.append(Message("assistant", "A farmer of the valley sold them the amber compass.", 2010, 2020))
-    recall = Recall([], rarity=lambda text: rarity_of(literal(loaded.tokenizer, text)))
-    found, _ = recall.for_message("Who sold them the amber compass?", said, GONE, Settings(), 2048)
+    recall = Recall(rarity=lambda text: rarity_of(literal(loaded.tokenizer, text)))
+    found, *_ = recall.for_message("Who sold them the amber compass?", said, GONE, Settings(), 2048)
     assert any("old sailor" in one.words for one in found)
     assert all(one.by_user for one in found)
 
@@ -356,7 +381,7 @@ def test_what_was_said_beside_a_page_does_not_hide_it(loaded: Any) -> None:
         " grandmother, and whom else?"
     )
     beside = Message("user", "The harbour has a lantern and windmills.", 2000, 2010)
-    recall = Recall([], rarity=lambda text: rarity_of(literal(loaded.tokenizer, text)))
+    recall = Recall(rarity=lambda text: rarity_of(literal(loaded.tokenizer, text)))
     for said in ([], [beside]):
-        found, _ = recall.for_message(asked, [Message("user", page, 0, 1999), *said], GONE, Settings(), 2048)
+        found, *_ = recall.for_message(asked, [Message("user", page, 0, 1999), *said], GONE, Settings(), 2048)
         assert any("eleven marks" in one.words for one in found)

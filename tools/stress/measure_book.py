@@ -53,8 +53,8 @@ def main() -> None:
             start = max(0, book.index(passage) - 6 * asked.words * number // len(rows))
             text = book[start : start + 6 * asked.words]
         said = [Message("user", text, 0, len(text) // 4)]
-        recall = Recall([], lambda one: len(one) // 4, rarity=rarity)
-        again, _ = recall.for_message(question, said, Nothing(), Settings(), asked.budget)
+        recall = Recall(lambda one: len(one) // 4, rarity=rarity)
+        again, *_ = recall.for_message(question, said, Nothing(), Settings(), asked.budget)
         wanted = runs(passage)
         found += 2 * len(wanted & runs(" ".join(one.words for one in again))) >= len(wanted)
     print(f"{found} of {len(rows)} passages are recalled")

@@ -33,12 +33,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         ids = fill(store, facts, between, rng)
-        recall = Recall([], lambda text: len(text) // 4)
+        recall = Recall(lambda text: len(text) // 4)
         here = SimpleNamespace(store=store, conversation=None)
         recall.elsewhere = Elsewhere(here, len)  # type: ignore[arg-type]
 
         def found(text: str) -> list[str]:
-            told, _ = recall.for_message(text, [], Nothing(), Settings(recall="all"), 512)
+            told, *_ = recall.for_message(text, [], Nothing(), Settings(recall="all"), 512)
             return [one.words for one in told]
 
         began = time.perf_counter()

@@ -58,7 +58,7 @@ def main() -> None:
     if asked.pages:
         text = " ".join(asked.pages.read_text("utf-8").split())
         facts = [[inside(text, fact, rng), *more] for fact, *more in facts]
-    recall = Recall([], lambda text: len(text) // 4, rarity=rarity_by(asked.tokenizer))
+    recall = Recall(lambda text: len(text) // 4, rarity=rarity_by(asked.tokenizer))
     said = list(conversation(facts, between, asked.tokens, rng, asked.echo))
     if asked.book:
         said[:0] = [("user", asked.book.read_text("utf-8")[:52_000])]  # thirty pages
@@ -128,7 +128,7 @@ def recall_of(recall: Recall, said: list[tuple[str, str]], budget: int) -> Calla
         messages.append(Message(role, text, first, first + len(text) // 4))
 
     def recalled(text: str) -> list[str]:
-        found, _ = recall.for_message(text, messages, Nothing(), Settings(), budget)
+        found, *_ = recall.for_message(text, messages, Nothing(), Settings(), budget)
         return [one.words for one in found]
 
     return recalled

@@ -38,7 +38,7 @@ def strangers(file: Path, rarity: Callable[[str], float], budget: int) -> tuple[
     at = {one["dia_id"]: number for number, one in enumerate(turns)}
     for me in (talk["speaker_a"], talk["speaker_b"]):
         other = talk["speaker_b"] if me == talk["speaker_a"] else talk["speaker_a"]
-        index, recall = Index(rarity), Recall([], lambda text: len(text) // 4, rarity=rarity)
+        index, recall = Index(rarity), Recall(lambda text: len(text) // 4, rarity=rarity)
         said = [("user" if one["speaker"] == me else "assistant", one["text"]) for one in turns]
         for number, (role, text) in enumerate(said):
             index.add(number, text, user=role == "user")

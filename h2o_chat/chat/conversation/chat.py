@@ -61,7 +61,6 @@ class Chat:
         self.template = choose(engine.tokenizer, settings.template, settings.think)
         self.holds = Holds()
         self.recall = Recall(
-            self.notes,
             lambda text: len(literal(engine.tokenizer, text)),
             lambda answer: self.template.thinking.divide(answer)[1],
             lambda text: rarity_of(literal(engine.tokenizer, text)),
@@ -86,8 +85,8 @@ class Chat:
     ) -> Iterator[Event]:
         """Says something and streams the answer: `Said`, the engine's events, `Turn` with what is held.
 
-        The answer's text is in `messages` when its turn has ended. A message whose reading was stopped was
-        never said: it is not kept.
+        The answer's text is in `messages` when its turn has ended. A message whose reading was stopped counts
+        as never said, and is not kept.
 
         Args:
             pin: protect all its tokens, as they are fed.
@@ -102,15 +101,17 @@ class Chat:
         not_too_long(text)
         if (thinking := self.template.thinking).marks[1] and role == "user":
             self.engine.expect_thoughts(thinking.special, thinking.drops)
-        fed, recalled, budget = text, tuple[Recalled, ...](), self.session.budget
+        fed, recalled, budget, notes = text, tuple[Recalled, ...](), self.session.budget, list[Note]()
         if role == "user":
-            recalled, fed = self.recall.for_message(text, self.messages, self.engine, self.settings, budget)
+            before = self.messages, self.engine, self.settings, budget
+            recalled, fed, notes = self.recall.for_message(text, *before)
         model = self.engine, self.template
         ids, system_tokens = turn_tokens(*model, self.system, fed, self._turn_marker_fed, self.tools, role)
         seen, pending = self.engine.seen, len(self.engine.pending)
         place = coming_span(seen + pending, len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, recalled)
+        self.notes += notes
         others, most = loops.tokenized(self.engine.tokenizer, self.engine.eos, avoid, 0), sampling.max_tokens
         if self.breaks_loops and role == "user":
             barred = loops.break_loop(*model, self.messages, text, self.notes, bool(recalled))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.conversation.sentences import asked_from
+from h2o_chat.chat.conversation.sentences import asked_from, ends_in_file, ends_in_word
 from h2o_chat.chat.conversation.spans import own_ids, tokens_of, tokens_read, was_read
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
 from h2o_chat.events.events import CacheState, Finish, ReadSoFar, Role, Said
@@ -48,7 +48,7 @@ def not_too_long(text: str) -> str:
     """Returns the text; raises UsageError if it is longer than a message may be."""
     if len(text) > LONGEST_CHARACTERS:
         what = f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most."
-        raise UsageError(what, "Say it in parts: --script FILE, with lines of --- between them.")
+        raise UsageError(what, "Send it in parts: --script FILE, with lines of --- between them.")
     return text
 
 
@@ -67,9 +67,9 @@ def fed_text(text: str, recalled: Sequence[Recalled]) -> str:
     """The text that is fed for a message: what is recalled stands in front of its question."""
     if not recalled:
         return text
-    at = asked_from(text)
+    at = 0 if ends_in_file(text) else asked_from(text)
     said = " ".join(
-        f"{'' if one.by_user else 'You said: '}{one.words}{'.' if one.words[-1:].isalnum() else ''}"
+        f"{'' if one.by_user else 'You said: '}{one.words}{'.' if ends_in_word(one.words) else ''}"
         for one in recalled
     )
     return f"{text[:at]}Context: {said}\n\nQuestion: {text[at:]}"

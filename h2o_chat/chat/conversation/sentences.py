@@ -4,6 +4,7 @@ No list of words: a sentence ends at a mark of whatever script, or with the line
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 PIECE_CHARACTERS = 200
@@ -22,6 +23,8 @@ _SENTENCE = re.compile(
     rf"|.{{{SENTENCE_CHARACTERS}}}",
     re.S,
 )
+_GAP = re.compile(r"\n\s*\n\s*")
+"""An empty line, or several."""
 _ASKING = re.compile(rf"[{_ASKS}][^\w{_ASKS}]*$")
 
 
@@ -31,16 +34,26 @@ def asks(text: str) -> bool:
 
 
 def question_of(text: str) -> str:
-    """The sentences of a message that ask; else its last one, if that ends in a letter or digit. A page
-    that ends in a fence is a file, and asks nothing.
+    """The sentences of a message that ask; else its last one, if that ends in a word. A page that ends in a
+    fence is a file, and asks nothing.
 
     Of more than PAGE_CHARACTERS the end: a text without a full stop is one sentence, and may have millions.
     """
-    if len(text) > PAGE_CHARACTERS and text.rstrip().endswith("```"):
+    if ends_in_file(text):
         return ""
     said = [one for _, one in sentences(text[asked_from(text) :][-SENTENCE_CHARACTERS:])]
     asking = [one for one in said if asks(one)]
-    return " ".join(asking or [one for one in said[-1:] if one[-1].isalnum()])[-PAGE_CHARACTERS:]
+    return " ".join(asking or [one for one in said[-1:] if ends_in_word(one)])[-PAGE_CHARACTERS:]
+
+
+def ends_in_file(text: str) -> bool:
+    """Whether a page ends in a fence."""
+    return len(text) > PAGE_CHARACTERS and text.rstrip().endswith("```")
+
+
+def ends_in_word(text: str) -> bool:
+    """Whether a text ends in a letter, a digit or a vowel sign, and not in a mark."""
+    return text != "" and unicodedata.category(text[-1])[0] in "LMN"
 
 
 def asked_from(text: str) -> int:
@@ -49,9 +62,10 @@ def asked_from(text: str) -> int:
     """
     if len(text) <= PAGE_CHARACTERS:
         return 0
-    paragraph = text.rfind("\n\n", -PAGE_CHARACTERS) + 2
-    if paragraph > 1 and text[paragraph:].strip():
-        return paragraph
+    end = len(text.rstrip())
+    tail = max(0, end - PAGE_CHARACTERS)
+    if gaps := [found.end() for found in _GAP.finditer(text, tail, end)]:
+        return gaps[-1]
     skipped = max(0, len(text) - SENTENCE_CHARACTERS)
     starts = [start for start, _ in sentences(text[skipped:])]
     return skipped + starts[-1] if len(starts) > 1 or (starts and not skipped) else 0

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import log, prod
 
 from h2o_chat.chat.conversation.sentences import PAGE_CHARACTERS, asked_from, pieces_of
@@ -130,30 +130,23 @@ class Index:
         rare = [one for one in asked if isinstance(one, str) and user.is_rare(one)]
         found_in = ((part, one) for part in (user, model) for one in rare if part.is_rare(one))
         talk = {number for part, one in found_in for number in part.where.get(one, ())}
-        idfs = {one: self._idf_in_talk(one) for one in asked}
-        weights = _weights(idfs, self._idf_in_talk(""), self._rarities(question, user))
+        weights = _weights(asked, self._idf_in_talk, self._rarities(question, user))
         score = _scores(talk, weights, (user, model))
         if pages.numbers and (about_page or self._shared_with_pages(question, asked) >= PAGE_SHARED):
-            idfs = {one: self._idf_everywhere(one) for one in asked}
-            score |= _scores(pages.numbers, _weights(idfs, idf(0, len(self.pieces)), {}), (pages,))
-        hits = [Hit(number, self.pieces[number], self._with_neighbour(score, number)) for number in score]
-        hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
+            score |= _scores(pages.numbers, _weights(asked, self._idf_everywhere, {}), (pages,))
+        hits = [Hit(number, self.pieces[number], self._whole_score(score, number)) for number in score]
         found = [hit for hit in hits if hit.score > 0]
         return sorted(found, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
 
     def _shared_with_pages(self, question: str, asked: Sequence[Feature]) -> float:
         """How much of a question stands in one piece of a page, see PAGE_SHARED."""
-        rarity, shared = self._rarities(question, self._pages), dict.fromkeys(self._pages.numbers, 0.0)
-        known = whole = 0.0
-        for feature in asked:
-            where, word = self._pages.where.get(feature, []), isinstance(feature, str)
-            weight = factor(feature, rarity) * self._idf_everywhere(feature)
-            for number in where:
-                shared[number] += weight if word else PAIR * weight
-            if word:
-                whole += weight
-                known += weight if where else 0.0
-        return max(shared.values()) * known / max(whole, 1e-9) / idf(0, len(self.pieces))
+        pages, rarity = self._pages, self._rarities(question, self._pages)
+        weights = {one: factor(one, rarity) * self._idf_everywhere(one) for one in asked}
+        words = {one: weight for one, weight in weights.items() if isinstance(one, str)}
+        known = sum(weight for one, weight in words.items() if one in pages.where)
+        counted = {one: weight if one in words else PAIR * weight for one, weight in weights.items()}
+        most = max(_scores(pages.numbers, counted, (pages,)).values())
+        return most * known / max(sum(words.values()), 1e-9) / self._idf_everywhere("")
 
     def _idf_in_talk(self, feature: Feature) -> float:
         """The idf among the user's pieces; among the model's, where it alone has said it."""
@@ -184,16 +177,15 @@ class Index:
     def _rarity_of_word(self, word: str) -> float:
         return min(self._rarity(word), self._rarity(f" {word}"))  # in a text most begin with a space
 
-    def _with_neighbour(self, score: dict[int, float], number: int) -> float:
-        if not self.pieces[number].page:
-            return score[number]
-
-        def beside(other: int) -> float:
-            same = other in score and self.pieces[other].message == self.pieces[number].message
-            return score[other] if same else 0.0
-
-        before, behind = beside(number - 1), beside(number + 1)
-        return max(score[number] + NEIGHBOUR * max(before, behind), FOLLOWING * before)
+    def _whole_score(self, score: dict[int, float], number: int) -> float:
+        piece, whole = self.pieces[number], score[number]
+        if piece.page:
+            before, behind = (
+                score[other] if other in score and self.pieces[other].message == piece.message else 0.0
+                for other in (number - 1, number + 1)
+            )
+            whole = max(whole + NEIGHBOUR * max(before, behind), FOLLOWING * before)
+        return whole if piece.user else ANSWERS * whole
 
 
 def idf(stands_in: int, pieces: int) -> float:
@@ -208,17 +200,13 @@ def factor(feature: Feature, rarity: Mapping[str, float]) -> float:
 
 
 def _weights(
-    idfs: Mapping[Feature, float], unsaid: float, rarity: Mapping[str, float]
+    asked: Iterable[Feature], idf_of: Callable[[Feature], float], rarity: Mapping[str, float]
 ) -> dict[Feature, float]:
-    """The weights of words as shares of all words of a question, those of pairs as shares of all pairs.
-
-    Args:
-        unsaid: the idf of a word that nobody said, see LEAST_WORDS.
-    """
-    weights = {one: value**2 * factor(one, rarity) for one, value in idfs.items()}
+    """The weights of words as shares of all words of a question, those of pairs as shares of all pairs."""
+    weights = {one: idf_of(one) ** 2 * factor(one, rarity) for one in asked}
     words = sum(weight for one, weight in weights.items() if isinstance(one, str))
     whole = {True: words, False: sum(weights.values()) - words}
-    least = LEAST_WORDS * unsaid**2
+    least = LEAST_WORDS * idf_of("") ** 2  # of words that nobody said
     return {one: weight / max(whole[isinstance(one, str)], least) for one, weight in weights.items()}
 
 
@@ -261,7 +249,10 @@ def rarity_of(ids: Sequence[int]) -> float:
 
 def _words_of(text: str) -> list[str]:
     """The words of a text with their accents and vowel signs, which `_WORD` does not know."""
-    spaced = (one if one.isalnum() or unicodedata.category(one)[0] == "M" else " " for one in text.casefold())
+    spaced = (
+        one if one.isalnum() or one == "_" or unicodedata.category(one)[0] == "M" else " "
+        for one in text.casefold()
+    )
     return "".join(spaced).split()
 
 

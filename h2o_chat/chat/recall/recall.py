@@ -6,7 +6,7 @@ fit into SHARE of the budget. The same rule brings pieces of a page that is past
 remembered facts and of other conversations (`elsewhere.py`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
@@ -50,7 +50,6 @@ class Recall:
     """Chooses what is recalled in one conversation.
 
     Args:
-        notes: gets what a person should know.
         count: number of tokens of a text.
         said: an answer without its thought, of which nothing is recalled.
         rarity: how rare the words of a text are in their language, see `Index`.
@@ -58,59 +57,62 @@ class Recall:
 
     def __init__(
         self,
-        notes: list[Note],
         count: Callable[[str], int] = len,
         said: Callable[[str], str] = lambda answer: answer,
         rarity: Rarity = len,
     ) -> None:
-        self._notes, self._count, self._said, self.rarity = notes, count, said, rarity
+        self._count, self._said, self.rarity = count, said, rarity
         self.elsewhere: Elsewhere | None = None
         """Finds what was said in other conversations; None: nothing is stored."""
         self._index = Index(rarity)
         self._read: list[Message] = []  # the messages that the index has taken in
         self._places: dict[tuple[int, tuple[Recalled, ...]], Places] = {}
         """By the `id` of a message, one of `_read`, and what was recalled in front of it."""
-        self._wanted: tuple[tuple[Recalled, ...], list[Message]] = (), []
-        """Pieces that somebody asked for by hand, and the messages that they come from."""
+        self._wanted: tuple[Recalled, ...] = ()
+        """Pieces that somebody asked for by hand."""
 
     def for_message(
         self, text: str, messages: Sequence[Message], engine: Holding, settings: Settings, budget: int | None
-    ) -> tuple[tuple[Recalled, ...], str]:
-        """Returns what is recalled for a message, and the message as the model is fed it."""
-        # A note that is left here belongs to a message that could not be sent.
-        self._notes[:] = [note for note in self._notes if note.code != "recalled"]
-        recalled = self._asked_for(messages)
+    ) -> tuple[tuple[Recalled, ...], str, list[Note]]:
+        """Returns what is recalled for a message, the message as the model is fed it, and notes about it."""
+        recalled, notes = self._asked_for(messages), list[Note]()
         recalls = settings.recall != "off" and settings.policy not in POLICIES_WITHOUT_RECALL
         if not recalled and budget and recalls:
-            recalled = self._needed(text, messages, engine, budget, settings.recall == "all")
+            others = settings.recall == "all"
+            try:
+                recalled = self._needed(text, messages, engine, budget, others, self.elsewhere)
+            except StoreError:  # whoever writes there says why
+                notes.append(Note("elsewhere", "Facts and other conversations cannot be read: not searched."))
+                recalled = self._needed(text, messages, engine, budget, others, None)
             if recalled:
-                self._notes.append(_note(recalled, "recalled: the model reads it with your message"))
-        return recalled, fed_text(text, recalled)
+                notes.append(_note(recalled, "recalled: the model reads it with your message"))
+        return recalled, fed_text(text, recalled), notes
 
     def by_hand(self, words: str, messages: Sequence[Message], budget: int | None) -> Note:
         """Puts what has most of these words in front of the next message, whether it is held or not.
 
         Raises:
-            UsageError: there are no words, or no message has a rare one of them.
+            UsageError: there are no words, or no message matches them.
         """
         if not words.strip():
             raise UsageError("Which words?", "/recall WORDS that were said: /recall cat called")
         self.read(messages)
         found = self._index.find(words[:PAGE_CHARACTERS], about_page=True)
         if not found:
-            what = f"No message contains a rare word from {words!r}."
-            raise UsageError(what, "/recall WORDS that were said.")
-        before = self._asked_for(messages)
+            what = f"Nothing that was said matches {words!r} closely enough."
+            raise UsageError(what, "Try other words of the message that you mean.")
         recalled = _in_order(self._fitting(found, _room(budget)) or found[:1])  # who asks for it gets it
-        self._wanted = recalled, [messages[one.index] for one in recalled]
+        before, self._wanted = self._asked_for(messages), recalled
         former = all_numbered(one.index for one in before) if before != recalled else ""
         instead = f", instead of {former}" if former else ""
         return _note(recalled, f"goes in front of your next message{instead}")
 
     def closest(self, answer: str, recalled: Sequence[Recalled]) -> Iterator[Note]:
         """A note with the one of many recalled pieces that shares most with the answer, to check it there."""
+        if not _are_many(recalled):
+            return
         index = Index(self.rarity)
-        for number, one in enumerate(recalled if _are_many(recalled) else ()):
+        for number, one in enumerate(recalled):
             index.add(number, one.words, user=True)
         for hit in index.find(self._said(answer)[:PAGE_CHARACTERS])[:1]:
             best = recalled[hit.piece.message]
@@ -119,7 +121,7 @@ class Recall:
 
     def was_fed(self) -> None:
         """A message was read, and with it what was recalled by hand."""
-        self._wanted = (), []
+        self._wanted = ()
 
     def read(self, messages: Sequence[Message]) -> None:
         """Takes in what was said since the last time."""
@@ -132,18 +134,37 @@ class Recall:
                 self._index.add(index, self._said(message.text) if answer else message.text, not answer)
             self._read.append(message)
 
+    def _asked_for(self, messages: Sequence[Message]) -> tuple[Recalled, ...]:
+        """The pieces that were asked for by hand and are still said in the conversation or its branch."""
+        said = [" ".join(one.text.split()) for one in messages] if self._wanted else []
+        return tuple(one for one in self._wanted if one.index < len(said) and one.words in said[one.index])
+
     def _needed(
-        self, text: str, messages: Sequence[Message], engine: Holding, budget: int, others: bool
+        self,
+        text: str,
+        messages: Sequence[Message],
+        engine: Holding,
+        budget: int,
+        others: bool,
+        elsewhere: Elsewhere | None,
     ) -> tuple[Recalled, ...]:
-        """Finds what a message asks for that is not held; with `others` other conversations are searched."""
+        """Finds what a message asks for that is not held; with `others` other conversations are searched.
+
+        Raises:
+            StoreError: what lies elsewhere cannot be read.
+        """
         self.read(messages)
         question, again = question_of(text), dict[str, list[Message]]()  # where words were recalled
+        question = question if len(features(question)) > 1 else ""  # "Hello?"
         for message in messages:
             for one in message.recalled:
                 again.setdefault(one.words, []).append(message)
-        first = _tells(text) and not any(one.role == "user" and _tells(one.text) for one in messages)
-        if len(features(question)) < 2:  # "Hello?"
-            return self._from_elsewhere("", others, 0.0, again, engine, _room(budget), first)
+
+        def is_gone(hit: Hit) -> bool:
+            there = [messages[hit.piece.message]] if hit.piece.message >= 0 else []
+            there += again.get(hit.piece.text, [])
+            return all(self._held(one, hit.piece.text, engine) < HELD for one in there)
+
         hits = self._index.find(question)[:LOOKED_AT]
         said = any(hit.score >= LEAST_SCORE for hit in hits if not hit.piece.page)
         hits = [hit for hit in hits if said or hit.piece.page]
@@ -151,21 +172,19 @@ class Recall:
         hits = [hit for hit in hits if hit.score >= (PAGE_NEAR_BEST if hit.piece.page else NEAR_BEST) * best]
         if any(hit.piece.page for hit in hits):  # an answer about it repeats the question, not the page
             hits = [hit for hit in hits if hit.piece.user]
-        gone = set[int]()
-        for hit in hits:
-            there = [messages[hit.piece.message], *again.get(hit.piece.text, [])]
-            if all(self._held(one, hit.piece.text, engine) < HELD for one in there):
-                gone.add(hit.number)
+        gone = {hit.number for hit in hits if is_gone(hit)}
         # A newer piece comes along although it is held: it may correct the older one.
         hits = [hit for hit in hits if gone and hit.number >= min(gone)]
         chosen = self._fitting(hits, _room(budget))
         chosen = self._fitting([*chosen, *self._newer(chosen)], _room(budget))
-        recalled = _in_order(chosen) if any(hit.number in gone for hit in chosen) else ()
-        left = _room(budget) - sum(self._count(one.words) for one in recalled)
-        recalled += self._of_page(text, question, messages, budget, left)
-        left = _room(budget) - sum(self._count(one.words) for one in recalled)
-        best = best if best >= LEAST_SCORE else 0.0  # of pages it may be less
-        return (*self._from_elsewhere(question, others, best, again, engine, left, first), *recalled)
+        if all(hit.number not in gone for hit in chosen):
+            chosen = []
+        page = self._of_page(text, question, messages, budget)
+        before = any(one.role == "user" and was_read(one) and _tells(one.text) for one in messages)
+        least = max(LEAST_SCORE, best / NEAR_BEST if best >= LEAST_SCORE else 0.0)  # of pages it may be less
+        beyond = _beyond(elsewhere, question, others, least, not before and _tells(text)) if elsewhere else []
+        room = _room(budget)
+        return _in_order(self._fitting([*chosen, *page, *filter(is_gone, beyond)], room))
 
     def _newer(self, hits: Sequence[Hit]) -> list[Hit]:
         """The newer pieces that say much the same: a correction need not have the word that was asked for."""
@@ -176,53 +195,20 @@ class Recall:
             newer += [one for one in alike if one.piece.user and not one.piece.page][:1]
         return newer
 
-    def _from_elsewhere(
-        self,
-        question: str,
-        others: bool,
-        best: float,
-        again: Mapping[str, Sequence[Message]],
-        engine: Holding,
-        room: int,
-        first: bool,
-    ) -> tuple[Recalled, ...]:
-        """Finds what was said elsewhere, where nothing here (`best`) shares NEAR_BEST of it.
-
-        The first message of a conversation that is more than a greeting has all remembered facts that fit:
-        "Suggest a snack" shares no word with an allergy.
-        """
-        try:
-            found = self.elsewhere.find(question, others) if self.elsewhere and question else []
-            facts = self.elsewhere.facts() if self.elsewhere and first else []
-        except StoreError:  # whoever writes there says why
-            self._notes.append(Note("elsewhere", "Nothing is recalled from elsewhere: the store has failed."))
-            return ()
-        hits = [hit for hit in found[:LOOKED_AT] if hit.score >= max(LEAST_SCORE, NEAR_BEST * found[0].score)]
-        hits = [
-            hit
-            for hit in hits
-            if NEAR_BEST * hit.score > best
-            and all(self._held(one, hit.piece.text, engine) < HELD for one in again.get(hit.piece.text, []))
-        ]
-        return _in_order(self._fitting([*hits, *facts], room))
-
-    def _of_page(
-        self, text: str, question: str, messages: Sequence[Message], budget: int, room: int
-    ) -> tuple[Recalled, ...]:
+    def _of_page(self, text: str, question: str, messages: Sequence[Message], budget: int) -> list[Hit]:
         """Finds what the question behind a page needs of it and will be evicted before it is read."""
         page = text[: asked_from(text)][-PAGE_LOOKED_AT:]
-        if not page:
-            return ()
+        if not page or not question:
+            return []
         tokens = self._count(page)
         seen = max((one.last + 1 for one in messages), default=0)
         if seen + tokens <= budget * (1 - SHARE):
-            return ()
+            return []
         index, places = Index(self.rarity), Places(" ".join(page.split()), self._count)
         index.add(len(messages), page, user=True)
         held_from = tokens - int(NEWEST * budget)
-        hits = index.find(question, about_page=True)
-        gone = [hit for hit in hits if places.of(hit.piece.text, range(tokens)).start < held_from]
-        return _in_order(self._fitting(gone, room))
+        hits = index.find(question, about_page=True)[: 4 * LOOKED_AT]
+        return [hit for hit in hits if places.of(hit.piece.text, range(tokens)).start < held_from]
 
     def _fitting(self, hits: Sequence[Hit], room_tokens: int) -> list[Hit]:
         """Takes hits, the best first, while they fit; the same words once."""
@@ -234,15 +220,6 @@ class Recall:
                 room_tokens -= size
         return chosen
 
-    def _asked_for(self, messages: Sequence[Message]) -> tuple[Recalled, ...]:
-        """Returns what was asked for by hand, unless the conversation or its branch is another one since."""
-        recalled, said = self._wanted
-        there = (
-            one.index < len(messages) and messages[one.index] is message
-            for one, message in zip(recalled, said, strict=True)
-        )
-        return recalled if all(there) else ()
-
     def _held(self, message: Message, words: str, engine: Holding) -> float:
         """Share of the tokens of some words of a message, over all KV heads."""
         key = id(message), message.recalled
@@ -250,6 +227,17 @@ class Recall:
             fed = fed_text(message.text, message.recalled)
             self._places[key] = Places(" ".join(fed.split()), self._count)
         return engine.held(self._places[key].of(words, tokens_of(message)))
+
+
+def _beyond(elsewhere: Elsewhere, question: str, others: bool, least: float, first: bool) -> list[Hit]:
+    """Finds what was said elsewhere and scores at least `least`; a `first` message gets all facts, whole.
+
+    "Suggest a snack" shares no word with an allergy.
+    """
+    hits = elsewhere.find(question, others)[:LOOKED_AT]
+    least = max([least, *(NEAR_BEST * hit.score for hit in hits[:1])])
+    facts = {one.number: one for one in elsewhere.facts()} if first else {}
+    return [*(facts.get(hit.number, hit) for hit in hits if hit.score >= least), *facts.values()]
 
 
 def _tells(text: str) -> bool:
@@ -265,7 +253,7 @@ def _room(budget: int | None) -> int:
 
 
 def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
-    said = sorted(hits, key=lambda hit: hit.number)
+    said = sorted(hits, key=lambda hit: (hit.piece.message, hit.number))
     return tuple(Recalled(hit.piece.message, hit.piece.text, hit.piece.user) for hit in said)
 
 

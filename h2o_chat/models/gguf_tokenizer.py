@@ -54,10 +54,12 @@ def tokenizer_of(header: Header) -> Any:
     control = [token for token, one in kinds if one == _CONTROL]
     built.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in control])
     whole = [token for token, one in kinds if one == _WHOLE]
-    there = [built.token_to_id(token) is not None for token in whole]  # else transformers wrote its spaces as ▁
-    built.add_tokens([AddedToken(one, normalized=False) for one, known in zip(whole, there) if known])
-    spaces = [one.replace(" ", "▁") for one, known in zip(whole, there) if not known]
-    built.add_tokens([AddedToken(one, normalized=True) for one in spaces if built.token_to_id(one) is not None])
+    there = [one for one in whole if built.token_to_id(one) is not None]
+    built.add_tokens([AddedToken(one, normalized=False) for one in there])
+    spelled = [one.replace(" ", "▁") for one in whole if one not in there]  # transformers wrote them so
+    built.add_tokens(
+        [AddedToken(one, normalized=True) for one in spelled if built.token_to_id(one) is not None]
+    )
     ids = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
     special = {name: tokens[number] for name, number in ids.items() if number is not None}
     return GgufTokenizer(

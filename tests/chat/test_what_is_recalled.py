@@ -385,3 +385,14 @@ def test_what_was_said_beside_a_page_does_not_hide_it(loaded: Any) -> None:
     for said in ([], [beside]):
         found, *_ = recall.for_message(asked, [Message("user", page, 0, 1999), *said], GONE, Settings(), 2048)
         assert any("eleven marks" in one.words for one in found)
+
+
+def test_a_correction_is_not_crowded_out_by_what_shares_less_with_the_question() -> None:
+    told = "My brother Anselm has work at the harbour in Delft."
+    told_more = [f"Anselm {does}, and nobody has to like it at work." for does in ("sings", "cooks")]
+    corrected = "Sorry, I was wrong: my brother has work at the harbour in Breda."
+    said = [Message("user", one, at, at) for at, one in enumerate([told, *told_more, corrected, *OTHERS])]
+    recalled, *_ = Recall(count=len).for_message("Where does Anselm work?", said, GONE, Settings(), 4 * 160)
+    texts = [one.words for one in recalled]
+    assert texts[0] == told
+    assert texts[-1] == corrected

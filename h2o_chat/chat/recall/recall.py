@@ -176,7 +176,7 @@ class Recall:
         # A newer piece comes along although it is held: it may correct the older one.
         hits = [hit for hit in hits if gone and hit.number >= min(gone)]
         chosen = self._fitting(hits, _room(budget))
-        chosen = self._fitting([*chosen, *self._newer(chosen)], _room(budget))
+        chosen = self._fitting([*chosen[:1], *self._newer(chosen), *chosen[1:]], _room(budget))
         if all(hit.number not in gone for hit in chosen):
             chosen = []
         page = self._of_page(text, question, messages, budget)

@@ -117,7 +117,7 @@ class Recall:
         for hit in index.find(self._said(answer)[:PAGE_CHARACTERS])[:1]:
             best = recalled[hit.piece.message]
             here, about = (f"{numbered(best.index)} ", best.index) if best.index >= 0 else ("", None)
-            yield Note("closest", f"{here}“{best.words}” is closest to this answer.", about=about)
+            yield Note("closest", f"Closest to this answer: {here}“{best.words}”.", about=about)
 
     def was_fed(self) -> None:
         """A message was read, and with it what was recalled by hand."""

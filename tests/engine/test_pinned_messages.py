@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stored_chats import SAID, SETTINGS, SHORT, close, loaded, open_chat, resumed, talked
+from stored_chats import SAID, SETTINGS, SHORT, close, loaded, open_chat, resumed, say, talked
 
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.conversation.chat import Chat, pin
@@ -80,6 +80,19 @@ def test_what_does_not_fit_is_not_said(loaded: Loaded, store: Store) -> None:
     assert chat.engine.protection()[0] == 4
     with pytest.raises(UsageError, match="There is no message #10"):
         list(pin(chat, 9))
+
+
+def test_an_edit_that_does_not_fit_leaves_the_conversation(loaded: Loaded, store: Store) -> None:
+    chat, twin = talked(loaded, store, 3, NARROW), talked(loaded, store, 3, NARROW)
+    for each in (chat, twin):
+        list(pin(each, 0))
+    before, leaf, protected = list(chat.messages), chat.keeper.leaf, chat.engine.protection()
+    with pytest.raises(BudgetError, match=r"at most 12 may be"):
+        list(edit(chat, 0, "word " * 40, SHORT))
+    assert [one.text for one in chat.messages] == [one.text for one in before]
+    assert (chat.keeper.leaf, chat.messages[0].pinned) == (leaf, True)
+    assert chat.engine.protection() == protected
+    assert say(chat, SAID[4]) == say(twin, SAID[4])
 
 
 def test_a_prompt_that_is_stopped_leaves_no_pin(loaded: Loaded, store: Store) -> None:

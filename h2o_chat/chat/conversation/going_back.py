@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from h2o_chat.base import precedence
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import BudgetError, StoreError, UsageError
+from h2o_chat.base.errors import BudgetError, H2OChatError, StoreError, UsageError
 from h2o_chat.base.progress import ShouldStop, never, unheard
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.keeper import mark_branches
@@ -40,6 +40,7 @@ def edit(
     Raises:
         UsageError: it is not a message of the user.
         StoreError: the conversation is not stored.
+        H2OChatError: whatever `Chat.send` raises; where nothing was said instead, nothing has changed.
     """
     if not 0 <= index < len(chat.messages) or chat.messages[index].role != "user":
         raise UsageError(f"{numbered(index)} is not one of yours.", "Only what you said can be said anew.")
@@ -54,13 +55,23 @@ def edit(
     said_here = _children(chat, before)
     chat.engine.reseed(chat.session.seed + len(said_here))
     avoid = [answer.text for one in said_here if one.text == text for answer in _children(chat, one.id)]
-    yield from send_and_call(chat, text, sampling, cancel, pin=pinned, avoid=avoid)
+    try:
+        yield from send_and_call(chat, text, sampling, cancel, pin=pinned, avoid=avoid)
+    except H2OChatError:
+        if len(chat.messages) <= index:
+            yield from _return_to(chat, leaf, progress)
+            yield from chat.looked()
+        raise
     mark_branches(chat.keeper, chat.messages)
     if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
-        chat.go_to(leaf, progress)
-        yield from chat.take_notes()
-        chat.spell()
+        yield from _return_to(chat, leaf, progress)
         yield from chat.said_from(index)
+
+
+def _return_to(chat: Chat, leaf: int | None, progress: ReadProgress) -> Iterator[Note]:
+    """Goes back to where the conversation was before something else was to be said."""
+    chat.resume(progress, leaf=leaf)
+    yield from chat.take_notes()
 
 
 def open_another(

@@ -108,12 +108,17 @@ def stored(drive: Drive, tmp_path: Path) -> Drive:
 
 @pytest.fixture
 def switching(tmp_path: Path) -> Drive:
-    """The app as the command line opens it, which opens other models: `async with switching("pocket")`."""
+    """The app as the command line opens it, which opens other models: `async with switching("pocket")`.
+
+    `stores=False` keeps all of it in memory.
+    """
 
     @asynccontextmanager
-    async def switched(model: str, sampling: Sampling = FIVE, **how: Any) -> AsyncIterator[Screen]:
-        settings = Settings(model=model, budget=64, threads=1, seed=7)
-        kept = ConversationPlace(tmp_path / "data")
+    async def switched(
+        model: str, sampling: Sampling = FIVE, *, stores: bool = True, system: str | None = None, **how: Any
+    ) -> AsyncIterator[Screen]:
+        settings = Settings(model=model, budget=64, threads=1, seed=7, system=system)
+        kept = ConversationPlace(tmp_path / "data" if stores else None)
         first, others = opening.opener(settings, kept, **how), opening.opener_of(settings, kept, **how)
         app = ChatApp(first, settings, sampling, opener_of=others)
         async with app.run_test(size=WIDE) as pilot:

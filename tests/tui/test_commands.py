@@ -508,6 +508,28 @@ async def test_another_model_and_one_that_is_not_there(switching: Drive, shared_
         assert len(screen.chat.messages) == 4
 
 
+async def test_another_model_where_nothing_is_stored(switching: Drive, shared_models: Path) -> None:
+    """It was said that the conversation before is kept, and ctrl+o showed an empty list."""
+    models = [str(shared_models / name) for name in ("stories3m", "stories260k")]
+
+    async with switching(models[0], stores=False, system="Be kind.") as screen:
+
+        async def to(model: str) -> None:
+            before = screen.chat
+            await screen.ask(f"/model {model}")
+            await screen.until(lambda: screen.chat is not before, "the other is open")
+            await screen.answered()
+
+        await screen.opened()
+        await to(models[1])
+        assert not screen.said("The conversation before"), "nothing was said in it"
+        await screen.say("Once")
+        await to(models[0])
+        assert "is gone" in screen.bodies()[-1]
+        assert "ctrl+o" not in screen.bodies()[-1]
+        assert screen.chat.keeper.store.list() == []
+
+
 async def test_a_word_that_is_typed_out_is_sent_though_another_begins_with_it(drive: Drive) -> None:
     """`/policy h2o` and enter took `h2o-paper` from the menu, and sent nothing."""
     async with drive("pilot-chat", SMALL) as screen:

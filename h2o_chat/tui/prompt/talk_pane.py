@@ -70,10 +70,20 @@ class NotNow(UsageError):
     """A command needs the conversation, which a job has."""
 
 
-def _way_back(chat: ChatLike) -> str:
-    """How the conversation before is opened and, in a new one, how this model is asked the same."""
-    asked = any(one.role == "user" for one in chat.messages)
-    return "ctrl+o opens it." + ("" if asked else " up brings back your question: ask this model the same.")
+def _about_before(before: Chat, chat: ChatLike) -> tuple[str, str]:
+    """What became of the conversation before, how it is opened and, in a new one, how this model is asked
+    the same."""
+    keeper, hint = before.keeper, ""
+    stored = keeper is not None and keeper.conversation is not None and keeper.store.folder is not None
+    if not _asked(chat):
+        hint = "up brings back your question: ask this model the same."
+    if stored:
+        return "The conversation before is kept.", f"ctrl+o opens it. {hint}".strip()
+    return "The conversation before was not stored: it is gone.", hint
+
+
+def _asked(chat: ChatLike) -> bool:
+    return any(one.role == "user" for one in chat.messages)
 
 
 def _written_later(talk: Chat | None) -> Iterator[Note]:
@@ -148,8 +158,8 @@ class TalkPane(Pane):
     def on_opened(self, chat: ChatLike) -> None:
         before = self.chat
         super().on_opened(chat)
-        if isinstance(before, Chat) and before is not chat and before.keeper and before.messages:
-            self.transcript.messages.note("The conversation before is kept.", _way_back(chat))
+        if isinstance(before, Chat) and before is not chat and _asked(before):
+            self.transcript.messages.note(*_about_before(before, chat))
         if isinstance(chat, Chat):
             self.sampling = chat.makers.complete(self.sampling)
         self.current.state = "answering"

@@ -4,6 +4,7 @@ Text for a terminal is made harmless; in a file or a pipe it stays unchanged.
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -99,7 +100,7 @@ def export(
     if output is None:
         _write(text)
         return
-    path = output / file_name(conversation, suffix) if output.is_dir() else output
+    path = output / file_name(conversation, suffix) if os.path.isdir(output) else output
     write_file(path, text, force)
     typer.echo(f"Wrote {name_of(path)}.", err=True)
 

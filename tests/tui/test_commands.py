@@ -226,6 +226,7 @@ async def test_exports_copies_and_finds(
         assert Path("notes--force").exists()
         assert "is there already" in await screen.say("/export md notes--force")
         assert "Wrote" in await screen.say("/export md --force")
+        assert "cannot be written" in await screen.say(f"/export md {'x' * 300}")
         await screen.say("/export json")
         assert json.loads(next(Path().glob("*.json")).read_text())["messages"][0]["text"].endswith("burg>.")
         await screen.say("/copy")

@@ -1,5 +1,6 @@
 """The bodies of the slash commands, for the screen and for `--plain`; `table.py` lists them."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -276,7 +277,7 @@ def export(surface: Surface, words: str) -> None:
         path = Path(name.strip()).expanduser()
     except RuntimeError as error:  # ~nobody
         raise UsageError(f"There is no such folder: {error}") from error
-    if path.is_dir():
+    if os.path.isdir(path):  # Path.is_dir raises where it may not look
         path = path / file_name(conversation, kind)
     write_file(path, FORMATS[kind](conversation), force)
     surface.say(f"Wrote {path.name} in {path.parent.resolve()}")

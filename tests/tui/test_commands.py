@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+import sys
 import threading
 import time
 from pathlib import Path
@@ -419,6 +420,37 @@ async def test_a_file_is_sent_along_and_what_cannot_be_sent_stands_in_the_box(
         await screen.ask("read @notes.md ")
         await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it is answered")
         assert screen.chat.messages[0].text == "notes.md:\n```\nTrains run.\n```\n\nread notes.md "
+
+
+def test_a_file_that_may_not_be_looked_at_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder may be listed but not entered, or its path is too long, as here: root may enter."""
+    monkeypatch.chdir(tmp_path)
+    Path("book").mkdir()
+    Path("book/one.txt").write_text("There.")
+    monkeypatch.chdir("book")
+    for _ in range(16):
+        Path("d" * 240).mkdir()
+        monkeypatch.chdir("d" * 240)
+    Path("f" * 250).write_text("Out of reach.")
+    monkeypatch.chdir(tmp_path)
+    assert with_files("Look. @book") == "book/one.txt:\n```\nThere.\n```\n\nLook."
+
+
+@pytest.mark.parametrize(("python", "why"), [("/gone", "No such file"), (None, "TypeError")])
+async def test_a_text_comes_back_whatever_prevents_reading_its_files(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str | None, why: str
+) -> None:
+    """Python may not know where it is: None. The text was sent without its file."""
+    monkeypatch.chdir(tmp_path)
+    Path("paper.pdf").write_bytes(pdf("x"))
+    async with drive("stories3m") as screen:
+        monkeypatch.setattr(sys, "executable", python)
+        await screen.ask("read @paper.pdf ")
+        await screen.until(lambda: why in screen.bodies()[-1], "it is said")
+        await screen.until(lambda: screen.app.prompt.text == "read @paper.pdf ", "the text is back")
+        assert screen.chat.messages == []
 
 
 def test_a_pdf_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.base.errors import H2OChatError, UsageError, refusal
 from h2o_chat.base.program_name import python
 from h2o_chat.base.safe import raw_text
 
@@ -49,6 +49,9 @@ class AttachedFiles:
                 self.text = with_files(self.text)
             except H2OChatError as error:
                 self.error = error
+            except Exception as error:  # without an error the bare text would be sent
+                what = f"{type(error).__name__}: {error}"
+                self.error = H2OChatError(f"The files of the message cannot be read: {what}")
             finally:
                 tell(self)
 
@@ -87,7 +90,7 @@ def with_files(text: str) -> str:
         name, mark = _without_mark(name)
         if (path := _path(name)) is None:
             return found[0]
-        for one in _files_below(path) if path.is_dir() else [path]:
+        for one in _files_below(path) if os.path.isdir(path) else [path]:
             shown = raw_text(os.fsencode(one).decode("utf-8", "replace")).replace("\n", "↵")
             if shown not in files:
                 files[shown] = _read(one, left)
@@ -144,7 +147,7 @@ def _files_below(folder: Path) -> list[Path]:
     for at, folders, names in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith("."))
         paths = [Path(at, name) for name in sorted(names) if not name.startswith(".")]
-        found += [one for one in paths if one.is_file() and not one.is_symlink() and _is_text(one)]
+        found += [one for one in paths if os.path.isfile(one) and not one.is_symlink() and _is_text(one)]
         if len(found) > MOST_FILES:
             raise UsageError(f"{str(folder)!r} has more than {MOST_FILES} texts.", "Name a smaller folder.")
     if not found:
@@ -169,7 +172,7 @@ def _is_text(path: Path) -> bool:
 
 def _read(path: Path, left: int) -> str:
     name = str(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UsageError(f"{name!r} is no file.", "Name a file or a folder: no pipe or device.")
     try:
         with path.open("rb") as file:
@@ -215,6 +218,8 @@ def _pdf_text(raw: bytes, name: str, most_bytes: int) -> bytes:
         )
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"{name!r} takes longer than {PDF_LIMIT_S:.0f} s to read as PDF.") from error
+    except OSError as error:  # the process cannot be started
+        raise UsageError(f"{name!r} cannot be read as PDF: {refusal(error)}.") from error
     if done.returncode == NOT_INSTALLED:
         raise UsageError("PDF files are read by pypdf.", "pip install 'h2o-chat[pdf]'")
     if done.returncode:

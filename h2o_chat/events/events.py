@@ -54,6 +54,7 @@ class Session:
     fixed_bytes: int = 0  # bytes of the states of layers that keep no keys: of a fixed size
     thought: list[str] = field(default_factory=list)
     """Marks before and after a thought, and before an answer without one."""
+    opened_tokens: int = 0  # tokens of the first mark, where the prompt ends with it; 0: the answer has it
     engine_why: str = ""  # instruction set of the native step, or the reason why another engine runs
 
 

@@ -23,7 +23,7 @@ from h2o_chat.cli.plain import PlainChat
 from h2o_chat.cli.plain_lines import Lines, Signals
 from h2o_chat.cli.run import PlainText
 from h2o_chat.engine.engine import Engine
-from h2o_chat.events.events import Event
+from h2o_chat.events.events import Event, Session, from_json, to_json
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
 
@@ -62,6 +62,15 @@ def test_a_template_tells_how_its_model_thinks(
     found = choose(tokenizer_of(jinja), "auto").thinking
     assert (found.marks, found.opened_tokens > 0, found.drops) == (marks, opened, drops)
     assert found.choices == tuple(choices.split())
+
+
+def test_a_session_tells_where_a_thought_begins() -> None:
+    for jinja in (OPENS, THINKS):
+        chat = Talk(jinja, 64).chat
+        session = from_json(to_json(chat.session))
+        assert isinstance(session, Session)
+        assert session.opened_tokens == chat.template.thinking.opened_tokens
+        assert bool(session.opened_tokens) == (jinja is OPENS)
 
 
 def test_a_switch_that_the_template_does_not_know_is_refused() -> None:

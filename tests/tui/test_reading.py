@@ -11,7 +11,7 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.chat.conversation.spans import Span
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.tokens import Tokens
-from h2o_chat.events.events import CacheState
+from h2o_chat.events.events import CacheState, Prompt
 from h2o_chat.tui.transcript.heat import fold_line
 from h2o_chat.tui.transcript.message_body import fold_at, unfold_at
 from h2o_chat.tui.transcript.message_view import THINKING
@@ -147,6 +147,27 @@ async def test_thoughts_are_folded_while_they_stream_and_after() -> None:
         assert "first this,\nthen that" in answer.plain
         await pilot.press("t")
         assert transcript.chosen_text() == "The *answer*."
+
+
+async def test_a_thought_that_the_template_opens_is_told_from_its_answer() -> None:
+    """Of a conversation that is opened, and of an answer to a prompt whose tokens' texts are not told."""
+    async with transcript_of() as (transcript, _):
+        messages, told = transcript.messages, replace(SESSION, thought=["<think>", "</think>", ""])
+        transcript.heat.memory.session = replace(told, opened_tokens=2)
+        messages.message("assistant", "model", "hm\n</think>\n\nYes.", 0, "eos")
+        messages.message("assistant", "model", "hm", 1, "length")
+        messages.message("assistant", "model", "No.", 2, "eos")  # imported, of another model
+        messages.open_answer("model", 3)
+        messages.read(Prompt(70_000, 0, 69_999, 1, 1.0))
+        for text in ("hm\n", "</think>\n\n", "Yes."):
+            messages.stream(text)
+        found = [(view.thought, view.said) for view in messages.views]
+        assert found == [("hm", "Yes."), ("hm", ""), (None, "No."), ("hm", "Yes.")]
+        transcript.heat.memory.session = told  # as an old recording has it
+        messages.open_answer("model", 4)
+        messages.read(Prompt(2, 0, 1, 1, 1.0, texts=["<think>", "\n"]))
+        messages.stream("hm</think>Yes.")
+        assert messages.views[-1].thought == "hm"
 
 
 async def test_words_are_found_from_the_last_to_the_first() -> None:

@@ -188,8 +188,10 @@ class Chat:
     def session_now(self) -> Session:
         """The session of the engine, with this conversation's template."""
         thinking = self.template.thinking
-        thought = [*thinking.marks, thinking.plain]
-        return replace(self.engine.session, template=self.template.name, thought=thought)
+        thought, opened = [*thinking.marks, thinking.plain], thinking.opened_tokens
+        return replace(
+            self.engine.session, template=self.template.name, thought=thought, opened_tokens=opened
+        )
 
     def reseed(self, seed: int) -> None:
         self.engine.reseed(seed)

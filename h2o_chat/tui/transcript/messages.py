@@ -16,6 +16,9 @@ from h2o_chat.tui.transcript.message_body import Growing
 from h2o_chat.tui.transcript.message_view import THINKING, MessageView
 from h2o_chat.tui.transcript.window import Window
 
+CUT = ("length", "stopped", "interrupted")
+"""The ends of answers that may have ended within their thought."""
+
 
 class Messages:
     """The messages on the page, in order and by their index in the conversation."""
@@ -92,6 +95,8 @@ class Messages:
     ) -> None:
         view = MessageView(role, name, text, index, finish)
         view.thinking, view.raw, view.hold = self._thinking, self.heat.on, hold
+        if view.thinking.marks[1] not in text and finish not in CUT:  # an imported answer without a thought
+            view.thinking = replace(view.thinking, opened_tokens=0)
         view.tokens = self.heat.memory.words.tokens.get(index)
         view.folded = view.is_long
         self.by_index[index] = self.add(view)
@@ -100,7 +105,8 @@ class Messages:
     def _thinking(self) -> Thinking:
         session = self.heat.memory.session
         before, after, plain = session.thought if session and session.thought else ("", "", "")
-        return Thinking((before, after), plain=plain) if after else THINKING
+        opened = session.opened_tokens if session else 0
+        return Thinking((before, after), opened, plain) if after else THINKING
 
     def unfold_last(self) -> None:
         if self.by_index:
@@ -167,7 +173,8 @@ class Messages:
             if view is not None and view.kind == span.role != "assistant":
                 view.tokens = self.heat.memory.words.tokens.get(span.index)
                 self._window.changed(view)
-        if self.answer is not None:
+        if self.answer is not None and not self.answer.thinking.opened_tokens:
+            # Old recordings do not tell it, nor does a session whose template says nothing of thoughts.
             opened = "".join(prompt.texts[-8:]).rstrip().endswith(self.answer.thinking.marks[0])
             self.answer.thinking = replace(self.answer.thinking, opened_tokens=int(opened))
 

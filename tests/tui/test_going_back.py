@@ -198,6 +198,18 @@ async def test_the_conversation_that_was_chosen_is_opened_though_the_list_has_ch
         await screen.until(lambda: screen.chat.keeper.conversation == first, "it is open")
 
 
+async def test_the_conversation_on_the_screen_is_open_already(stored: Drive) -> None:
+    """It was refused, as being open in another process: this one."""
+    async with stored() as screen:
+        await screen.say(SAID[0])
+        before = screen.bodies()
+        for words in ("last", screen.chat.keeper.conversation[:6]):
+            await screen.ask(f"/open {words}")
+            assert "open already" in screen.app.divider.remark
+            screen.app.divider.say("")
+        assert screen.bodies() == before
+
+
 async def conversations(screen: Screen, count: int) -> list[str]:
     """The lines of the list, once there are so many."""
     await screen.until(lambda: isinstance(screen.app.screen, Conversations), "the list is open")

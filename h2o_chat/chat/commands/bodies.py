@@ -63,6 +63,8 @@ def open_conversation(surface: Surface, conversation: str) -> None:
     """Go on with a stored conversation; if it was held with another model, that is opened for it."""
     chat = surface.idle()
     assert chat.keeper is not None
+    if conversation == chat.keeper.conversation:
+        return surface.remark("this conversation is open already")
     if (name := model_of(chat.keeper.store, conversation, chat.session.model)) is not None:
         to_read = size(bytes_of(find_model(name).folder))
         surface.open_model(name, conversation)

@@ -364,6 +364,40 @@ def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytes
             with_files(text)
 
 
+def test_pasted_code_is_text_and_a_file_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = """
+@functools.cache
+@app.get('/items')
+@app.patch("/items/a.json", tags=["x.py"])
+@notes.py("a")
+@types/node
+@pytest.mark.parametrize(
+@org.junit.Test @Override @media @... @example.com @(x)
+"""
+    assert with_files(code) == code
+    Path("types").mkdir()
+    Path("types/node").write_text("Here.")
+    assert with_files("Look at @types/node").endswith("Here.\n```\n\nLook at types/node")
+    for name in (
+        *(
+            "notse.txt",
+            "Paper.PDF",
+            "a/notes.md",
+            "/types/node",
+            "~/nowhere",
+            "~nobody/x",
+            "./node",
+            "../node",
+        ),
+        *(".notes", "foldr/", "notse.txt?", '"my notes.txt"'),
+    ):
+        with pytest.raises(UsageError, match="There is no file"):
+            with_files(f"Look at @{name}")
+
+
 def test_a_folder_and_a_pdf_are_sent_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("book/.git", "book/part two"):

@@ -30,6 +30,12 @@ NOT_INSTALLED = 3
 _NAMED = re.compile(r'(?:(?<=\s)|^)@(@|"[^"\n]+"|[^\s@"][^\s]*)')
 _ENDED = re.compile(r"[.!?:\u2026\u3002\uff01\uff1f\u061f\u0964][\"'»”)\]]*$")
 """The end of a sentence."""
+_ENDINGS = (
+    "txt|text|md|markdown|rst|org|tex|pdf|csv|tsv|json|jsonl|toml|yaml|yml|ini|cfg|conf|log|xml|html|htm|css|"
+    "py|ipynb|js|jsx|ts|tsx|c|h|cc|cpp|hpp|cs|java|kt|swift|rs|go|rb|php|pl|lua|r|sh|sql|diff|patch|srt|vtt"
+)
+_MEANT = re.compile(rf"[/~]|\.{{1,2}}/|\.\w|.*(/|\.({_ENDINGS}))$", re.IGNORECASE)
+"""A name that plainly means a file: it begins or ends as one does, or ends as a folder does."""
 _TYPED = re.compile(r"(?:^|\s)@([^\s@\"]*)$")
 
 
@@ -72,9 +78,10 @@ def path_being_typed(before: str) -> str | None:
 def with_files(text: str) -> str:
     """The text, and above it every file that it names with an `@`: `@@` stands for an `@`.
 
-    A folder stands for the texts in it and below it. A word like `@anna` that is no file and does not look
-    like a path stays as it is. The question stands last: models that forget answer what they read last. Names
-    behind the last sentence are left out: models say that they cannot open them.
+    A folder stands for the texts in it and below it. A word that is no file stays as it is, unless it plainly
+    means one: code has `@functools.cache` and `@types/node`. The question stands last: models that forget
+    answer what they read last. Names behind the last sentence are left out: models say that they cannot open
+    them.
 
     Raises:
         UsageError: a file is not there, cannot be read, is too large or is no text; says which.
@@ -130,13 +137,13 @@ def _stands(name: str) -> bool:
 
 
 def _path(name: str) -> Path | None:
-    """The file or folder of a name; None if the name does not look like one."""
+    """The file or folder of a name; None if there is none, and the name does not plainly mean one."""
     if re.match(r"https?://", name):
         what = f"{name!r} is an address, and h2o-chat opens no network."
         raise UsageError(what, "Save the page as a file, and name that.")
     if _stands(name):
         return Path(name).expanduser()
-    if "/" in name or re.search(r"\.\w{1,5}$", name):
+    if _MEANT.match(name := name.rstrip(".,;:!?")):
         raise UsageError(f"There is no file {name!r}.", "@@ sends an @ that names no file.")
     return None
 

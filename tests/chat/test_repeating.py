@@ -112,6 +112,7 @@ def test_the_note_says_what_can_be_done() -> None:
     assert not [*remarks.at_limit(TURN, asked, asked.max_tokens, repeating, Thinking())], (
         "somebody stopped it"
     )
+    repeating.ends_answer = True
     for tokens, words, told in (
         (7, 0, "the same 7 tokens"),
         (1, 0, "the same token"),

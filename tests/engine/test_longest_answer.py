@@ -7,7 +7,7 @@ from stored_chats import SAID, SHORT, loaded, open_chat
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
 from h2o_chat.chat.conversation import remarks
-from h2o_chat.events.events import Note, Turn
+from h2o_chat.events.events import Event, Note, Turn
 from h2o_chat.models.load import Loaded
 
 __all__ = ["loaded"]
@@ -37,3 +37,12 @@ def test_an_answer_that_repeats_itself_is_ended_where_nobody_asked_for_more(
     assert (turn.finish == "stopped") == ended == (turn.new_tokens < 600)
     assert ("answer-repeats" in [event.code for event in events if isinstance(event, Note)]) == ended
     assert chat.messages[-1].finish == turn.finish
+
+
+def test_an_answer_that_a_person_ends_was_not_ended_for_its_repeating(loaded: Loaded) -> None:
+    """With `/set max_tokens 600`: it was advised to set that."""
+    sampling, events = Sampling(max_tokens=600, repetition_penalty=0.1, ignore_eos=True), list[Event]()
+    for event in open_chat(loaded, None).send(SAID[0], sampling, lambda: len(events) > 580):
+        events.append(event)
+    assert [one.finish for one in events if isinstance(one, Turn)] == ["stopped"]
+    assert not [one.code for one in events if isinstance(one, Note)]

@@ -55,6 +55,7 @@ class Exchange:
         usual = sampling.max_tokens == Sampling().max_tokens and not sampling.ignore_eos
         if sampling.max_tokens != SCREEN_TOKENS and not usual:
             return cancel
+        self.repeating.ends_answer = True
         return lambda: bool(self.repeating.piece) or cancel()
 
     def write_down(self, ids: list[int]) -> None:

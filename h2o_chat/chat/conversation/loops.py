@@ -244,6 +244,8 @@ class Repeating:
     def __init__(self, asked: str) -> None:
         self.words = self.tokens = 0
         """Length of the repeated piece; 0 while nothing repeats."""
+        self.ends_answer = False
+        """The answer is ended when it repeats itself: nobody has chosen its length."""
         self._asked, self._text = asked, ""
         self._newest: list[int] = []
         self._heard = 0

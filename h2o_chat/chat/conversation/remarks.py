@@ -124,7 +124,7 @@ def at_limit(
         hint = "--max-tokens N gives it more room; --think off leaves the thought out, where the model can."
         yield Note("thought-limit", "The answer ended within its thought.", hint)
         return
-    if turn.finish == "stopped" and (said := repeating.piece):
+    if turn.finish == "stopped" and repeating.ends_answer and (said := repeating.piece):
         hint = "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves."
         yield Note("answer-repeats", f"The answer began to repeat {said}: it was ended.", hint)
     if turn.finish == "length" and turn.new_tokens == most and sampling.max_tokens == SCREEN_TOKENS:

@@ -13,8 +13,10 @@ def test_a_single_token_is_no_tokens() -> None:
     small = replace(SESSION, budget=3, recent=1, sinks=0)
     (one,) = longer_than(5, small, 0)
     (two,) = longer_than(5, replace(small, recent=2), 0)
-    assert "the newest token and the most important words stay" in one.message
-    assert "about the newest 2 tokens and the most important words stay" in two.message
+    assert "; kept: the newest token and the most important words." in one.message
+    assert "; kept: about the newest 2 tokens and the most important words." in two.message
+    (none,) = longer_than(5, replace(small, budget=1, recent=0, sinks=1), 0)
+    assert "; kept: what the policy chooses." in none.message
 
 
 def test_no_budget_beyond_the_window_is_advised() -> None:

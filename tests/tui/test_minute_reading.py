@@ -123,7 +123,7 @@ async def test_stopping_in_the_middle_leaves_the_conversation_as_it_was(
         *_, said, told, answer = screen.bodies()
         assert (said, answer) == (TEXT, CARET)
         assert "128 slots: it is read once" in told
-        assert "newest 56 tokens and the most important words stay" in told
+        assert "kept: about the newest 56 tokens and the most important words." in told
         assert "error" not in [view.kind for view in screen.app.transcript.messages.views]
         assert remark(screen)
         await screen.until(lambda: screen.app._memory.seen > seen, "the memory moves")

@@ -89,8 +89,8 @@ def longer_than(
     stay = [f"about the newest {recent:,} tokens" if recent > 1 else "the newest token"] if recent else []
     stay += ["the most important words"] if budget > recent + session.sinks else []
     more = more_room(session, seen + tokens)
-    kept = " and ".join(stay) or "what the policy keeps"
-    what = f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end; {kept} stay."
+    kept = " and ".join(stay) or "what the policy chooses"
+    what = f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end; kept: {kept}."
     again = f"{seen + tokens:,} tokens again{about_reading(seen + tokens, longest)}"
     hint = f"With {more:,} slots none of it would be forgotten: --budget {more}, or /budget more (f3), which"
     hint += f" reads {again}."
@@ -128,8 +128,8 @@ def at_limit(
         hint = "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves."
         yield Note("answer-repeats", f"The answer began to repeat {said}: it was ended.", hint)
     if turn.finish == "length" and turn.new_tokens == most and sampling.max_tokens == SCREEN_TOKENS:
-        what = f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have."
-        hint = "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate."
+        what = f"The answer was ended after {turn.new_tokens:,} tokens, the limit for one answer."
+        hint = "/set max_tokens 20000 allows more; none removes the limit. If it repeats itself: /regenerate."
         yield Note("answer-limit", what, hint)
 
 

@@ -158,7 +158,7 @@ async def test_a_memory_that_is_built_again_tells_the_same(talk: Drive) -> None:
 
 
 def test_the_engine_tells_seldom_and_looks_cost_little(pocket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most eight a second, here a hundred, as the text is read in a blink; a look at the cache follows, but
+    """At most eight a second, here a hundred, as it is read in a blink; a look at the cache follows, but
     none where nobody asks for events.
 
     Looking changes no token.

@@ -164,7 +164,7 @@ class MessageChoice:
     @property
     def view(self) -> MessageView | None:
         selected = self._messages.selected
-        return self._messages.by_index[selected] if self._by_hand and selected is not None else None
+        return self._messages.by_index.get(selected) if self._by_hand and selected is not None else None
 
     def pick(self, index: int | None, *, by_hand: bool = True) -> None:
         """Choose a message, or mark it alone: then letters stay text. A missing one ends the choice."""

@@ -153,6 +153,8 @@ class Messages:
         """Take back the open answer and its question: neither was said."""
         assert self.answer is not None
         self._finder.look("", [])
+        if self.selected is not None and self.selected >= self._index - 1:
+            self.mark(None)
         self.views.remove(self.by_index.pop(self._index - 1))
         self.views.remove(self.answer)
         self.answer = None

@@ -58,8 +58,11 @@ class Editing:
         self._transcript.inspector.end()
         if self.index is None:
             self._draft = "\n".join(filter(None, (self._draft, self._prompt.text)))
+        elif self.index != index:
+            self._prompt.clear_to_history()
+        if self.index != index or not self._prompt.text:  # else it goes on
+            self._prompt.put(text)
         self.index = index
-        self._prompt.put(text)
         self._prompt.screen.set_focus(self._prompt)  # at once: what is typed next is for it
         self._transcript.select(index)
         self._divider.doing("editing · enter sends this instead, esc gives up")

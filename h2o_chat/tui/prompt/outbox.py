@@ -82,6 +82,10 @@ class Editing:
             self._divider.doing("")
             self._transcript.refresh_bindings()
 
+    def keep(self) -> None:
+        """Keep the draft and what stands in the box in the history."""
+        self._prompt.keep(self._draft)
+
     def clear_to_history(self) -> bool:
         """Empty the box, `up` brings its text back; False where it is empty."""
         there = bool(self._prompt.text)

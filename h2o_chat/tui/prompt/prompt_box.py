@@ -150,10 +150,11 @@ class PromptBox(TextArea):
         self.keep()
         self.clear()
 
-    def keep(self) -> None:
-        """Keep the text in the history, whatever becomes of the box."""
-        if self.text.strip():
-            self._history.add(self.text)
+    def keep(self, draft: str = "") -> None:
+        """Keep a draft and the text in the history, whatever becomes of the box."""
+        for text in (draft, self.text):
+            if text.strip():
+                self._history.add(text)
 
     @property
     def selected_by_hand(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from screens import POCKET, WIDE, Screen, opener
+from typed import Held
 
 from h2o_chat.base.config import Sampling, Settings, ToolServer
 from h2o_chat.base.progress import Progress
@@ -113,6 +114,21 @@ async def test_what_is_typed_as_the_question_comes_up_does_not_answer_it(
         await screen.answered()
         assert "red" in results(screen)[0]
         assert servers.allowed == set()
+
+
+async def test_a_message_stays_sent_where_the_results_of_its_tool_are_stopped(
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with calling(servers) as screen:
+        Held(screen, monkeypatch, tokens=0)
+        await screen.pilot.press("y")
+        await screen.until(lambda: "escapes (untrusted)" in screen.page(), "the results are read")
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert screen.app.prompt.text == ""
+        assert "nothing was sent" not in screen.app.divider.remark
+        assert "stopped" in screen.app.divider.remark
+        assert [one.role for one in screen.chat.messages][-2:] == ["user", "assistant"]
 
 
 @pytest.mark.parametrize("leave", ["stop", "quit"])

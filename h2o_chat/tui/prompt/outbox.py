@@ -34,6 +34,8 @@ class Outgoing:
     """The files that it names, while they are read."""
     drawn_index: int | None = None
     """Index at which it was shown when enter was pressed, before anything was reported."""
+    answered: bool = False
+    """An answer has ended: what is read since are the results of its tools."""
     failed: bool = False
     """An error has ended it: what waits behind it comes back."""
     fork: int | None = None

@@ -168,7 +168,7 @@ class TalkPane(Pane):
 
     def on_turn(self, turn: Turn) -> None:
         super().on_turn(turn)
-        self.current.failed = turn.finish == "error"
+        self.current.answered, self.current.failed = True, turn.finish == "error"
 
     def on_said(self, said: Said) -> None:
         current = self.current
@@ -181,7 +181,10 @@ class TalkPane(Pane):
 
     def on_withdrawn(self) -> None:
         super().on_withdrawn()
-        self.current.state = "withdrawn"
+        if self.current.answered:
+            self.divider.say("stopped while the tool's results were read")
+        else:
+            self.current.state = "withdrawn"
 
     def on_done(self) -> None:
         sent = self.current

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from screens import SMALL, WIDE, Drive, Screen
 from textual.binding import Binding
+from typed import Held
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
@@ -150,6 +151,27 @@ async def test_a_pin_that_does_not_fit_gives_the_text_back(stored: Drive) -> Non
         assert screen.chat.messages == []
         assert screen.app.prompt.text == "word " * 30
         assert "It would fit into a budget of" in screen.bodies()[-1]
+        assert "the next message is pinned" in str(screen.app.query_one("#entry").border_subtitle)
+        screen.app.prompt.clear()
+        await screen.say("/unpin", "I am Flora.")
+        assert not screen.chat.messages[0].pinned
+
+
+async def test_a_message_that_is_stopped_while_it_is_read_is_pinned_when_it_is_sent_again(
+    stored: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stored() as screen:
+        await screen.say("/pin next")
+        held = Held(screen, monkeypatch, tokens=0)
+        await screen.start("I am Flora.")
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert screen.app.prompt.text == "I am Flora."
+        assert "the next message is pinned" in str(screen.app.query_one("#entry").border_subtitle)
+        held.go_on.set()
+        await screen.pilot.press("enter")
+        await screen.answered()
+        assert screen.chat.messages[0].pinned
 
 
 async def test_settings_change_while_the_conversation_goes_on(stored: Drive) -> None:

@@ -30,6 +30,8 @@ class Outgoing:
     edits: int | None = None
     """Index of the message that it replaces; None: it is a new message."""
     state: State = "queued"
+    pins: bool = False
+    """It is protected as it is sent."""
     files: AttachedFiles | None = None
     """The files that it names, while they are read."""
     drawn_index: int | None = None

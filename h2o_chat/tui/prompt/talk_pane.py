@@ -202,6 +202,8 @@ class TalkPane(Pane):
                 self.editing.restore_draft()
         else:
             self.divider.say(self.editing.return_unsent(sent))
+            self.pins_next = self.pins_next or (sent.pins and bool(sent.typed))
+            self.write_hint()
         if sent.failed and self.outbox:
             self._return_all(NOT_SENT)
         else:
@@ -303,7 +305,8 @@ class TalkPane(Pane):
     def start_turn(self, talk: Chat, message: Outgoing, text: str) -> None:
         self.offers.on_sent()
         index = len(talk.messages)
-        pin, self.pins_next = self.pins_next, False
+        pin = message.pins = self.pins_next
+        self.pins_next = False
         self.current, message.state = message, "sent"
         if not pin:  # a pin may be refused: then nothing is said
             super().on_said(Said(index, "user", text))

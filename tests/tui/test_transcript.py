@@ -176,6 +176,17 @@ async def test_the_window_follows_the_end_until_the_reader_leaves_it() -> None:
         assert any("the end" in row for row in _page(transcript))
 
 
+async def test_a_question_that_begins_with_a_mark_of_thoughts_is_no_thought() -> None:
+    async with transcript_of() as (transcript, pilot):
+        for index, text in enumerate(("<think> is a tag", "<think>So?</think>\nWhat is it?")):
+            transcript.messages.message("user", "you", text, index)
+            transcript.select(index)
+            await pilot.pause()
+            assert transcript.chosen_text() == text
+            assert text.split("\n")[-1] in "\n".join(_page(transcript))
+            assert transcript.messages.views[index].thought is None
+
+
 async def test_found_words_are_looked_for_again_where_something_else_is_shown() -> None:
     table = "| name | thing |\n|---|---|\n| a long name of somebody | a thing with many words |\n\n"
     async with transcript_of(100, 20) as (transcript, pilot):

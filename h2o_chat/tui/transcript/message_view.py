@@ -85,7 +85,7 @@ class MessageView:
 
     @property
     def thought(self) -> str | None:
-        return self._divided()[0] if self.kind == "assistant" else None
+        return self._divided()[0]
 
     @property
     def said(self) -> str:
@@ -93,8 +93,11 @@ class MessageView:
         return self._divided()[1]
 
     def _divided(self, text: str | None = None) -> tuple[str | None, str]:
-        """(the thought, the answer) of its text, or of a part of it."""
-        return self.thinking.divide(self.source if text is None else text, self.growing is not None)
+        """(the thought, the answer) of its text, or of a part of it; only an answer has thoughts."""
+        text = self.source if text is None else text
+        if self.kind != "assistant":
+            return None, text
+        return self.thinking.divide(text, self.growing is not None)
 
     @property
     def is_long(self) -> bool:

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import stat
+import tempfile
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -484,6 +486,18 @@ def test_the_editor_of_the_person(tmp_path: Path) -> None:
         edited("text", environment | {"EDITOR": str(tmp_path / "none")})
     with pytest.raises(UsageError, match="No closing quotation"):
         edited("text", environment | {"EDITOR": "'"})
+
+
+async def test_the_text_stays_where_there_is_no_room_for_an_editor(
+    stored: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stored() as screen:
+        monkeypatch.setattr(screen.app, "suspend", nullcontext)  # there is no terminal here
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+        await screen.pilot.press(*"a text", "ctrl+g")
+        told = screen.app._notifications
+        await screen.until(lambda: any("No such file" in one.message for one in told), "it says so")
+        assert screen.app.prompt.text == "a text"
 
 
 async def test_another_model_and_one_that_is_not_there(switching: Drive, shared_models: Path) -> None:

@@ -23,6 +23,7 @@ from h2o_chat.chat.files import attached
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.store import Conversation, StoredMessage, title_of
 from h2o_chat.tui.help import help_text
+from h2o_chat.tui.pane import pane
 from h2o_chat.tui.prompt import completion_menu
 from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
 from h2o_chat.tui.prompt.screen_commands import ACTS
@@ -498,6 +499,19 @@ async def test_the_text_stays_where_there_is_no_room_for_an_editor(
         told = screen.app._notifications
         await screen.until(lambda: any("No such file" in one.message for one in told), "it says so")
         assert screen.app.prompt.text == "a text"
+
+
+async def test_a_message_that_is_not_shown_any_more_is_copied(
+    stored: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stored() as screen:
+        await screen.say("I am Flora.", "Do you like films?")
+        monkeypatch.setattr(pane, "SHOWN_MESSAGES", 2)
+        screen.app.pane.on_opened(screen.chat)
+        assert screen.said("2 earlier messages are not shown")
+        await screen.ask("/copy 1")
+        assert screen.app.clipboard == "I am Flora."
+        assert "copied #1" in screen.app.divider.remark
 
 
 async def test_another_model_and_one_that_is_not_there(switching: Drive, shared_models: Path) -> None:

@@ -181,7 +181,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def exit(self, *args: Any, **kwargs: Any) -> None:
         self.jobs.cancel()  # the answer so far is kept
         if isinstance(self.pane, TalkPane):
-            self.pane.prompt.keep()
+            self.pane.editing.keep()
         if self.deadline:
             self.deadline.begin(self.exit_code)
         super().exit(*args, **kwargs)

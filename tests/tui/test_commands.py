@@ -5,14 +5,17 @@ import os
 import re
 import stat
 import sys
+import tempfile
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from screens import SMALL, WIDE, Drive, Screen
 from textual.binding import Binding
+from typed import Held
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
@@ -21,6 +24,7 @@ from h2o_chat.chat.files import attached
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.store import Conversation, StoredMessage, title_of
 from h2o_chat.tui.help import help_text
+from h2o_chat.tui.pane import pane
 from h2o_chat.tui.prompt import completion_menu
 from h2o_chat.tui.prompt.prompt_box import KEPT, PromptHistory, edited
 from h2o_chat.tui.prompt.screen_commands import ACTS
@@ -151,6 +155,27 @@ async def test_a_pin_that_does_not_fit_gives_the_text_back(stored: Drive) -> Non
         assert screen.chat.messages == []
         assert screen.app.prompt.text == "word " * 30
         assert "It would fit into a budget of" in screen.bodies()[-1]
+        assert "the next message is pinned" in str(screen.app.query_one("#entry").border_subtitle)
+        screen.app.prompt.clear()
+        await screen.say("/unpin", "I am Flora.")
+        assert not screen.chat.messages[0].pinned
+
+
+async def test_a_message_that_is_stopped_while_it_is_read_is_pinned_when_it_is_sent_again(
+    stored: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stored() as screen:
+        await screen.say("/pin next")
+        held = Held(screen, monkeypatch, tokens=0)
+        await screen.start("I am Flora.")
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert screen.app.prompt.text == "I am Flora."
+        assert "the next message is pinned" in str(screen.app.query_one("#entry").border_subtitle)
+        held.go_on.set()
+        await screen.pilot.press("enter")
+        await screen.answered()
+        assert screen.chat.messages[0].pinned
 
 
 async def test_settings_change_while_the_conversation_goes_on(stored: Drive) -> None:
@@ -529,6 +554,31 @@ def test_the_editor_of_the_person(tmp_path: Path) -> None:
         edited("text", environment | {"EDITOR": str(tmp_path / "none")})
     with pytest.raises(UsageError, match="No closing quotation"):
         edited("text", environment | {"EDITOR": "'"})
+
+
+async def test_the_text_stays_where_there_is_no_room_for_an_editor(
+    stored: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stored() as screen:
+        monkeypatch.setattr(screen.app, "suspend", nullcontext)  # there is no terminal here
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+        await screen.pilot.press(*"a text", "ctrl+g")
+        told = screen.app._notifications
+        await screen.until(lambda: any("No such file" in one.message for one in told), "it says so")
+        assert screen.app.prompt.text == "a text"
+
+
+async def test_a_message_that_is_not_shown_any_more_is_copied(
+    stored: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stored() as screen:
+        await screen.say("I am Flora.", "Do you like films?")
+        monkeypatch.setattr(pane, "SHOWN_MESSAGES", 2)
+        screen.app.pane.on_opened(screen.chat)
+        assert screen.said("2 earlier messages are not shown")
+        await screen.ask("/copy 1")
+        assert screen.app.clipboard == "I am Flora."
+        assert "copied #1" in screen.app.divider.remark
 
 
 async def test_another_model_and_one_that_is_not_there(switching: Drive, shared_models: Path) -> None:

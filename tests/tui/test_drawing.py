@@ -4,10 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.content import Content
 
 from h2o_chat.base.glyphs import bar, gauge, percent, short, size, spark
 from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.tui.transcript import markdown
+from h2o_chat.tui.transcript.message_body import Growing
 
 
 @given(st.text())
@@ -82,11 +84,12 @@ def rows(source: str, width: int) -> list[str]:
     return [row.plain.rstrip() for row in markdown.render(source).wrap(width)]
 
 
-_words = st.lists(st.text("abc0123 -+#>.)*_`<&[é界", min_size=1, max_size=9), max_size=80).map(" ".join)
+_words = st.lists(st.text("abc0123 -+#>.)*_`<&[\té界", min_size=1, max_size=9), max_size=80).map(" ".join)
 
 
 @given(_markup | _words, st.integers(4, 90))
 @example("word[r]: http://z", 4)
+@example("some words some words some words a\tb", 10)
 def test_nobody_sees_where_a_growing_text_is_divided_early(source: str, width: int) -> None:
     cut = markdown.early_cut(source, width) if source else None
     if cut is not None:
@@ -95,11 +98,34 @@ def test_nobody_sees_where_a_growing_text_is_divided_early(source: str, width: i
         assert rows(before, width) + gap + rows(rest, width) == rows(source, width)
 
 
+_items = st.lists(st.text("abc ", min_size=30, max_size=90).map(lambda text: f"b{text}"), max_size=15)
+
+
+@given(_items, st.sampled_from(["\n", "\n\n"]), st.integers(1, 99), st.integers(1, 9), st.integers(12, 90))
+@example(["some words " * 4] * 9, "\n\n", 1, 1, 40)
+def test_a_growing_numbered_list_is_drawn_as_the_whole_one(
+    items: list[str], between: str, first: int, step: int, width: int
+) -> None:
+    source = between.join(["Here it is:\n", *(f"{n}. {item}" for n, item in enumerate(items, first))])
+    growing = Growing(width)
+    for at in range(0, len(source), step):
+        growing.write(source[at : at + step])
+    growing.close(source, Content())
+    drawn = [
+        row.plain.rstrip()
+        for piece in growing.pieces
+        for row in [*piece.content.wrap(width), *[Content()] * piece.gap]
+    ]
+    assert drawn == rows(source, width)
+
+
 def test_where_a_growing_text_is_divided_early() -> None:
     words = "some words " * 9
     assert markdown.early_cut(words, 22) == markdown.Cut(len("some words " * 6), " ")
     assert markdown.early_cut(words, 0) is None  # nobody knows in which width it is drawn
     assert markdown.early_cut(f"{words}*more", 22) is None  # it may yet become markup
+    assert markdown.early_cut(f"{words}\tmore", 22) is None  # tab stops count from a piece's beginning
+    assert markdown.early_cut("1. one\n\n2", 22) is None  # it may yet become the next item
     assert markdown.early_cut("one\n\ntwo\nthree", 22) == markdown.Cut(len("one\n\n"), "\n\n")
 
 

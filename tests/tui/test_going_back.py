@@ -84,6 +84,28 @@ async def test_an_earlier_message_is_said_anew(stored: Drive) -> None:
         await agrees(screen)
 
 
+async def test_what_is_rewritten_is_not_lost_by_editing_again(stored: Drive) -> None:
+    async with stored() as screen:
+        await screen.say(*SAID[:2])
+        app, press = screen.app, screen.pilot.press
+        await press("ctrl+e", *" rewritten", "ctrl+e", *"!")
+        assert app.prompt.text == f"{SAID[1]} rewritten!"
+        app.pane.act("edit", "1")
+        assert app.prompt.text == SAID[0]
+        await press("up")
+        assert app.prompt.text == f"{SAID[1]} rewritten!", "another one is edited"
+
+
+async def test_a_draft_is_in_the_history_when_somebody_leaves_while_editing(stored: Drive) -> None:
+    async with stored() as screen:
+        await screen.say(*SAID[:2])
+        await screen.pilot.press(*"a draft", "ctrl+e", *" again", "ctrl+q")
+        await screen.until(lambda: not screen.app.is_running, "it leaves")
+        history = screen.app.prompt._history
+        assert history.older("") == f"{SAID[1]} again"
+        assert history.older("") == "a draft"
+
+
 async def test_going_back_is_cancelled(stored: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no memory is saved everything is read again: escape stops that, and nothing has changed."""
     async with stored() as screen:

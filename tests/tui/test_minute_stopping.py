@@ -59,6 +59,23 @@ async def test_escape_stops_a_long_reading_only_when_pressed_twice(
         held.go_on.set()
 
 
+async def test_a_chosen_message_that_is_stopped_while_it_is_read_is_chosen_no_more(
+    talk: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk((80, 24)) as screen:
+        Held(screen, monkeypatch, tokens=0)
+        await screen.start("a long page")
+        await screen.pilot.press("tab", "up")
+        assert "#5 chosen" in screen.page()
+        await screen.pilot.press("ctrl+c")
+        await screen.answered()
+        assert screen.app.prompt.text == "a long page"
+        screen.app.divider.say("")
+        assert "chosen" not in screen.page()
+        await screen.pilot.press("up")
+        assert "#4 chosen" in screen.page()
+
+
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_text_typed_into_the_help_goes_to_the_prompt(talk: Drive, size: tuple[int, int]) -> None:
     async with talk(size) as screen:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from screens import POCKET, WIDE, Screen, opener
+from typed import Held
 
 from h2o_chat.base.config import Sampling, Settings, ToolServer
 from h2o_chat.base.progress import Progress
@@ -17,10 +18,17 @@ from h2o_chat.chat.conversation.opening import with_tools
 from h2o_chat.chat.tools.mcp_servers import McpServers
 from h2o_chat.engine.lark import json_rule
 from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.prompt import tool_question
 from h2o_chat.tui.prompt.tool_question import ToolQuestion, ask_on_screen
 
 SETTINGS = Settings(model=str(POCKET), budget=1024, threads=1, seed=7)
 CALL = {"name": "escapes", "arguments": {}}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Letters answer at once: nobody has typed before."""
+    monkeypatch.setattr(tool_question, "REST_S", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +97,38 @@ async def test_a_call_is_asked_for_and_its_result_shown(servers: McpServers) -> 
         await screen.say("And more!")
         assert "red" in results(screen)[3], "it was not asked again"
         assert [one.role for one in screen.chat.messages].count("assistant") == 8
+
+
+async def test_what_is_typed_as_the_question_comes_up_does_not_answer_it(
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_question, "REST_S", 2.0)
+    async with calling(servers) as screen:
+        assert "once more" not in screen.page()
+        screen.at_once(*"any way")
+        await screen.until(lambda: "once more" in screen.page(), "a key was ignored, and it says so")
+        assert isinstance(screen.app.screen, ToolQuestion)
+        assert results(screen) == []
+        await screen.pilot.pause(2.1)
+        await screen.pilot.press("y")
+        await screen.answered()
+        assert "red" in results(screen)[0]
+        assert servers.allowed == set()
+
+
+async def test_a_message_stays_sent_where_the_results_of_its_tool_are_stopped(
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with calling(servers) as screen:
+        Held(screen, monkeypatch, tokens=0)
+        await screen.pilot.press("y")
+        await screen.until(lambda: "escapes (untrusted)" in screen.page(), "the results are read")
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert screen.app.prompt.text == ""
+        assert "nothing was sent" not in screen.app.divider.remark
+        assert "stopped" in screen.app.divider.remark
+        assert [one.role for one in screen.chat.messages][-2:] == ["user", "assistant"]
 
 
 @pytest.mark.parametrize("leave", ["stop", "quit"])

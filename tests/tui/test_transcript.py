@@ -176,6 +176,61 @@ async def test_the_window_follows_the_end_until_the_reader_leaves_it() -> None:
         assert any("the end" in row for row in _page(transcript))
 
 
+async def test_a_question_that_begins_with_a_mark_of_thoughts_is_no_thought() -> None:
+    async with transcript_of() as (transcript, pilot):
+        for index, text in enumerate(("<think> is a tag", "<think>So?</think>\nWhat is it?")):
+            transcript.messages.message("user", "you", text, index)
+            transcript.select(index)
+            await pilot.pause()
+            assert transcript.chosen_text() == text
+            assert text.split("\n")[-1] in "\n".join(_page(transcript))
+            assert transcript.messages.views[index].thought is None
+
+
+async def test_found_words_are_looked_for_again_where_something_else_is_shown() -> None:
+    table = "| name | thing |\n|---|---|\n| a long name of somebody | a thing with many words |\n\n"
+    async with transcript_of(100, 20) as (transcript, pilot):
+        messages = transcript.messages
+
+        def found() -> tuple[str, list[str]]:
+            """How many there are, and what stands at their places."""
+            count, matches = transcript.find("the key", 1), transcript.finder.matches
+            return count, [one.view.plain[one.at : one.at + 7] for one in matches]
+
+        messages.message("assistant", "model", f"{table}the key", 1)
+        messages.message("assistant", "model", "<think>I have the key.</think>\n\nIn the box.", 2)
+        for index in range(3, 9):
+            messages.message("assistant", "model", f"{WORDS * 9}\n\n{table}", index)
+        await pilot.pause()
+        assert found() == ("1 of 1", ["the key"])
+        await pilot.resize_terminal(24, 20)
+        await pilot.pause()
+        assert found() == ("1 of 1", ["the key"])
+        transcript.select(2)
+        transcript.action_thought()
+        assert found() == ("2 of 2", ["the key"] * 2)
+        messages.open_answer("model", 9)
+        messages.stream("Take the key")
+        messages.close_answer("eos", "Take the key")
+        assert found() == ("3 of 3", ["the key"] * 3)
+        transcript.action_thought()
+        assert found() == ("1 of 2", ["the key"] * 2)
+        await pilot.pause()
+
+
+async def test_a_message_that_is_folded_is_unfolded_where_the_next_match_is_in_it() -> None:
+    async with transcript_of(60, 20) as (transcript, pilot):
+        transcript.messages.message("user", "you", "line\n" * 40 + "the key\n" + "line\n" * 40, 0)
+        assert transcript.find("key", 1) == "1 of 1"
+        transcript.select(0)
+        transcript.action_fold()
+        await pilot.pause()
+        assert not any("the key" in row for row in _page(transcript))
+        assert transcript.find("key", 1) == "1 of 1"
+        await pilot.pause()
+        assert any("the key" in row for row in _page(transcript))
+
+
 def _page(transcript: Transcript) -> list[str]:
     """The screen without its scrollbar."""
     return [row[:-1].rstrip() for row in rows(transcript.app)]

@@ -308,6 +308,7 @@ class Pane(Vertical):
         self.busy = False
         self.divider.doing("")
         self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it
+        self.on_transcript_chosen()  # what was chosen may be gone
 
     def speaker(self, role: str) -> str:
         return speaker(role, self.chat.session.model if self.chat else "model")

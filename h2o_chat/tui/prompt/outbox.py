@@ -30,10 +30,14 @@ class Outgoing:
     edits: int | None = None
     """Index of the message that it replaces; None: it is a new message."""
     state: State = "queued"
+    pins: bool = False
+    """It is protected as it is sent."""
     files: AttachedFiles | None = None
     """The files that it names, while they are read."""
     drawn_index: int | None = None
     """Index at which it was shown when enter was pressed, before anything was reported."""
+    answered: bool = False
+    """An answer has ended: what is read since are the results of its tools."""
     failed: bool = False
     """An error has ended it: what waits behind it comes back."""
     fork: int | None = None
@@ -58,8 +62,11 @@ class Editing:
         self._transcript.inspector.end()
         if self.index is None:
             self._draft = "\n".join(filter(None, (self._draft, self._prompt.text)))
+        elif self.index != index:
+            self._prompt.clear_to_history()
+        if self.index != index or not self._prompt.text:  # else it goes on
+            self._prompt.put(text)
         self.index = index
-        self._prompt.put(text)
         self._prompt.screen.set_focus(self._prompt)  # at once: what is typed next is for it
         self._transcript.select(index)
         self._divider.doing("editing · enter sends this instead, esc gives up")
@@ -78,6 +85,10 @@ class Editing:
             self.restore_draft()
             self._divider.doing("")
             self._transcript.refresh_bindings()
+
+    def keep(self) -> None:
+        """Keep the draft and what stands in the box in the history."""
+        self._prompt.keep(self._draft)
 
     def clear_to_history(self) -> bool:
         """Empty the box, `up` brings its text back; False where it is empty."""

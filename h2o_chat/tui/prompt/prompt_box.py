@@ -150,10 +150,11 @@ class PromptBox(TextArea):
         self.keep()
         self.clear()
 
-    def keep(self) -> None:
-        """Keep the text in the history, whatever becomes of the box."""
-        if self.text.strip():
-            self._history.add(self.text)
+    def keep(self, draft: str = "") -> None:
+        """Keep a draft and the text in the history, whatever becomes of the box."""
+        for text in (draft, self.text):
+            if text.strip():
+                self._history.add(text)
 
     @property
     def selected_by_hand(self) -> str:
@@ -291,26 +292,34 @@ def edited(text: str, environment: Mapping[str, str] = os.environ) -> str:
 
     Raises:
         UsageError: the editor cannot be started.
-        H2OChatError: it failed, or left no text; the prompt stays as it was.
+        H2OChatError: it failed, left no text, or there is no room for it; the prompt stays as it was.
     """
     named = environment.get("VISUAL") or environment.get("EDITOR") or "vi"
     try:
         command = shlex.split(named)
     except ValueError as error:
         raise UsageError(f"EDITOR is {named!r}: {error}.") from error
-    with tempfile.TemporaryDirectory(prefix="h2o-chat-") as folder:  # 0700
-        path = Path(folder) / "prompt.md"
-        path.write_text(text, "utf-8", "replace")
-        try:
-            code = subprocess.run([*command, str(path)]).returncode
-        except OSError as error:
-            raise UsageError(
-                f"The editor {named!r} cannot be started: {error.strerror}.",
-                "Set EDITOR to one that is here.",
-            ) from error
-        if code:
-            raise H2OChatError(f"The editor {named!r} ended with {code}: the prompt stays as it was.")
-        try:
-            return path.read_text("utf-8").rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise H2OChatError(f"What the editor left cannot be read: {refusal(error)}.") from error
+    try:
+        with tempfile.TemporaryDirectory(prefix="h2o-chat-", ignore_cleanup_errors=True) as folder:  # 0700
+            path = Path(folder) / "prompt.md"
+            path.write_text(text, "utf-8", "replace")
+            return _left_by(command, named, path)
+    except OSError as error:
+        raise H2OChatError(f"The prompt cannot be lent to an editor: {refusal(error)}.") from error
+
+
+def _left_by(command: list[str], named: str, path: Path) -> str:
+    """What the editor leaves in the file."""
+    try:
+        code = subprocess.run([*command, str(path)]).returncode
+    except OSError as error:
+        raise UsageError(
+            f"The editor {named!r} cannot be started: {error.strerror}.",
+            "Set EDITOR to one that is here.",
+        ) from error
+    if code:
+        raise H2OChatError(f"The editor {named!r} ended with {code}: the prompt stays as it was.")
+    try:
+        return path.read_text("utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise H2OChatError(f"What the editor left cannot be read: {refusal(error)}.") from error

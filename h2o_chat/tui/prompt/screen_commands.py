@@ -21,6 +21,7 @@ from h2o_chat.tui.prompt.outbox import Outgoing, State
 from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.transcript.markdown import code_blocks
+from h2o_chat.tui.transcript.message_view import MessageView
 
 Chosen = TypeVar("Chosen")
 
@@ -178,6 +179,8 @@ def copy(pane: CommandPane, words: str) -> None:
     else:
         index = max(answers, default=-1)
     view = views.get(index)
+    if view is None and index >= 0:  # of the earlier ones, which are not shown
+        view = MessageView(messages[index].role, "", messages[index].text)
     if view is None or not view.said:
         raise UsageError("There is nothing to copy.", "/copy, /copy code or /copy NUMBER")
     pane.copy(view.said, numbered(index))

@@ -1,6 +1,7 @@
 """The pane with a prompt box: text is sent, commands are run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
@@ -13,7 +14,7 @@ from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.tool_rounds import send_and_call
 from h2o_chat.chat.files.attached import AttachedFiles
-from h2o_chat.events.events import Note, Said, Turn
+from h2o_chat.events.events import Said, Turn
 from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report
 from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.completion_menu import Menu
@@ -86,11 +87,12 @@ def _asked(chat: ChatLike) -> bool:
     return any(one.role == "user" for one in chat.messages)
 
 
-def _written_later(talk: Chat | None) -> Iterator[Note]:
-    """While nothing runs: another try to write what waits for another process; its notes."""
-    if talk is not None and talk.keeper and talk.keeper.waiting:
+def _write_later(pane: "TalkPane") -> None:
+    """While nothing runs: another try to write what waits for another process; shows its notes."""
+    if (talk := pane.ready) is not None and talk.keeper and talk.keeper.waiting:
         talk.keeper.flush()
-        yield from talk.take_notes()
+        for note in talk.take_notes():
+            pane.on_note(note)
 
 
 class TalkPane(Pane):
@@ -129,7 +131,7 @@ class TalkPane(Pane):
     def on_mount(self) -> None:
         self.write_hint()
         self.prompt.focus()
-        self.set_interval(STORE_S, self._look_at_the_store)
+        self.set_interval(STORE_S, partial(_write_later, self))
 
     def act(self, name: str, words: str) -> None:
         """Do what a command or a key does, see `screen_commands.ACTS`."""
@@ -178,7 +180,7 @@ class TalkPane(Pane):
 
     def on_turn(self, turn: Turn) -> None:
         super().on_turn(turn)
-        self.current.failed = turn.finish == "error"
+        self.current.answered, self.current.failed = True, turn.finish == "error"
 
     def on_said(self, said: Said) -> None:
         current = self.current
@@ -191,7 +193,10 @@ class TalkPane(Pane):
 
     def on_withdrawn(self) -> None:
         super().on_withdrawn()
-        self.current.state = "withdrawn"
+        if self.current.answered:
+            self.divider.say("stopped while the tool's results were read")
+        else:
+            self.current.state = "withdrawn"
 
     def on_done(self) -> None:
         sent = self.current
@@ -209,6 +214,8 @@ class TalkPane(Pane):
                 self.editing.restore_draft()
         else:
             self.divider.say(self.editing.return_unsent(sent))
+            self.pins_next = self.pins_next or (sent.pins and bool(sent.typed))
+            self.write_hint()
         if sent.failed and self.outbox:
             self._return_all(NOT_SENT)
         else:
@@ -311,7 +318,7 @@ class TalkPane(Pane):
         self.offers.on_sent()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
-        self.current, message.state = message, "sent"
+        self.current, message.state, message.pins = message, "sent", pin
         if not pin:  # a pin may be refused: then nothing is said
             super().on_said(Said(index, "user", text))
             message.drawn_index = index
@@ -337,7 +344,3 @@ class TalkPane(Pane):
         self.divider.say("" if self.ready else f"not now: {self._goes_on}{'' if self.failed else LATER}")
         if self.ready and name != "wait":
             self._run(name, "")
-
-    def _look_at_the_store(self) -> None:
-        for note in _written_later(self.ready):
-            self.on_note(note)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.events import Key, Mount
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -19,6 +20,8 @@ from h2o_chat.tui.widgets.key_bar import KeyBar
 Answer = Literal["once", "always", "no"]
 LOOK_S = 0.05
 """Between two looks whether the job was stopped."""
+REST_S = 1.0
+"""So long no key was pressed before a letter answers: the question comes up while somebody types."""
 
 
 class ToolQuestion(ModalScreen[Answer]):
@@ -34,6 +37,8 @@ class ToolQuestion(ModalScreen[Answer]):
     def __init__(self, call: Call) -> None:
         super().__init__()
         self._call = call
+        self._rests_since_s = 0.0
+        """When it was shown, or when the newest key was pressed."""
 
     def compose(self) -> ComposeResult:
         arguments = cut(json.dumps(self._call.arguments, ensure_ascii=False, indent=1), SHOWN_CHARACTERS)
@@ -41,6 +46,16 @@ class ToolQuestion(ModalScreen[Answer]):
             box.border_title = f"may the model call {safe_text(self._call.name)}?"
             yield Static(safe_text(arguments), markup=False)
         yield KeyBar()
+
+    def on_mount(self, event: Mount) -> None:
+        self._rests_since_s = event.time
+
+    def on_key(self, event: Key) -> None:
+        """Keep a letter from the bindings where it was meant for the prompt."""
+        before, self._rests_since_s = self._rests_since_s, event.time
+        if event.is_printable and event.time < before + REST_S:
+            event.stop()
+            self.query_one("#box").border_subtitle = "you were typing: once more, after a second"
 
 
 def ask_on_screen(app: App[Any], call: Call, cancel: ShouldStop) -> Answer:

@@ -164,7 +164,7 @@ class MessageChoice:
     @property
     def view(self) -> MessageView | None:
         selected = self._messages.selected
-        return self._messages.by_index[selected] if self._by_hand and selected is not None else None
+        return self._messages.by_index.get(selected) if self._by_hand and selected is not None else None
 
     def pick(self, index: int | None, *, by_hand: bool = True) -> None:
         """Choose a message, or mark it alone: then letters stay text. A missing one ends the choice."""
@@ -216,7 +216,7 @@ class MessageChoice:
     def _fold(self, view: MessageView) -> None:
         view.folded = not view.folded
         view.kept_open = not view.folded
-        self._window.changed(view)
+        self._messages.changed(view)
 
     def show_thought(self) -> None:
         """Show the thought before an answer, or fold it away."""
@@ -231,7 +231,7 @@ class MessageChoice:
 
     def _toggle_thought(self, view: MessageView) -> None:
         view.thought_shown = not view.thought_shown
-        self._window.changed(view)
+        self._messages.changed(view)
 
 
 def offers(view: MessageView, *, talks: bool) -> list[str]:

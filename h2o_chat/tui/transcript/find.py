@@ -37,10 +37,13 @@ class Finder:
         """Index of the shown match."""
         self.version = 0
         """Counts changes of what is marked."""
+        self.stale = False
+        """Something else is shown since: look again."""
 
-    def look(self, words: str, views: list[MessageView]) -> None:
-        """Find all places; messages that have the words are unfolded."""
-        self.words, self.matches, self.current = words, [], None
+    def look(self, words: str, views: list[MessageView], width: int = 0) -> None:
+        """Find all places, as they are drawn in a width; messages that have the words are unfolded."""
+        before = self.current if words == self.words else None
+        self.words, self.matches, self.current, self.stale = words, [], None, False
         self.version += 1
         pattern, parts = re.compile(re.escape(words), re.IGNORECASE), words.lower().split()
         for view in views if words else ():
@@ -50,10 +53,13 @@ class Finder:
             if view.folded:
                 view.folded = False
                 view.changed()
+            view.make_room(width)
             found = (Match(view, match.start()) for match in pattern.finditer(view.plain))
             self.matches += found
             if len(self.matches) >= MOST_MATCHES:
-                return
+                break
+        if self.matches and before is not None:
+            self.current = min(before, len(self.matches) - 1)
 
     def step(self, step: int) -> Match | None:
         """The next or the previous match; it wraps around."""
@@ -70,8 +76,9 @@ class Finder:
         if self.current is not None:
             match = self.matches[self.current]
             if match.view is view and at <= match.at < at + len(content):
-                start = match.at - at
-                content = content.stylize(CURRENT, start, start + len(self.words))
+                start, end = match.at - at, match.at - at + len(self.words)
+                if self.words.lower().startswith(content.plain[start:end].lower()):  # else it is stale
+                    content = content.stylize(CURRENT, start, end)
         return content
 
     @property

@@ -28,9 +28,12 @@ LONGEST_FENCE = 16
 """Longest fence of a code block that is opened again; longer ones would leave no room for the code."""
 SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
 """Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
-_MARKS = frozenset("*_~`[|\n")
+_MARKS = frozenset("*_~`[|\n\t")
+"""Characters behind which no row is divided: markup, and tabs, which count from a piece's beginning."""
 _BEGINS = frozenset("#>-+=0123456789 \t")
 """Characters that may begin a heading, a quotation, a list or code."""
+_NUMBER = re.compile(r"\s*\d{1,9}[.)]?")
+"""What may yet become the next item of the list above it."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
 _OFF = (
     *("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference", "inline"),
@@ -115,7 +118,8 @@ def early_cut(source: str, width: int) -> Cut | None:
     """Divides a text where nobody can see it: before its last block, else before its last two rows in this
     width (0: not known), if it has no markup. None where there is no such place."""
     if "\n" in source.strip("\n"):
-        return _before_last(_PARSER.parse(safe_text(source)), source, 0)
+        found = _before_last(_PARSER.parse(safe_text(source)), source, 0)
+        return None if found and _NUMBER.fullmatch(source, found.at) else found
     if width < 1 or source[0] in _BEGINS or not _MARKS.isdisjoint(source) or safe_text(source) != source:
         return None
     breaks = [0, *divide_line(source, width)]

@@ -85,7 +85,7 @@ class MessageView:
 
     @property
     def thought(self) -> str | None:
-        return self._divided()[0] if self.kind == "assistant" else None
+        return self._divided()[0]
 
     @property
     def said(self) -> str:
@@ -93,8 +93,11 @@ class MessageView:
         return self._divided()[1]
 
     def _divided(self, text: str | None = None) -> tuple[str | None, str]:
-        """(the thought, the answer) of its text, or of a part of it."""
-        return self.thinking.divide(self.source if text is None else text, self.growing is not None)
+        """(the thought, the answer) of its text, or of a part of it; only an answer has thoughts."""
+        text = self.source if text is None else text
+        if self.kind != "assistant":
+            return None, text
+        return self.thinking.divide(text, self.growing is not None)
 
     @property
     def is_long(self) -> bool:
@@ -196,14 +199,14 @@ class MessageView:
     def starts(self, width: int) -> list[int]:
         """The row at which each piece begins; then the row behind them."""
         if not self.known(width):
-            room = max(width - INDENT - 1, 1)
-            self._make_room(room)
-            heights = (piece.height(room) for piece in self.pieces)
+            self.make_room(width)
+            heights = (piece.height(self._room) for piece in self.pieces)
             self._layout = (width, [*accumulate(heights, initial=self.titled)])
         return self._layout[1]
 
-    def _make_room(self, room: int) -> None:
+    def make_room(self, width: int) -> None:
         """Draws an answer again for another width, for which it has a table or was divided at rows."""
+        room = max(width - INDENT - 1, 1)
         divided = self.growing is not None or self._written is not None
         again = room != self._room and self.kind == "assistant" and (divided or "|" in self.source)
         self._room = room

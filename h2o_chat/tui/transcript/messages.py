@@ -44,6 +44,11 @@ class Messages:
     def redraw(self, view: MessageView) -> None:
         self._laid(self.views.index(view))
 
+    def changed(self, view: MessageView) -> None:
+        """Show a message that says something else."""
+        self._finder.stale = True
+        self._window.changed(view)
+
     @contextmanager
     def filling(self) -> Iterator[None]:
         """Add many messages and lay them out once, at the end."""
@@ -112,7 +117,7 @@ class Messages:
         if self.by_index:
             last = self.by_index[max(self.by_index)]
             last.folded = False
-            self._window.changed(last)
+            self.changed(last)
 
     def note(self, text: str, hint: str = "") -> MessageView:
         """Show a remark that is no part of the conversation; an answer that has not begun comes after it."""
@@ -159,6 +164,8 @@ class Messages:
         """Take back the open answer and its question: neither was said."""
         assert self.answer is not None
         self._finder.look("", [])
+        if self.selected is not None and self.selected >= self._index - 1:
+            self.mark(None)
         self.views.remove(self.by_index.pop(self._index - 1))
         self.views.remove(self.answer)
         self.answer = None
@@ -172,7 +179,7 @@ class Messages:
             view = self.by_index.get(span.index)
             if view is not None and view.kind == span.role != "assistant":
                 view.tokens = self.heat.memory.words.tokens.get(span.index)
-                self._window.changed(view)
+                self.changed(view)
         if self.answer is not None and not self.answer.thinking.opened_tokens:
             # Old recordings do not tell it, nor does a session whose template says nothing of thoughts.
             opened = "".join(prompt.texts[-8:]).rstrip().endswith(self.answer.thinking.marks[0])
@@ -214,6 +221,7 @@ class Messages:
 
     def show_raw(self, raw: bool) -> None:
         """Show all messages as the text of their tokens, or as they are read."""
+        self._finder.stale = True
         for view in self.by_index.values():
             view.raw = raw
             view.changed()
@@ -222,6 +230,7 @@ class Messages:
             self.answer.changed()
 
     def _laid(self, place: int = 0) -> None:
+        self._finder.stale = True
         if self._filling:
             self._page.changed(place)
         else:

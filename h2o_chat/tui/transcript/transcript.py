@@ -180,8 +180,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def find(self, words: str, step: int = -1) -> str:
         """Mark words and go to the next or previous place; returns how many there are."""
-        if words != self.finder.words:
-            self.finder.look(words, [view for _, view in sorted(self.messages.by_index.items())])
+        if words != self.finder.words or self.finder.stale:
+            views = [view for _, view in sorted(self.messages.by_index.items())]
+            self.finder.look(words, views, self.page.width)
             self.window.laid()
         if match := self.finder.step(step):
             row, _ = spot(match.view, match.at, self.page.width, self.canvas, raw=False)
@@ -199,6 +200,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_resize(self, event: Resize) -> None:
         self.window.resized()
+        self.finder.stale = True
         self.inspector.keep_in_sight()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:

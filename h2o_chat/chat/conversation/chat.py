@@ -188,10 +188,9 @@ class Chat:
     def session_now(self) -> Session:
         """The session of the engine, with this conversation's template."""
         thinking = self.template.thinking
-        thought, opened = [*thinking.marks, thinking.plain], thinking.opened_tokens
-        return replace(
-            self.engine.session, template=self.template.name, thought=thought, opened_tokens=opened
-        )
+        thought = [*thinking.marks, thinking.plain]
+        session = replace(self.engine.session, template=self.template.name, thought=thought)
+        return replace(session, opened_tokens=thinking.opened_tokens)
 
     def reseed(self, seed: int) -> None:
         self.engine.reseed(seed)

@@ -309,7 +309,7 @@ def edited(text: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _left_by(command: list[str], named: str, path: Path) -> str:
-    """What the editor leaves in the file."""
+    """Starts the editor on the file; returns the text that it leaves there."""
     try:
         code = subprocess.run([*command, str(path)]).returncode
     except OSError as error:

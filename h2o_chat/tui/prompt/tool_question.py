@@ -21,7 +21,7 @@ Answer = Literal["once", "always", "no"]
 LOOK_S = 0.05
 """Between two looks whether the job was stopped."""
 REST_S = 1.0
-"""So long no key was pressed before a letter answers: the question comes up while somebody types."""
+"""Time without a key before a letter answers: the question comes up while somebody types."""
 
 
 class ToolQuestion(ModalScreen[Answer]):

@@ -33,7 +33,7 @@ _MARKS = frozenset("*_~`[|\n\t")
 _BEGINS = frozenset("#>-+=0123456789 \t")
 """Characters that may begin a heading, a quotation, a list or code."""
 _NUMBER = re.compile(r"\s*\d{1,9}[.)]?")
-"""What may yet become the next item of the list above it."""
+"""A line that may yet become the next item of the list above it."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
 _OFF = (
     *("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference", "inline"),

@@ -72,7 +72,7 @@ class NotNow(UsageError):
 
 
 def _about_before(before: Chat, chat: ChatLike) -> tuple[str, str]:
-    """A remark on the conversation before, and a hint: how it is opened and how this model is asked the same."""
+    """A remark on the conversation before, and a hint: how it is opened, how this model is asked the same."""
     keeper, hint = before.keeper, ""
     stored = keeper is not None and keeper.conversation is not None and keeper.store.folder is not None
     if not _asked(chat):

@@ -72,5 +72,5 @@ async def test_what_was_recalled_stands_there_again_when_it_is_opened(
         bodies.open_conversation(screen.app.pane, conversation)
         await screen.until(lambda: len(screen.chat.messages) > 8, "it is open")
         await screen.answered()
-        wanted = f"#1 “{FACT}” recalled" if most > len(FACT) else f"#1 “{FACT}” is closest"
+        wanted = f"#1 “{FACT}” recalled" if most > len(FACT) else f"Closest to this answer: #1 “{FACT}”"
         assert any(wanted in " ".join(body.split()) for body in screen.bodies())

@@ -231,6 +231,13 @@ def test_only_allowed_tools_are_called(client: Client) -> None:
     assert refused.error["message"].endswith("tools are weather.")
 
 
+@pytest.mark.parametrize("function", ["weather", None, 3, ["weather"]])
+def test_a_tool_named_in_another_way_is_refused(client: Client, function: Any) -> None:
+    refused = client.complete([ASKED], tools=[WEATHER], tool_choice={"function": function})
+    assert (refused.status, refused.error["param"]) == (400, "tool_choice")
+    assert '{"name": "..."}' in refused.error["message"]
+
+
 def test_responses_go_on_by_their_id(client: Client) -> None:
     first = client.ask("POST", "/v1/responses", {"input": "My name is Ada.", **RESPONSE})
     assert first.body["status"] in ("completed", "incomplete"), first.raw

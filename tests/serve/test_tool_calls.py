@@ -251,6 +251,18 @@ def test_responses_go_on_by_their_id(client: Client) -> None:
     assert lost.status == 404
 
 
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_what_input_said_holds_on_and_instructions_do_not(client: Client, role: str) -> None:
+    rule, asked = {"role": role, "content": "Answer in Latin."}, {"role": "user", "content": "And then?"}
+    first = client.ask("POST", "/v1/responses", {"input": [rule, ASKED], "instructions": "Hm.", **RESPONSE})
+    answer = {"role": "assistant", "content": first.body["output"][0]["content"][0]["text"]}
+    body = {"input": [asked], "previous_response_id": first.body["id"], **RESPONSE}
+    second = client.ask("POST", "/v1/responses", body)
+    same = client.complete([rule, ASKED, answer, asked], max_tokens=20, temperature=0)
+    assert second.body["usage"]["input_tokens"] == same.body["usage"]["prompt_tokens"]
+    assert second.body["output"][0]["content"][0]["text"] == choice_of(same)["message"]["content"]
+
+
 RESPONSE = {"max_output_tokens": 20, "temperature": 0}
 
 

@@ -10,9 +10,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from h2o_chat.chat.templates.tool_form import Splitter
-from h2o_chat.engine.detokenize import bytes_of
+from h2o_chat.engine.detokenize import spelling
 from h2o_chat.engine.request import Chance
-from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_response import WAITING, ChatDialect, Json, TextDialect, usage
 from h2o_chat.serve.messages_dialect import MessagesDialect
@@ -44,6 +43,7 @@ class Reply:
         self._tools = bool(ticket.asked.tools.tools)
         self._splitter = Splitter(ticket.form, self._tools)
         self._told = 0  # tokens whose chances were told
+        self._spaced = False  # whether the answer begins with a space
         self.ended: Ended | None = None
         """The end of the answer, once it is complete."""
 
@@ -55,6 +55,7 @@ class Reply:
         match items[0]:
             case Ended(turn=turn, error=None) as ended:
                 self.ended = ended
+                self._spaced = turn.text.startswith(" ")
                 chances = self._chances()
                 if turn.finish == "eos":  # the end has no text
                     chances = chances[:-1]
@@ -103,6 +104,8 @@ class Reply:
                     yield self._dialect.failed(error)
 
     def _text(self, text: str) -> bytes:
+        if not self._taken:
+            self._spaced = text.startswith(" ")
         self._taken += len(text)
         pieces = self._splitter.add(text)
         return b"".join(self._dialect.piece(kind, new, self._chances()) for kind, new in pieces)
@@ -110,16 +113,19 @@ class Reply:
     def _chances(self) -> list[dict[str, Any]]:
         """The chances of tokens, as OpenAI's API has them, that were not told yet."""
         new = self._ticket.chances[self._told :]
+        bare = [not self._told and not self._spaced] + [False] * len(new)
         self._told += len(new)
         return [
-            self._chance(chosen) | {"top_logprobs": [self._chance(one) for one in likeliest]}
-            for chosen, *likeliest in new
+            self._chance(chosen, first) | {"top_logprobs": [self._chance(one, first) for one in likeliest]}
+            for (chosen, *likeliest), first in zip(new, bare, strict=False)
         ]
 
-    def _chance(self, one: Chance) -> dict[str, Any]:
-        token = text_of(self._service.tokenizer, [one.id])
-        spelt = list(bytes_of(self._service.tokenizer, one.id))
-        return {"token": token, "logprob": max(one.log, LEAST_LOG), "bytes": spelt}
+    def _chance(self, one: Chance, bare: bool) -> dict[str, Any]:
+        """A chance; `bare`: without the space that SentencePiece's first token has in its name alone."""
+        token, spelt = spelling(self._service.tokenizer, one.id)
+        if bare:
+            token, spelt = token.removeprefix(" "), spelt.removeprefix(b" ")
+        return {"token": token, "logprob": max(one.log, LEAST_LOG), "bytes": list(spelt)}
 
     async def take(self, longest_s: float) -> list[Item]:
         """The items that came within `longest_s`; an error when the request's time is over."""

@@ -42,6 +42,7 @@ class Reply:
         self._taken = 0  # characters of the answer that were taken from the stream
         self._tools = bool(ticket.asked.tools.tools)
         self._splitter = Splitter(ticket.form, self._tools)
+        self._ends = service.batch.runner.eos
         self._told = 0  # tokens whose chances were told
         self._spaced = False  # whether the answer begins with a space
         self.ended: Ended | None = None
@@ -56,10 +57,8 @@ class Reply:
             case Ended(turn=turn, error=None) as ended:
                 self.ended = ended
                 self._spaced = turn.text.startswith(" ")
-                chances = self._chances()
-                if turn.finish == "eos":  # the end has no text
-                    chances = chances[:-1]
-                return self._dialect.whole(ended, self._ticket.form.read(turn.text, self._tools), chances)
+                parts = self._ticket.form.read(turn.text, self._tools)
+                return self._dialect.whole(ended, parts, self._chances())
             case Ended(turn=turn, error=ApiError() as error):
                 if error.code == "ending" and turn.text:
                     error.message += f" So far it was: {turn.text}"
@@ -93,7 +92,7 @@ class Reply:
                     yield self._text(turn.text[self._taken :])
                     parts = self._ticket.form.read(turn.text, self._tools)
                     for kind, text in self._splitter.end(parts):
-                        yield self._dialect.piece(kind, text)
+                        yield self._dialect.piece(kind, text, self._chances())
                     if parts.calls:
                         yield self._dialect.calls(parts.calls)
                     yield self._dialect.last(item, parts)
@@ -111,8 +110,10 @@ class Reply:
         return b"".join(self._dialect.piece(kind, new, self._chances()) for kind, new in pieces)
 
     def _chances(self) -> list[dict[str, Any]]:
-        """The chances of tokens, as OpenAI's API has them, that were not told yet."""
+        """The chances of tokens, as OpenAI's API has them, that were not told yet; the end has no text."""
         new = self._ticket.chances[self._told :]
+        if new and not self._ticket.asked.sampling.ignore_eos and new[-1][0].id in self._ends:
+            del new[-1]
         bare = [not self._told and not self._spaced] + [False] * len(new)
         self._told += len(new)
         return [

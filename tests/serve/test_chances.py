@@ -21,6 +21,7 @@ from h2o_chat.serve.reply import Reply
 from h2o_chat.serve.request_queue import Ticket
 from h2o_chat.serve.service import Service
 
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 SETTINGS = Settings(budget=256, threads=1, seed=0, events_every=0)
 
 
@@ -60,3 +61,19 @@ async def test_the_texts_of_tokens_are_the_answer(service: Service, answer: str)
     assert content.strip() == answer.strip()
     assert joined(told)[1] == content
     assert joined(told)[0] == content or "é" in answer
+
+
+@pytest.mark.parametrize(
+    "answer", ['{"a": 1} is it', "[1, 2]", "```\nx\n```", "it is <tool", "Hello there you"]
+)
+async def test_a_stream_tells_them_too_where_a_call_might_begin(service: Service, answer: str) -> None:
+    """The texts of such an answer wait for its end."""
+    ticket = asked(service, answer, tools=[TOOL], stream=True)
+    chunks = b"".join([chunk async for chunk in Reply(service, ticket, ChatDialect("tiny")).chunks([])])
+    lines = [line.removeprefix("data: ") for line in chunks.decode().split("\n\n") if line]
+    choices = [json.loads(line)["choices"][0] for line in lines]
+    content = "".join(one["delta"].get("content", "") for one in choices)
+    assert content == answer
+    assert (
+        joined([told for one in choices for told in (one["logprobs"] or {}).get("content", [])])[1] == content
+    )

@@ -262,7 +262,7 @@ def _messages(messages: Any, form: ToolForm) -> Iterator[Message]:
         here = f"messages[{index}]"
         before, (role, text) = role, _message(message, here, form)
         if role == "user" and before == "tool":  # said behind results: one turn
-            role, texts[-1] = "tool", f"{texts[-1]}{'' if THEN in texts[-1] else THEN}{text}"
+            role, texts[-1] = "tool", ("\n\n" if THEN in texts[-1] else THEN).join((texts[-1], text))
             continue
         if role != "user" and not _may_follow(role, before, calls):
             raise wrong(f"{here}.role", f"{here}.role is {role}. It cannot follow {before or 'nothing'}.")

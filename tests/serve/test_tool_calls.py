@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from serving import Answer, Client, Server
 
+from h2o_chat.base.config import Sampling
+from h2o_chat.chat.templates.tool_form import THEN
 from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_request import Served, asked_for
 from h2o_chat.serve.responses_dialect import Conversations
 
 pytestmark = pytest.mark.loopback
@@ -299,6 +302,13 @@ def test_results_stand_in_the_order_of_their_calls(client: Client) -> None:
     for first, second, third in itertools.permutations(results):
         found = client.complete([ASKED, calls, first, second, third, answer, ASKED], **GREEDY)
         assert found.cached > 50, "it was read in this order"
+
+
+def test_what_is_said_behind_results_stays_apart() -> None:
+    calls = {"role": "assistant", "content": None, "tool_calls": [calling("a")]}
+    told = [ASKED, calls, result_of("a", "Snow"), *({"role": "user", "content": text} for text in "AB")]
+    found = asked_for({"messages": told}, Served(frozenset(), Sampling(), None))
+    assert found.messages[-1] == ("tool", f"Snow{THEN}A\n\nB")
 
 
 def test_a_text_goes_on(client: Client) -> None:

@@ -313,12 +313,12 @@ def _message(message: Any, here: str, form: ToolForm) -> Message:
 
 
 def _text(value: Any, where: str) -> str:
-    """A message's content: a text, or a list of text parts."""
+    """A message's content: a text, or a list of text parts, each on a line of its own."""
     if isinstance(value, list):
         parts = [part if isinstance(part, dict) else {} for part in value]
         if any(part.get("type") not in TEXTS or not isinstance(part.get("text"), str) for part in parts):
             raise wrong(where, f"{where} has a part that is no text. Only text can be said.")
-        value = "".join(part["text"] for part in parts)
+        value = "\n".join(part["text"] for part in parts)
     if not isinstance(value, str):
         raise wrong(where, f"{where} is no text.")
     if len(value) > LONGEST_CHARACTERS:

@@ -311,6 +311,14 @@ def test_what_is_said_behind_results_stays_apart() -> None:
     assert found.messages[-1] == ("tool", f"Snow{THEN}A\n\nB")
 
 
+def test_parts_of_a_message_stay_apart() -> None:
+    parts = [{"type": "text", "text": text} for text in ("file.txt is attached", "Summarise it")]
+    found = asked_for(
+        {"messages": [{"role": "user", "content": parts}]}, Served(frozenset(), Sampling(), None)
+    )
+    assert found.messages == (("user", "file.txt is attached\nSummarise it"),)
+
+
 def test_a_text_goes_on(client: Client) -> None:
     found = client.ask(
         "POST", "/v1/completions", {"prompt": "Once upon a", "max_tokens": 5, "temperature": 0}

@@ -126,11 +126,12 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
         if messages[0][0] == "system":
             described = f"{messages.pop(0)[1]}\n\n{described}"
         messages.insert(0, ("system", described))
+    seed = whole_number(body, "seed", -1, -(2**63), 2**63 - 1)
     return ChatRequest(
         tuple(messages),
         _sampling(body, served.sampling),
-        # Negative ones of clients are mapped into 0 to 2^63 - 1.
-        whole_number(body, "seed", secrets.randbits(32), -(2**63), 2**63 - 1) % 2**63,
+        # -1 is a random one, as llama-server has it; other negative ones are mapped into 0 to 2^63 - 1.
+        secrets.randbits(32) if seed == -1 else seed % 2**63,
         stream,
         stream and _wants_usage(body),
         flag(body, "cache_prompt", True),

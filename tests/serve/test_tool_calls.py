@@ -319,6 +319,13 @@ def test_parts_of_a_message_stay_apart() -> None:
     assert found.messages == (("user", "file.txt is attached\nSummarise it"),)
 
 
+def test_a_seed_of_minus_one_is_another_each_time() -> None:
+    asked = [
+        asked_for({"messages": [ASKED], "seed": -1}, Served(frozenset(), Sampling(), None)) for _ in "abc"
+    ]
+    assert len({one.seed for one in asked}) > 1
+
+
 def test_a_text_goes_on(client: Client) -> None:
     found = client.ask(
         "POST", "/v1/completions", {"prompt": "Once upon a", "max_tokens": 5, "temperature": 0}

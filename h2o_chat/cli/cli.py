@@ -29,7 +29,7 @@ from h2o_chat.cli import run as running
 from h2o_chat.cli.cluster_command import app as cluster
 from h2o_chat.cli.commands import FetchYes, asking, ends, with_model
 from h2o_chat.cli.doctor import doctor
-from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
+from h2o_chat.cli.flags import asked_for, named_in, settings_of, takes_flags
 from h2o_chat.cli.lab_commands import bench, evaluate
 from h2o_chat.cli.prompt_input import grammar_of, prompt_of, read_script
 from h2o_chat.cli.replay_command import demo, replay
@@ -214,15 +214,22 @@ def screen(
 
 
 def _no_flags_before(context: typer.Context) -> ExitCode:
-    """Refuses a flag in front of a command: it would be lost silently."""
-    for name in FLAGS:
-        if asked_for(context, name):
-            flag = "--" + name.replace("_", "-")
-            command = context.invoked_subcommand
-            raise UsageError(
-                f"{flag} stands before {command}.", f"Put it behind: h2o-chat {command} {flag} ..."
-            )
+    """Refuses an option in front of a command: it would be lost silently."""
+    name = context.invoked_subcommand
+    for given in context.params:
+        if asked_for(context, given):
+            flag = "--" + given.replace("_", "-")
+            hint = f"Leave it out: {name} does not take it."
+            if _takes(context.command.get_command(context, name), flag):  # type: ignore[attr-defined]
+                hint = f"Put it behind: h2o-chat {name} ... {flag}"
+            raise UsageError(f"{flag} stands before {name}.", hint)
     return ExitCode.OK
+
+
+def _takes(command: Any, flag: str) -> bool:
+    """Whether a command, or one of those in its group, has an option."""
+    below = getattr(command, "commands", {}).values()
+    return any(flag in one.opts for one in command.params) or any(_takes(one, flag) for one in below)
 
 
 @app.command(

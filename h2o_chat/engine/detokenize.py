@@ -110,18 +110,22 @@ class StopText:
         return shown
 
 
-def bytes_of(tokenizer: Any, token: int) -> bytes:
-    """The bytes of a token, which may be part of a character."""
+def spelling(tokenizer: Any, token: int) -> tuple[str, bytes]:
+    """The text of a token that is not the first, and its bytes, which may be part of a character."""
     from transformers.convert_slow_tokenizer import bytes_to_unicode  # takes a while
 
-    text = text_of(tokenizer, [token])
+    # SentencePiece's first token has no space; behind another one, here itself, it has.
+    once, twice = (
+        text_of(tokenizer, ids, clean_up_tokenization_spaces=False) for ids in ([token], [token] * 2)
+    )
+    text = twice[len(once) :]
     if UNFINISHED not in text:
-        return text.encode()
+        return text, text.encode()
     spelt = str(tokenizer.convert_ids_to_tokens(token))
     if byte := re.fullmatch("<0x([0-9A-F]{2})>", spelt):  # SentencePiece's form
-        return bytes.fromhex(byte[1])
+        return text, bytes.fromhex(byte[1])
     byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()}
-    return bytes(byte_of[one] for one in spelt) if byte_of.keys() >= set(spelt) else text.encode()
+    return text, bytes(byte_of[one] for one in spelt) if byte_of.keys() >= set(spelt) else text.encode()
 
 
 def _overlap(text: str, stop: str) -> int:

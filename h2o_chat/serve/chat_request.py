@@ -126,11 +126,12 @@ def asked_for(body: dict[str, Any], served: Served) -> ChatRequest:
         if messages[0][0] == "system":
             described = f"{messages.pop(0)[1]}\n\n{described}"
         messages.insert(0, ("system", described))
+    seed = whole_number(body, "seed", -1, -(2**63), 2**63 - 1)
     return ChatRequest(
         tuple(messages),
         _sampling(body, served.sampling),
-        # Negative ones of clients are mapped into 0 to 2^63 - 1.
-        whole_number(body, "seed", secrets.randbits(32), -(2**63), 2**63 - 1) % 2**63,
+        # -1 is a random one, as llama-server has it; other negative ones are mapped into 0 to 2^63 - 1.
+        secrets.randbits(32) if seed == -1 else seed % 2**63,
         stream,
         stream and _wants_usage(body),
         flag(body, "cache_prompt", True),
@@ -262,7 +263,7 @@ def _messages(messages: Any, form: ToolForm) -> Iterator[Message]:
         here = f"messages[{index}]"
         before, (role, text) = role, _message(message, here, form)
         if role == "user" and before == "tool":  # said behind results: one turn
-            role, texts[-1] = "tool", f"{texts[-1]}{'' if THEN in texts[-1] else THEN}{text}"
+            role, texts[-1] = "tool", ("\n\n" if THEN in texts[-1] else THEN).join((texts[-1], text))
             continue
         if role != "user" and not _may_follow(role, before, calls):
             raise wrong(f"{here}.role", f"{here}.role is {role}. It cannot follow {before or 'nothing'}.")
@@ -313,12 +314,12 @@ def _message(message: Any, here: str, form: ToolForm) -> Message:
 
 
 def _text(value: Any, where: str) -> str:
-    """A message's content: a text, or a list of text parts."""
+    """A message's content: a text, or a list of text parts, each on a line of its own."""
     if isinstance(value, list):
         parts = [part if isinstance(part, dict) else {} for part in value]
         if any(part.get("type") not in TEXTS or not isinstance(part.get("text"), str) for part in parts):
             raise wrong(where, f"{where} has a part that is no text. Only text can be said.")
-        value = "".join(part["text"] for part in parts)
+        value = "\n".join(part["text"] for part in parts)
     if not isinstance(value, str):
         raise wrong(where, f"{where} is no text.")
     if len(value) > LONGEST_CHARACTERS:

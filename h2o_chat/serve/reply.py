@@ -10,9 +10,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from h2o_chat.chat.templates.tool_form import Splitter
-from h2o_chat.engine.detokenize import bytes_of
+from h2o_chat.engine.detokenize import spelling
 from h2o_chat.engine.request import Chance
-from h2o_chat.models.tokenizer_calls import text_of
 from h2o_chat.serve.api_errors import ApiError
 from h2o_chat.serve.chat_response import WAITING, ChatDialect, Json, TextDialect, usage
 from h2o_chat.serve.messages_dialect import MessagesDialect
@@ -43,7 +42,9 @@ class Reply:
         self._taken = 0  # characters of the answer that were taken from the stream
         self._tools = bool(ticket.asked.tools.tools)
         self._splitter = Splitter(ticket.form, self._tools)
+        self._ends = service.batch.runner.eos
         self._told = 0  # tokens whose chances were told
+        self._spaced = False  # whether the answer begins with a space
         self.ended: Ended | None = None
         """The end of the answer, once it is complete."""
 
@@ -55,10 +56,9 @@ class Reply:
         match items[0]:
             case Ended(turn=turn, error=None) as ended:
                 self.ended = ended
-                chances = self._chances()
-                if turn.finish == "eos":  # the end has no text
-                    chances = chances[:-1]
-                return self._dialect.whole(ended, self._ticket.form.read(turn.text, self._tools), chances)
+                self._spaced = turn.text.startswith(" ")
+                parts = self._ticket.form.read(turn.text, self._tools)
+                return self._dialect.whole(ended, parts, self._chances())
             case Ended(turn=turn, error=ApiError() as error):
                 if error.code == "ending" and turn.text:
                     error.message += f" So far it was: {turn.text}"
@@ -92,7 +92,7 @@ class Reply:
                     yield self._text(turn.text[self._taken :])
                     parts = self._ticket.form.read(turn.text, self._tools)
                     for kind, text in self._splitter.end(parts):
-                        yield self._dialect.piece(kind, text)
+                        yield self._dialect.piece(kind, text, self._chances())
                     if parts.calls:
                         yield self._dialect.calls(parts.calls)
                     yield self._dialect.last(item, parts)
@@ -103,23 +103,30 @@ class Reply:
                     yield self._dialect.failed(error)
 
     def _text(self, text: str) -> bytes:
+        if not self._taken:
+            self._spaced = text.startswith(" ")
         self._taken += len(text)
         pieces = self._splitter.add(text)
         return b"".join(self._dialect.piece(kind, new, self._chances()) for kind, new in pieces)
 
     def _chances(self) -> list[dict[str, Any]]:
-        """The chances of tokens, as OpenAI's API has them, that were not told yet."""
+        """The chances of tokens, as OpenAI's API has them, that were not told yet; the end has no text."""
         new = self._ticket.chances[self._told :]
+        if new and not self._ticket.asked.sampling.ignore_eos and new[-1][0].id in self._ends:
+            del new[-1]
+        bare = [not self._told and not self._spaced] + [False] * len(new)
         self._told += len(new)
         return [
-            self._chance(chosen) | {"top_logprobs": [self._chance(one) for one in likeliest]}
-            for chosen, *likeliest in new
+            self._chance(chosen, first) | {"top_logprobs": [self._chance(one, first) for one in likeliest]}
+            for (chosen, *likeliest), first in zip(new, bare, strict=False)
         ]
 
-    def _chance(self, one: Chance) -> dict[str, Any]:
-        token = text_of(self._service.tokenizer, [one.id])
-        spelt = list(bytes_of(self._service.tokenizer, one.id))
-        return {"token": token, "logprob": max(one.log, LEAST_LOG), "bytes": spelt}
+    def _chance(self, one: Chance, bare: bool) -> dict[str, Any]:
+        """A chance; `bare`: without the space that SentencePiece's first token has in its name alone."""
+        token, spelt = spelling(self._service.tokenizer, one.id)
+        if bare:
+            token, spelt = token.removeprefix(" "), spelt.removeprefix(b" ")
+        return {"token": token, "logprob": max(one.log, LEAST_LOG), "bytes": list(spelt)}
 
     async def take(self, longest_s: float) -> list[Item]:
         """The items that came within `longest_s`; an error when the request's time is over."""

@@ -92,7 +92,7 @@ class Routes:
         held = self._conversations
         before = held.find(owner, id_) if (id_ := body.get("previous_response_id")) else []
         chat = responses_dialect.chat_body(body, before)
-        said = [one for one in chat["messages"] if one["role"] != "system"]
+        said = chat["messages"][bool(body.get("instructions")) :]  # they are of this answer alone
 
         def hold(id_: str, items: list[Any]) -> None:
             if body.get("store") is not False:

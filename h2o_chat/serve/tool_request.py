@@ -11,7 +11,7 @@ from typing import Any
 from h2o_chat.chat.templates.tool_form import Call, ToolForm
 from h2o_chat.engine.lark import json_rule, text_rule
 from h2o_chat.serve.api_errors import wrong
-from h2o_chat.serve.request_bodies import list_of, whole_number
+from h2o_chat.serve.request_bodies import list_of, seen, whole_number
 from h2o_chat.store import clean
 
 TOOLS = 128  # most of a request
@@ -60,7 +60,11 @@ def tools_of(body: Body, form: ToolForm, marks: Sequence[str], added: Mapping[st
         choice = allowed.get("mode") or "auto"
     forced: Sequence[Any] = ()
     if isinstance(choice, dict):
-        named = choice.get("function", choice).get("name")
+        function = choice.get("function", choice)
+        if not isinstance(function, dict):
+            what = 'Write {"type": "function", "function": {"name": "..."}}.'
+            raise wrong("tool_choice", f"tool_choice.function is {seen(function)}. {what}")
+        named = function.get("name")
         forced = [one for one in tools if one["function"]["name"] == named]
         if not forced:
             known = ", ".join(one["function"]["name"] for one in tools) or "none"

@@ -50,7 +50,7 @@ def test_a_line_says_who_asks_what_and_how(lines: Write) -> None:
             "messages": [
                 {
                     "role": "user",
-                    "content": [{"type": "text", "text": "What "}, {"type": "text", "text": "now?"}],
+                    "content": [{"type": "text", "text": "What"}, {"type": "text", "text": "now?"}],
                 },
                 {"role": "assistant", "content": "This."},
                 {"role": "user", "content": "And then?", "name": "ada"},
@@ -60,7 +60,7 @@ def test_a_line_says_who_asks_what_and_how(lines: Write) -> None:
     one, two, three = jobs(file)
     assert one == BatchLine("a", 1, (("user", "Hello"),), {"temperature": 1.0, "stop": ("x",)}, 7)
     assert two == BatchLine(5, 3, (("system", "Be kind."), ("user", "Hi")), {}, None)
-    assert three.messages == (("user", "What now?"), ("assistant", "This."), ("user", "And then?"))
+    assert three.messages == (("user", "What\nnow?"), ("assistant", "This."), ("user", "And then?"))
     assert three.changes == {"max_tokens": 9}
 
 

@@ -7,16 +7,19 @@ import shutil
 import struct
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 from here import h2o_here
 from program import h2o, without_torch
+from storing import created
 from terminals import Terminal
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import End, Error, Turn
+from h2o_chat.store import Store
 
 
 def unboxed(text: str) -> str:
@@ -39,7 +42,9 @@ def unboxed(text: str) -> str:
         (["run", "hi", "--stop", ""], ["--stop is empty"]),
         (["run", "hi", "--script", "turns.txt"], ["--script"]),
         (["run", "--script", "no such file"], ["no such file", "No such file or directory"]),
-        (["--budget", "3", "run", "hi"], ["--budget stands before run"]),
+        (["--budget", "3", "run", "hi"], ["--budget stands before run", "h2o-chat run ... --budget"]),
+        (["--resume", "last", "run", "hi"], ["--resume stands before run", "h2o-chat run ... --resume"]),
+        (["--plain", "--yes", "demo"], ["--plain stands before demo. Leave it out"]),
         (["sessions", "list", "-n", "0"], ["0 is out of range: at least 1."]),
         (["bench", "speed", "--turns", "-5"], ["-5 is out of range: at least 1."]),
         (["eval", "perplexity", "--texts", "x", "--length", "0"], ["0 is out of range"]),
@@ -54,6 +59,19 @@ def test_usage(arguments: list[str], said: list[str]) -> None:
     assert all(words in shown for words in said), done.err
     assert "Value error" not in done.err
     assert "Input should" not in done.err
+
+
+def test_a_folder_named_before_a_command_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another would be taken in its place, and `rm` remove a conversation there."""
+    monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path / "usual"))
+    with closing(Store(tmp_path / "usual")) as store:
+        created(store, "pocket", {}, "Kept")
+    rm = ("sessions", "rm", "last")
+    done = h2o_here("--data", tmp_path / "other", *rm, "--yes", ends=ExitCode.USAGE)
+    assert "--data stands before sessions. Put it behind: h2o-chat sessions ... --data" in unboxed(done.err)
+    done = h2o_here("--yes", *rm, ends=ExitCode.USAGE)
+    assert "h2o-chat sessions ... --yes" in unboxed(done.err)
+    assert h2o_here("sessions", "rm", "last", "--yes").err.startswith("Removed"), "what the environment says"
 
 
 @pytest.mark.parametrize(

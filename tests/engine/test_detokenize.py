@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from h2o_chat.engine.detokenize import Detokenizer, StopText, bytes_of
+from h2o_chat.engine.detokenize import Detokenizer, StopText, spelling
 
 
 @pytest.fixture(scope="module", params=["stories3m", "stories260k", "pilot-chat"])
@@ -63,8 +63,14 @@ def test_the_space_before_a_continuation_is_kept(real: Any) -> None:
 
 @given(text=st.text("é🙂Ж漢ab", min_size=1, max_size=9))
 def test_bytes_of_tokens_add_up_where_characters_are_split(real: Any, text: str) -> None:
-    spelt = [bytes_of(real, token) for token in real.encode(text, add_special_tokens=False)]
+    spelt = [spelling(real, token)[1] for token in real.encode(text, add_special_tokens=False)]
     assert b"".join(spelt).strip() == text.encode()
+
+
+def test_a_token_alone_keeps_its_space(real: Any) -> None:
+    words = [spelling(real, token) for token in real.encode("Hello there , you", add_special_tokens=False)]
+    assert "".join(text for text, _ in words).strip() == "Hello there , you"
+    assert all(text.encode() == spelt for text, spelt in words)
 
 
 @given(st.data())

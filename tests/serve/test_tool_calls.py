@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from serving import Answer, Client, Server
 
+from h2o_chat.base.config import Sampling
+from h2o_chat.chat.templates.tool_form import THEN
 from h2o_chat.serve.api_errors import ApiError
+from h2o_chat.serve.chat_request import Served, asked_for
 from h2o_chat.serve.responses_dialect import Conversations
 
 pytestmark = pytest.mark.loopback
@@ -231,6 +234,13 @@ def test_only_allowed_tools_are_called(client: Client) -> None:
     assert refused.error["message"].endswith("tools are weather.")
 
 
+@pytest.mark.parametrize("function", ["weather", None, 3, ["weather"]])
+def test_a_tool_named_in_another_way_is_refused(client: Client, function: Any) -> None:
+    refused = client.complete([ASKED], tools=[WEATHER], tool_choice={"function": function})
+    assert (refused.status, refused.error["param"]) == (400, "tool_choice")
+    assert '{"name": "..."}' in refused.error["message"]
+
+
 def test_responses_go_on_by_their_id(client: Client) -> None:
     first = client.ask("POST", "/v1/responses", {"input": "My name is Ada.", **RESPONSE})
     assert first.body["status"] in ("completed", "incomplete"), first.raw
@@ -242,6 +252,18 @@ def test_responses_go_on_by_their_id(client: Client) -> None:
     unstored = client.ask("POST", "/v1/responses", {"input": "Hi", "store": False, **RESPONSE})
     lost = client.ask("POST", "/v1/responses", body | {"previous_response_id": unstored.body["id"]})
     assert lost.status == 404
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_what_input_said_holds_on_and_instructions_do_not(client: Client, role: str) -> None:
+    rule, asked = {"role": role, "content": "Answer in Latin."}, {"role": "user", "content": "And then?"}
+    first = client.ask("POST", "/v1/responses", {"input": [rule, ASKED], "instructions": "Hm.", **RESPONSE})
+    answer = {"role": "assistant", "content": first.body["output"][0]["content"][0]["text"]}
+    body = {"input": [asked], "previous_response_id": first.body["id"], **RESPONSE}
+    second = client.ask("POST", "/v1/responses", body)
+    same = client.complete([rule, ASKED, answer, asked], max_tokens=20, temperature=0)
+    assert second.body["usage"]["input_tokens"] == same.body["usage"]["prompt_tokens"]
+    assert second.body["output"][0]["content"][0]["text"] == choice_of(same)["message"]["content"]
 
 
 RESPONSE = {"max_output_tokens": 20, "temperature": 0}
@@ -280,6 +302,28 @@ def test_results_stand_in_the_order_of_their_calls(client: Client) -> None:
     for first, second, third in itertools.permutations(results):
         found = client.complete([ASKED, calls, first, second, third, answer, ASKED], **GREEDY)
         assert found.cached > 50, "it was read in this order"
+
+
+def test_what_is_said_behind_results_stays_apart() -> None:
+    calls = {"role": "assistant", "content": None, "tool_calls": [calling("a")]}
+    told = [ASKED, calls, result_of("a", "Snow"), *({"role": "user", "content": text} for text in "AB")]
+    found = asked_for({"messages": told}, Served(frozenset(), Sampling(), None))
+    assert found.messages[-1] == ("tool", f"Snow{THEN}A\n\nB")
+
+
+def test_parts_of_a_message_stay_apart() -> None:
+    parts = [{"type": "text", "text": text} for text in ("file.txt is attached", "Summarise it")]
+    found = asked_for(
+        {"messages": [{"role": "user", "content": parts}]}, Served(frozenset(), Sampling(), None)
+    )
+    assert found.messages == (("user", "file.txt is attached\nSummarise it"),)
+
+
+def test_a_seed_of_minus_one_is_another_each_time() -> None:
+    asked = [
+        asked_for({"messages": [ASKED], "seed": -1}, Served(frozenset(), Sampling(), None)) for _ in "abc"
+    ]
+    assert len({one.seed for one in asked}) > 1
 
 
 def test_a_text_goes_on(client: Client) -> None:

@@ -184,7 +184,7 @@ def _text(value: Any, where: str) -> str:
         parts = [part if isinstance(part, dict) else {} for part in value]
         if any(part.get("type") != "text" or not isinstance(part.get("text"), str) for part in parts):
             _wrong(where, "has a part that is no text", "Only text can be said.")
-        value = "".join(part["text"] for part in parts)
+        value = "\n".join(part["text"] for part in parts)
     if not isinstance(value, str) or not value:
         _wrong(where, "is no text")
     if len(value) > LONGEST_CHARACTERS:

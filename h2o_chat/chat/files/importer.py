@@ -202,7 +202,7 @@ def _role(role: str, first: bool, where: str) -> str:
 
 def _content(value: Any, where: str) -> str:
     if isinstance(value, list):
-        value = "".join(_typed(_TextPart, *part).text for part in _each(value, where))
+        value = "\n".join(_typed(_TextPart, *part).text for part in _each(value, where))
     return _text(value, where, MAX_CHARACTERS)
 
 

@@ -60,7 +60,7 @@ _KNOWN = re.compile(
 """Values of those architectures that are read, or that the shapes of the tensors show."""
 _ENDS = (
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<end_of_turn>", "<|end_of_text|>"),
-    *("<|eom_id|>", "<turn|>", "<|tool_response>"),
+    *("<|eom_id|>", "<turn|>", "<|tool_response>", "<|return|>", "<|call|>"),
 )
 """Control tokens that end an answer even if the file does not name them as such (as in llama.cpp)."""
 _CONTROL = 3
@@ -360,11 +360,16 @@ def _unknown_rotation(header: Header, what: str) -> ModelError:
 
 
 def _ends(header: Header) -> list[int]:
-    """Tokens that end an answer: those that the file names, and the control tokens of `_ENDS`."""
+    """Tokens that end an answer: those that the file names, and the control tokens of `_ENDS`.
+
+    `<|end|>` ends gpt-oss' thought, not its answer, which `<|return|>` or `<|call|>` ends.
+    """
     named = [header.token(f"tokenizer.ggml.{one}_token_id") for one in ("eos", "eot", "eom")]
     ends = [one for one in named if one is not None]
-    kinds = header.numbers("tokenizer.ggml.token_type")
-    for number, (token, kind) in enumerate(zip(header.texts("tokenizer.ggml.tokens"), kinds, strict=False)):
+    kinds, tokens = header.numbers("tokenizer.ggml.token_type"), header.texts("tokenizer.ggml.tokens")
+    for number, (token, kind) in enumerate(zip(tokens, kinds, strict=False)):
         if kind == _CONTROL and token in _ENDS and number not in ends:
             ends.append(number)
+    if {"<|return|>", "<|call|>"} <= {tokens[one] for one in ends}:
+        ends = [one for one in ends if tokens[one] != "<|end|>"]
     return ends

@@ -9,7 +9,7 @@ from tokenizers.models import BPE
 from h2o_chat.base.config import TEMPLATES, Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.gguf import Header, damaged, header_of
-from h2o_chat.models.gguf_config import READ
+from h2o_chat.models.gguf_config import ENDS, READ
 from h2o_chat.models.ollama import is_blob
 from h2o_chat.models.resolve import find
 
@@ -50,10 +50,10 @@ def tokenizer_of(header: Header) -> Any:
     if max(map(len, tokens), default=0) > _LONGEST:
         raise damaged(header.path, f"a token of its vocabulary has more than {_LONGEST:,} characters")
     built = (_byte_level if kind == _BYTE_LEVEL else _pieces)(header, tokens)
-    kinds = list(zip(tokens, header.numbers("tokenizer.ggml.token_type"), strict=False))
-    control = [token for token, one in kinds if one == _CONTROL]
+    kinds = dict(zip(tokens, header.numbers("tokenizer.ggml.token_type"), strict=False))
+    control = [token for token in tokens if kinds.get(token) == _CONTROL or token in ENDS]
     built.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in control])
-    whole = [token for token, one in kinds if one == _WHOLE]
+    whole = [token for token, one in kinds.items() if one == _WHOLE and token not in ENDS]
     there = [one for one in whole if built.token_to_id(one) is not None]
     built.add_tokens([AddedToken(one, normalized=False) for one in there])
     spelled = [one.replace(" ", "▁") for one in whole if one not in there]  # transformers wrote them so

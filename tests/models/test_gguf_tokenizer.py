@@ -12,6 +12,8 @@ from test_tokenizer_class import TEXTS
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import load, load_tokenizer
+from h2o_chat.models.gguf import header_of
+from h2o_chat.models.gguf_config import config_of
 from h2o_chat.models.gguf_tokenizer import require_template
 
 
@@ -50,6 +52,22 @@ def test_control_tokens_outside_the_alphabet(llama: Path, tmp_path: Path) -> Non
     tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
     assert tokenizer("<｜User｜>abc<|end|>", add_special_tokens=False)["input_ids"] == [1, 10, 4, 0]
     assert tokenizer.decode([1, 10], skip_special_tokens=True) == "ab"
+
+
+def test_ends_are_control_tokens_by_their_names(llama: Path, tmp_path: Path) -> None:
+    """Older files name `</s>` as the end alone, and the end of a turn as a normal or a user's token."""
+    words = ["</s>", "<|im_end|>", "<end_of_turn>", *"<|im_end>", "<|"]
+    words += [f"[{number}]" for number in range(307)]
+    values = {
+        "tokenizer.ggml.tokens": words,
+        "tokenizer.ggml.token_type": [3, 1, 4] + [1] * 317,
+        "tokenizer.ggml.merges": ["< |"],
+    }
+    path = write(llama, tmp_path / "x.gguf", "F32", values=values)
+    assert config_of(header_of(path))["eos_token_id"] == [0, 1, 2]
+    tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
+    assert tokenizer("im<|im_end|><end_of_turn>", add_special_tokens=False)["input_ids"] == [5, 6, 1, 2]
+    assert tokenizer.decode([5, 1, 2], skip_special_tokens=True) == "i"
 
 
 @pytest.mark.parametrize(

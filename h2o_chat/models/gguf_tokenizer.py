@@ -23,6 +23,11 @@ _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad
 _WORDS = ("gpt-2", "olmo", "default")  # values of `tokenizer.ggml.pre` that split words as GPT-2 does
 _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 """Values that also split off every digit."""
+_LLAMA_3 = (
+    *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
+    "tekken",
+)
+"""Values with which a word of the vocabulary is a token even if no merges lead to it (as in llama.cpp)."""
 
 
 class GgufTokenizer(transformers.PreTrainedTokenizerFast):  # type: ignore[misc]
@@ -100,7 +105,8 @@ def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
             f" known to transformers {transformers.__version__}.",
             f"Known: {', '.join(sorted(known))}.",
         )
-    built = Tokenizer(BPE(vocab=_numbered(tokens), merges=_merges(header)))
+    whole_words = before in _LLAMA_3
+    built = Tokenizer(BPE(vocab=_numbered(tokens), merges=_merges(header), ignore_merges=whole_words))
     built.decoder = decoders.ByteLevel()
     if before in GGUF_PRE_TOKENIZER_SPLITS:
         split = pre_tokenizers.Split(Regex(GGUF_PRE_TOKENIZER_SPLITS[before]), behavior="isolated")

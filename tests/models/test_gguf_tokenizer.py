@@ -54,6 +54,21 @@ def test_control_tokens_outside_the_alphabet(llama: Path, tmp_path: Path) -> Non
     assert tokenizer.decode([1, 10], skip_special_tokens=True) == "ab"
 
 
+@pytest.mark.parametrize(
+    ("before", "ids"), [("llama-bpe", [5]), ("tekken", [5]), ("qwen2", [4, 3]), ("dbrx", [4, 3])]
+)
+def test_words_that_no_merges_make(before: str, ids: list[int], llama: Path, tmp_path: Path) -> None:
+    """588 words of llama 3 are such."""
+    values = {
+        "tokenizer.ggml.pre": before,
+        "tokenizer.ggml.tokens": ["<|end|>", *"abc", "ab", "abc"] + [f"[{number}]" for number in range(314)],
+        "tokenizer.ggml.merges": ["a b"],
+    }
+    path = write(llama, tmp_path / "x.gguf", "F32", values=values)
+    tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
+    assert tokenizer("abc", add_special_tokens=False)["input_ids"] == ids
+
+
 def test_ends_are_control_tokens_by_their_names(llama: Path, tmp_path: Path) -> None:
     """Older files name `</s>` as the end alone, and the end of a turn as a normal or a user's token."""
     words = ["</s>", "<|im_end|>", "<end_of_turn>", *"<|im_end>", "<|"]

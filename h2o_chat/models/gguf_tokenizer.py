@@ -18,13 +18,25 @@ _SCORES, _MERGES = "tokenizer.ggml.scores", "tokenizer.ggml.merges"
 _LONGEST = 1000  # longest token in characters: searching the merges of longer ones would take hours
 _CONTROL, _WHOLE = 3, 4
 """Types of tokens: control tokens, and words that are never split (`<think>`)."""
+_BLANKS_STAY = ("<s>", "<unk>", "<|endoftext|>")
+"""Tokens of phi3 that leave blanks behind them in the text; all others take them in (as in llama.cpp)."""
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 _WORDS = ("gpt-2", "olmo", "default")  # values of `tokenizer.ggml.pre` that split words as GPT-2 does
 _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 """Values that also split off every digit."""
 _LLAMA_3 = (
-    *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
+    *(
+        "llama3",
+        "llama-v3",
+        "llama-bpe",
+        "falcon3",
+        "falcon-h1",
+        "pixtral",
+        "midm-2.0",
+        "lfm2",
+        "jina-v5-nano",
+    ),
     "tekken",
 )
 """Values with which a word of the vocabulary is a token even if no merges lead to it (as in llama.cpp)."""
@@ -57,10 +69,12 @@ def tokenizer_of(header: Header) -> Any:
     built = (_byte_level if kind == _BYTE_LEVEL else _pieces)(header, tokens)
     kinds = dict(zip(tokens, header.numbers("tokenizer.ggml.token_type"), strict=False))
     control = [token for token in tokens if kinds.get(token) == _CONTROL or token in ENDS]
-    built.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in control])
+    bare = header.architecture == "phi3" and kind == _PIECES
+    added = [AddedToken(one, normalized=False, rstrip=bare and one not in _BLANKS_STAY) for one in control]
+    built.add_special_tokens(added)
     whole = [token for token, one in kinds.items() if one == _WHOLE and token not in ENDS]
     there = [one for one in whole if built.token_to_id(one) is not None]
-    built.add_tokens([AddedToken(one, normalized=False) for one in there])
+    built.add_tokens([AddedToken(one, normalized=False, rstrip=bare) for one in there])
     spelled = [one.replace(" ", "▁") for one in whole if one not in there]  # transformers wrote them so
     built.add_tokens(
         [AddedToken(one, normalized=True) for one in spelled if built.token_to_id(one) is not None]

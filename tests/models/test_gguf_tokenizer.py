@@ -11,6 +11,7 @@ from test_tokenizer_class import TEXTS
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.chat.templates.chat_template import ModelTemplate
 from h2o_chat.models import load, load_tokenizer
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import config_of
@@ -114,6 +115,45 @@ def test_without_a_chat_template_one_is_asked_for(file: Path, llama: Path, tmp_p
     with pytest.raises(UsageError, match=r"without a chat template\. .*chatml; or plain"):
         require_template(Settings(model=bare))
     require_template(Settings(model=str(llama)))
+
+
+def pieces_file(family: str, folder: Path, words: list[str], kinds: list[int], **values: Any) -> Path:
+    """A file of a sentencepiece vocabulary that begins with these words, and has all letters and bytes."""
+    words = [*words, "▁", *"abcdefghijklmnopqrstuvwxyz", *(f"<0x{byte:02X}>" for byte in range(256))]
+    kinds = [*kinds, *[1] * 27, *[6] * 256]
+    kinds += [1] * (SIZES["vocab_size"] - len(words))
+    words += [f"[{number}]" for number in range(SIZES["vocab_size"] - len(words))]
+    given = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": words,
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.scores": [0.0] * len(words),
+        "tokenizer.ggml.merges": None,
+        "tokenizer.ggml.unknown_token_id": 0,
+    }
+    model = folder_of(family, folder / "model", **CHANGES.get(family, {}))
+    return write(model, folder / "x.gguf", "F32", values=given | values)
+
+
+def test_phi3_takes_in_the_blanks_behind_its_marks(tmp_path: Path) -> None:
+    words = ["<unk>", "<s>", "</s>", "<|endoftext|>", "<|user|>", "<|assistant|>", "<|end|>"]
+    template = "{% for one in messages %}<|{{ one.role }}|>\n{{ one.content }}<|end|>\n{% endfor %}"
+    given = {"tokenizer.chat_template": template + "<|assistant|>\n", "tokenizer.ggml.eos_token_id": 6}
+    path = pieces_file("phi3", tmp_path, words, [2, 3, 4, 3, 3, 3, 3], **given)
+    tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
+    for text, said in (
+        ("<|user|>\nhi<|end|>\n<|assistant|>\n", "<|user|> ▁ h i <|end|> <|assistant|>"),
+        ("</s>\n hi", "</s> ▁ h i"),
+        ("<s> hi<|endoftext|>\n", "<s> ▁ ▁ h i <|endoftext|> ▁ <0x0A>"),
+    ):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.convert_ids_to_tokens(ids) == said.split()
+    for text in ("hi", "<s>hi"):  # a special token in it: the template is tokenised in pieces
+        ids = ModelTemplate(tokenizer).first(None, text).ids
+        assert tokenizer.decode(ids) == f"<|user|> {text}<|end|><|assistant|>"
+        assert [words.index(one) for one in ("<|user|>", "<|end|>", "<|assistant|>")] == [
+            one for one in ids if one < len(words)
+        ]
 
 
 def test_runs_of_spaces_are_tokens_of_the_model(tmp_path: Path) -> None:

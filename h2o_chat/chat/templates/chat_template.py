@@ -223,18 +223,20 @@ class ModelTemplate:
     ) -> list[int]:
         """The template's own marks as tokens, all between them with special tokens switched off."""
         ids: list[int] = []
-        between = ""
+        added = self._tokenizer.added_tokens_decoder
+        between, bare = "", False  # The last mark takes in the blanks behind it, like phi3's
         for part in _split(blank, contents):
             if part in contents:
                 between += contents[part]
                 continue
             for piece in _split(part, marks):
                 if piece in marks:
+                    between = between.lstrip() if bare else between
                     ids += [*literal(self._tokenizer, between, marks, anchor), marks[piece]]
-                    between = anchor = ""
+                    between, anchor, bare = "", "", added[marks[piece]].rstrip
                 else:
                     between += piece
-        return ids + literal(self._tokenizer, between, marks, anchor)
+        return ids + literal(self._tokenizer, between.lstrip() if bare else between, marks, anchor)
 
 
 Template = PlainTemplate | ModelTemplate

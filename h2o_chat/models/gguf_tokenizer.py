@@ -9,7 +9,7 @@ from tokenizers.models import BPE
 from h2o_chat.base.config import TEMPLATES, Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.gguf import Header, damaged, header_of
-from h2o_chat.models.gguf_config import ENDS, READ
+from h2o_chat.models.gguf_config import ENDS
 from h2o_chat.models.ollama import is_blob
 from h2o_chat.models.resolve import find
 
@@ -134,7 +134,7 @@ def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
 
 def _pieces(header: Header, tokens: list[str]) -> Any:
     """A sentencepiece tokenizer, with llama.cpp's space before the text even if there is one already."""
-    if header.architecture not in READ.keys() - {"gemma2", "gemma3", "phi3"}:  # theirs differ
+    if header.architecture in ("gemma", "gemma2", "gemma3"):  # theirs differ
         from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer
 
         given = {"tokenizer_type": _PIECES, "tokens": tokens, "scores": header.numbers(_SCORES)}

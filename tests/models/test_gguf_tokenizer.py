@@ -15,7 +15,7 @@ from h2o_chat.chat.templates.chat_template import ModelTemplate
 from h2o_chat.models import load, load_tokenizer
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import config_of
-from h2o_chat.models.gguf_tokenizer import require_template
+from h2o_chat.models.gguf_tokenizer import require_template, tokenizer_of
 
 
 @pytest.mark.parametrize("name", ["pilot-chat", "stories3m", "stories260k"])
@@ -154,6 +154,17 @@ def test_phi3_takes_in_the_blanks_behind_its_marks(tmp_path: Path) -> None:
         assert [words.index(one) for one in ("<|user|>", "<|end|>", "<|assistant|>")] == [
             one for one in ids if one < len(words)
         ]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "phi3", "internlm2", "starcoder2", "gemma4"])
+@pytest.mark.parametrize("prefix", [True, False])
+def test_spaces_in_front_are_kept(architecture: str, prefix: bool, tmp_path: Path) -> None:
+    more = {"general.architecture": architecture, "tokenizer.ggml.add_space_prefix": prefix}
+    tokenizer = tokenizer_of(header_of(pieces_file("llama", tmp_path, ["<unk>", "<s>"], [2, 3], **more)))
+    for text in ("two", " two", "  two", "   two  words ", "é\n x"):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.convert_ids_to_tokens(ids)[0].startswith("▁") == (prefix or text[0] == " ")
+        assert tokenizer.decode(ids) == text
 
 
 def test_runs_of_spaces_are_tokens_of_the_model(tmp_path: Path) -> None:

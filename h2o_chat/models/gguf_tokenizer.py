@@ -43,11 +43,16 @@ _LLAMA_3 = (
 
 
 class GgufTokenizer(transformers.PreTrainedTokenizerFast):  # type: ignore[misc]
-    """Takes `built` as it is; from `tokenizer_object` a copy is made, .5 s for 150,000 tokens."""
+    """Takes `built` as it is; from `tokenizer_object` a copy is made, .5 s for 150,000 tokens.
 
-    def __init__(self, built: Tokenizer, **given: Any) -> None:
+    Attributes:
+        begins: texts begin with its start token.
+    """
+
+    def __init__(self, built: Tokenizer, begins: bool, **given: Any) -> None:
         self._tokenizer = built
         super().__init__(**given)
+        self.begins = begins
 
 
 def tokenizer_of(header: Header) -> Any:
@@ -81,8 +86,10 @@ def tokenizer_of(header: Header) -> Any:
     )
     ids = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
     special = {name: tokens[number] for name, number in ids.items() if number is not None}
+    usual = kind == _PIECES or header.text("tokenizer.ggml.pre", "default") in _LLAMA_3  # as in llama.cpp
     return GgufTokenizer(
         built,
+        kind == _GEMMA4 or header.values.get("tokenizer.ggml.add_bos_token", usual) is True,
         extra_special_tokens=[one for one in control if one not in special.values()],
         chat_template=header.text("tokenizer.chat_template", "") or None,
         clean_up_tokenization_spaces=False,

@@ -11,11 +11,12 @@ from test_tokenizer_class import TEXTS
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.chat.templates.chat_template import ModelTemplate
+from h2o_chat.chat.templates.chat_template import ModelTemplate, PlainTemplate
 from h2o_chat.models import load, load_tokenizer
 from h2o_chat.models.gguf import header_of
 from h2o_chat.models.gguf_config import config_of
 from h2o_chat.models.gguf_tokenizer import require_template, tokenizer_of
+from h2o_chat.models.tokenizer_calls import start_of
 
 
 @pytest.mark.parametrize("name", ["pilot-chat", "stories3m", "stories260k"])
@@ -68,6 +69,22 @@ def test_words_that_no_merges_make(before: str, ids: list[int], llama: Path, tmp
     path = write(llama, tmp_path / "x.gguf", "F32", values=values)
     tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
     assert tokenizer("abc", add_special_tokens=False)["input_ids"] == ids
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "begins"),
+    [
+        *(("llama-bpe", None, True), ("llama-bpe", False, False), ("smollm", None, False)),
+        *(("smollm", False, False), ("qwen2", None, False), ("gpt-2", True, True)),
+    ],
+)
+def test_the_start_token_stands_where_the_file_says_so(
+    before: str, said: bool | None, begins: bool, llama: Path, tmp_path: Path
+) -> None:
+    values = {"pre": before, "add_bos_token": said, "bos_token_id": 7}
+    values = {f"tokenizer.ggml.{key}": value for key, value in values.items()}
+    tokenizer = tokenizer_of(header_of(write(llama, tmp_path / "x.gguf", "F32", values=values)))
+    assert PlainTemplate(tokenizer).first(None, "!").ids == [7, 1][not begins :]
 
 
 def test_ends_are_control_tokens_by_their_names(llama: Path, tmp_path: Path) -> None:
@@ -160,7 +177,9 @@ def test_phi3_takes_in_the_blanks_behind_its_marks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefix", [True, False])
 def test_spaces_in_front_are_kept(architecture: str, prefix: bool, tmp_path: Path) -> None:
     more = {"general.architecture": architecture, "tokenizer.ggml.add_space_prefix": prefix}
+    more |= {"tokenizer.ggml.bos_token_id": 1}
     tokenizer = tokenizer_of(header_of(pieces_file("llama", tmp_path, ["<unk>", "<s>"], [2, 3], **more)))
+    assert start_of(tokenizer) == [1]
     for text in ("two", " two", "  two", "   two  words ", "é\n x"):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         assert tokenizer.convert_ids_to_tokens(ids)[0].startswith("▁") == (prefix or text[0] == " ")

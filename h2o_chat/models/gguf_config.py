@@ -62,7 +62,7 @@ ENDS = (
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<end_of_turn>", "<|end_of_text|>"),
     *("<|eom_id|>", "<turn|>", "<|tool_response>", "<|return|>", "<|call|>"),
 )
-"""Tokens that end an answer even if the file names them neither so nor as control tokens (as in llama.cpp)."""
+"""Tokens that end an answer by their name alone, whatever the file says of them (as in llama.cpp)."""
 
 
 @lru_cache(maxsize=2)

@@ -62,7 +62,7 @@ def choose(tokenizer: Any, wanted: str, think: str = "auto") -> "Template":
 
 
 class PlainTemplate:
-    """Plain continuation, for models that only know text: a start token if their texts begin with one, then the words.
+    """Plain continuation, for models that only know text: their start token, if any, then the words.
 
     Its methods are those of `ModelTemplate`.
     """

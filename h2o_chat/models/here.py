@@ -1,5 +1,6 @@
 """The models on this machine, by the names that open them, those used before first. No torch, no network."""
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +25,20 @@ def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
 
     Raises UsageError if the user's configuration cannot be read.
     """
-    known, found = dict(_in_known_places()), dict[Path, ModelHere]()
+    known, found, places = dict[str, ModelHere](), dict[str, ModelHere](), list[tuple[Path, str]]()
+    for place, one in _in_known_places():
+        known.setdefault(os.path.realpath(place), one)
     for name in used:
         try:
             model = look_up(name)
         except H2OChatError:  # it was moved or removed since
             continue
         if isinstance(model, LocalModel):
-            found.setdefault(model.folder, known.get(model.folder) or _at(model.folder, _short(name)))
-    for file in files_used(found):
-        found.setdefault(file, known.get(file) or _at(file, _short(str(file))))
+            places.append((model.folder, name))
+    places += [(file, str(file)) for file in files_used(place for place, _ in places)]
+    for place, name in places:
+        real = os.path.realpath(place)
+        found.setdefault(real, known.get(real) or _at(place, _short(name)))
     partial = [
         ModelHere(one.repository, one.bytes, "fetched in part: h2o-chat models pull goes on")
         for one in repositories()

@@ -93,10 +93,12 @@ def look_up(name: str | None) -> LocalModel | HubModel:
 def gguf_files() -> list[Path]:
     """The GGUF files in the user's folders and below them; of a model in several parts the first.
 
+    A link keeps its name, as those of the hub's cache must, which lead to files named by their hashes.
+
     Raises UsageError if the user's configuration cannot be read.
     """
     files = [file for folder in model_folders() for file in sorted(folder.rglob(f"*{gguf.SUFFIX}"))]
-    return [file.resolve() for file in files if not _LATER_PART.search(file.name)]
+    return [Path(os.path.abspath(file)) for file in files if not _LATER_PART.search(file.name)]
 
 
 def files_used(names: Iterable[str | Path]) -> list[Path]:
@@ -155,7 +157,7 @@ def _in_its_place(name: str) -> LocalModel | None:
             raise ValueError("there is a NUL in it")
         folder = Path(name).expanduser()
         if gguf.is_gguf(folder) or (folder / "config.json").is_file():
-            return LocalModel(name_of(folder.resolve().name), folder)
+            return LocalModel(name_of(os.path.basename(os.path.abspath(folder))), folder)
     except (OSError, RuntimeError, ValueError) as error:  # too long; ~nobody
         what = error.strerror if isinstance(error, OSError) else str(error)
         shown = name if len(name) <= 60 else name[:60] + "…"

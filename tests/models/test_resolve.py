@@ -10,7 +10,9 @@ import pytest
 from storing import created
 from tiny_models import FAMILIES
 
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.chat.conversation.opening import _lasting
 from h2o_chat.models import resolve
 from h2o_chat.models.aliases import ALIASES
 from h2o_chat.models.here import models_here, spelled_out
@@ -140,6 +142,24 @@ def test_files_in_the_users_folders_are_found_by_their_names(
     found = models_here(used)
     assert [one.name for one in found][:3] == [names[1], names[2], names[0]], "the one used comes first"
     assert [(one.bytes, one.where) for one in found[1:3]] == [(8, "~/gguf/somebody"), (4, "~/gguf/somebody")]
+
+
+def test_a_file_of_the_hubs_cache_has_the_name_of_its_link(tmp_path: Path) -> None:
+    """Its parts too, which are found by their names; once in the list, however it was opened before."""
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    names = ("Tiny-00001-of-00002.gguf", "Tiny-00002-of-00002.gguf")
+    for number, name in enumerate(names):
+        (blobs / f"{number}a1b2c3").write_bytes(b"GGUF")
+        (snapshot / name).symlink_to(f"../blobs/{number}a1b2c3")
+    first = snapshot / names[0]
+    configure(tmp_path, f"[defaults]\nmodel_folders = ['{snapshot}']\n")
+    assert resolve.look_up("tiny") == LocalModel(names[0], first)
+    assert resolve.look_up(str(first)) == LocalModel(names[0], first)
+    assert _lasting(Settings(model=str(first)))["model"] == str(first)
+    used = [str(blobs / "0a1b2c3"), str(first)]
+    assert [one.name for one in models_here(used) if "gguf" in one.name.lower()] == [names[0]]
 
 
 def test_a_file_used_before_and_those_beside_it_are_listed_and_found_by_name(tmp_path: Path) -> None:

@@ -98,14 +98,19 @@ def gguf_files() -> list[Path]:
     Raises UsageError if the user's configuration cannot be read.
     """
     files = [file for folder in model_folders() for file in sorted(folder.rglob(f"*{gguf.SUFFIX}"))]
-    return [Path(os.path.abspath(file)) for file in files if not _LATER_PART.search(file.name)]
+    return list(dict.fromkeys(Path(os.path.abspath(file)) for file in files if _is_first(file)))
 
 
 def files_used(names: Iterable[str | Path]) -> list[Path]:
     """The GGUF files that these paths name, then those that lie beside them."""
     used = [Path(one) for one in names if str(one).endswith(gguf.SUFFIX) and os.path.isfile(one)]
     beside = [file for one in used for file in sorted(one.parent.glob(f"*{gguf.SUFFIX}"))]
-    return list(dict.fromkeys([*used, *(file for file in beside if not _LATER_PART.search(file.name))]))
+    return list(dict.fromkeys([*used, *filter(_is_first, beside)]))
+
+
+def _is_first(file: Path) -> bool:
+    """Whether it is a file, which a link that leads nowhere is not, and no later part of a model."""
+    return not _LATER_PART.search(file.name) and os.path.isfile(file)
 
 
 def named_among(name: str, files: list[Path]) -> Path | None:

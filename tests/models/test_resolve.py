@@ -162,6 +162,15 @@ def test_a_file_of_the_hubs_cache_has_the_name_of_its_link(tmp_path: Path) -> No
     assert [one.name for one in models_here(used) if "gguf" in one.name.lower()] == [names[0]]
 
 
+def test_what_is_no_file_is_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "Gone.gguf").symlink_to("nowhere")
+    (tmp_path / "Folder.gguf").mkdir()
+    (tmp_path / "Tiny.gguf").write_bytes(b"GGUF")
+    configure(tmp_path, f"[defaults]\nmodel_folders = ['{tmp_path}']\n")
+    for used in ([], [str(tmp_path / "Tiny.gguf")]):
+        assert [one.name for one in models_here(used) if "gguf" in one.name] == ["Tiny.gguf"]
+
+
 def test_a_file_used_before_and_those_beside_it_are_listed_and_found_by_name(tmp_path: Path) -> None:
     names = ("Used-1B-Q4.gguf", "Other-Q8.gguf", "Big-00001-of-00002.gguf", "Big-00002-of-00002.gguf")
     used, other, big, later = (tmp_path / name for name in names)

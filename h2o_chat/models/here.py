@@ -1,6 +1,7 @@
 """The models on this machine, by the names that open them, those used before first. No torch, no network."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,16 @@ from pathlib import Path
 from h2o_chat.base.errors import H2OChatError, ModelError, name_of
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.hub_cache import cache_folder, repositories
-from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, files_used, gguf_files, look_up, named_among
+from h2o_chat.models.resolve import (
+    BUNDLED,
+    POCKET,
+    LocalModel,
+    SeveralFiles,
+    files_used,
+    gguf_files,
+    look_up,
+    named_among,
+)
 from h2o_chat.store import models_used
 
 
@@ -48,9 +58,14 @@ def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
 
 
 def spelled_out(name: str, folder: Path) -> str:
-    """The path of a GGUF file used before, or beside one, if (a part of) its name is meant; else the name."""
+    """The path of a GGUF file used before, or beside one, if (a part of) its name is meant; else the name.
+
+    Raises ModelError if several of those have this name.
+    """
     try:
         look_up(name)
+    except SeveralFiles:  # said where it is opened
+        return name
     except ModelError:
         return str(named_among(name, files_used(models_used(folder))) or name)
     return name
@@ -62,8 +77,10 @@ def _at(place: Path, name: str) -> ModelHere:
 
 def _in_known_places() -> Iterator[tuple[Path, ModelHere]]:
     """(folder or file, how it is listed) of the models whose places are known without anybody's help."""
-    for file in gguf_files():
-        yield file, _at(file, file.name)
+    files = gguf_files()
+    names = Counter(file.name.lower() for file in files)
+    for file in files:
+        yield file, _at(file, file.name if names[file.name.lower()] == 1 else _short(str(file)))
     if smollm2.is_here():
         yield smollm2.place(), _at(smollm2.place(), smollm2.NAME)
     for one in repositories():

@@ -43,6 +43,10 @@ class HubModel:
     repository: str
 
 
+class SeveralFiles(ModelError):
+    """Several GGUF files have the name that was given."""
+
+
 def look_up(name: str | None) -> LocalModel | HubModel:
     """Finds a model by name; None is SmolLM2 if it is here, otherwise the bundled model, pocket.
 
@@ -114,11 +118,19 @@ def _is_first(file: Path) -> bool:
 
 
 def named_among(name: str, files: list[Path]) -> Path | None:
-    """The file that a name means: the whole, or a part of it that only one file's name has."""
+    """The file that a name means: the whole, or a part of it that only one file's name has.
+
+    Raises SeveralFiles if several files have this name.
+    """
     wanted = name.lower().removesuffix(gguf.SUFFIX)
     same = [file for file in files if file.name.lower().removesuffix(gguf.SUFFIX) == wanted]
+    same = list({os.path.realpath(file): file for file in reversed(same)}.values())[::-1]
+    if len(same) > 1:
+        raise SeveralFiles(
+            f"{name!r} could be {len(same)} files.", f"Say which: {', '.join(map(str, same[:8]))}."
+        )
     found = same or [file for file in files if wanted and wanted in file.name.lower()]
-    return found[0] if len(found) == 1 or same else None
+    return found[0] if len(found) == 1 else None
 
 
 def find(name: str | None) -> LocalModel:

@@ -171,6 +171,21 @@ def test_what_is_no_file_is_not_listed(tmp_path: Path) -> None:
         assert [one.name for one in models_here(used) if "gguf" in one.name] == ["Tiny.gguf"]
 
 
+def test_two_files_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+    files = [tmp_path / one / "Model.gguf" for one in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_bytes(b"GGUF")
+    configure(tmp_path, f"[defaults]\nmodel_folders = ['{tmp_path}', '{tmp_path / 'a'}']\n")
+    assert spelled_out("model", tmp_path / "data") == "model"
+    with pytest.raises(ModelError, match="could be 2 files") as caught:
+        resolve.look_up("model")
+    assert caught.value.hint == f"Say which: {files[0]}, {files[1]}."
+    assert [one.name for one in models_here() if "gguf" in one.name] == [*map(str, files)]
+    files[1].unlink()
+    assert resolve.look_up("model") == LocalModel("Model.gguf", files[0])
+
+
 def test_a_file_used_before_and_those_beside_it_are_listed_and_found_by_name(tmp_path: Path) -> None:
     names = ("Used-1B-Q4.gguf", "Other-Q8.gguf", "Big-00001-of-00002.gguf", "Big-00002-of-00002.gguf")
     used, other, big, later = (tmp_path / name for name in names)

@@ -52,7 +52,7 @@ def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
     partial = [
         ModelHere(one.repository, one.bytes, "fetched in part: h2o-chat models pull goes on")
         for one in repositories()
-        if one.folder is None
+        if one.folder is None and not one.files
     ]
     return [*(found | {place: one for place, one in known.items() if place not in found}).values(), *partial]
 
@@ -86,6 +86,9 @@ def _in_known_places() -> Iterator[tuple[Path, ModelHere]]:
     for one in repositories():
         if one.folder is not None:
             yield one.folder, ModelHere(one.repository, one.bytes, _short(str(cache_folder())))
+        for file in one.files:  # one of several opens by its path
+            name = one.repository if len(one.files) == 1 else _short(str(file))
+            yield file, ModelHere(name, bytes_of(file), _short(str(cache_folder())))
     for kept in ollama.installed():
         if blob := kept.blob("model"):
             yield blob, ModelHere(kept.name, kept.bytes, "ollama's")

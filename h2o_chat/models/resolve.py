@@ -6,7 +6,7 @@ Never uses the network: a model that is not here is fetched by `hub.pull`.
 import difflib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,6 @@ BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 POCKET = "pocket"
 """Name of the bundled model."""
 
-_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
-"""The name of a file that is not the first part of its model."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name of a repository on the hub."""
 
@@ -102,19 +100,14 @@ def gguf_files() -> list[Path]:
     Raises UsageError if the user's configuration cannot be read.
     """
     files = [file for folder in model_folders() for file in sorted(folder.rglob(f"*{gguf.SUFFIX}"))]
-    return list(dict.fromkeys(Path(os.path.abspath(file)) for file in files if _is_first(file)))
+    return list(dict.fromkeys(Path(os.path.abspath(file)) for file in files if gguf.is_first(file)))
 
 
 def files_used(names: Iterable[str | Path]) -> list[Path]:
     """The GGUF files that these paths name, then those that lie beside them."""
     used = [Path(one) for one in names if str(one).endswith(gguf.SUFFIX) and os.path.isfile(one)]
     beside = [file for one in used for file in sorted(one.parent.glob(f"*{gguf.SUFFIX}"))]
-    return list(dict.fromkeys([*used, *filter(_is_first, beside)]))
-
-
-def _is_first(file: Path) -> bool:
-    """Whether it is a file, which a link that leads nowhere is not, and no later part of a model."""
-    return not _LATER_PART.search(file.name) and os.path.isfile(file)
+    return list(dict.fromkeys([*used, *filter(gguf.is_first, beside)]))
 
 
 def named_among(name: str, files: list[Path]) -> Path | None:
@@ -125,12 +118,17 @@ def named_among(name: str, files: list[Path]) -> Path | None:
     wanted = name.lower().removesuffix(gguf.SUFFIX)
     same = [file for file in files if file.name.lower().removesuffix(gguf.SUFFIX) == wanted]
     same = list({os.path.realpath(file): file for file in reversed(same)}.values())[::-1]
-    if len(same) > 1:
-        raise SeveralFiles(
-            f"{name!r} could be {len(same)} files.", f"Say which: {', '.join(map(str, same[:8]))}."
-        )
-    found = same or [file for file in files if wanted and wanted in file.name.lower()]
+    if same:
+        return _only(name, same)
+    found = [file for file in files if wanted and wanted in file.name.lower()]
     return found[0] if len(found) == 1 else None
+
+
+def _only(name: str, files: Sequence[Path]) -> Path:
+    if len(files) == 1:
+        return files[0]
+    which = ", ".join(map(str, files[:8]))
+    raise SeveralFiles(f"{name!r} could be {len(files)} files.", f"Say which: {which}.")
 
 
 def find(name: str | None) -> LocalModel:
@@ -194,13 +192,15 @@ def _place(target: str) -> LocalModel | HubModel:
             f"Mend it in {config_file()}.",
         )
     here = cached(target)
+    if here is not None and here.files:
+        return LocalModel(target, _only(target, here.files))
     if here is None or here.folder is None:
         return HubModel(target)
     return LocalModel(target, here.folder, here.revision)
 
 
 def _fetched() -> list[str]:
-    return [model.repository for model in repositories() if model.folder is not None]
+    return [model.repository for model in repositories() if model.folder is not None or model.files]
 
 
 def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[str]) -> ModelError:

@@ -9,10 +9,12 @@ import platformdirs
 import pytest
 from storing import created
 from tiny_models import FAMILIES
+from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.chat.conversation.opening import _lasting
+from h2o_chat.cli.cli import app
 from h2o_chat.models import resolve
 from h2o_chat.models.aliases import ALIASES
 from h2o_chat.models.here import models_here, spelled_out
@@ -184,6 +186,27 @@ def test_two_files_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> 
     assert [one.name for one in models_here() if "gguf" in one.name] == [*map(str, files)]
     files[1].unlink()
     assert resolve.look_up("model") == LocalModel("Model.gguf", files[0])
+
+
+def test_a_repository_of_gguf_files_alone(cache: Path) -> None:
+    """One file opens by the repository's name, several by their paths."""
+    folder = fetched(cache, "x/Tiny-GGUF", weights=False)
+    (folder / "config.json").unlink()
+    names = ("Tiny-Q4-00001-of-00002.gguf", "Tiny-Q4-00002-of-00002.gguf", "mmproj-Tiny.gguf", "Tiny-Q8.gguf")
+    files = [folder / name for name in names]
+    for file in files[:3]:
+        file.write_bytes(b"GGUF")
+    for name in ("x/Tiny-GGUF", "tiny-gguf"):
+        assert resolve.look_up(name) == LocalModel("x/Tiny-GGUF", files[0])
+    listed = [(one.name, one.bytes) for one in models_here() if "Tiny" in one.name]
+    assert listed == [("x/Tiny-GGUF", 8)]
+    files[3].write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match="could be 2 files") as caught:
+        resolve.look_up("x/Tiny-GGUF")
+    assert caught.value.hint == f"Say which: {files[0]}, {files[3]}."
+    assert [one.name for one in models_here() if "Tiny" in one.name] == [str(files[0]), str(files[3])]
+    done = CliRunner().invoke(app, ["models", "rm", "x/Tiny-GGUF", "--yes"])
+    assert (done.exit_code, folder.exists()) == (0, False)
 
 
 def test_a_file_used_before_and_those_beside_it_are_listed_and_found_by_name(tmp_path: Path) -> None:

@@ -127,7 +127,8 @@ def info(
 @ends
 def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Remove a fetched model from the cache."""
-    model = look_up(name)
+    kept = cached(name) if "/" in name and not Path(name).exists() else None
+    model = HubModel(name) if kept and kept.files else look_up(name)
     if isinstance(model, LocalModel) and model.folder == smollm2.place():
         _remove(model.name, name_of(model.folder), _packed_of(model.folder), yes, model.folder.unlink)
         return

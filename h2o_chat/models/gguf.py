@@ -32,6 +32,8 @@ MOST_HEADER_BYTES = 128 << 20
 """The largest vocabularies take 15 MB."""
 MOST_PARTS = 1000
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
+"""The name of a file that is not the first part of its model."""
 _MOST_NAME_BYTES = 1 << 10
 _MOST_SIDE = 1 << 40
 _LIKELY_TEXT_BYTES = 64  # a token of a vocabulary with its length takes fewer
@@ -122,6 +124,11 @@ def is_gguf(path: Path) -> bool:
             return file.read(4) == MAGIC
     except OSError:
         return False
+
+
+def is_first(path: Path) -> bool:
+    """Whether it is a file, which a link that leads nowhere is not, and no later part of a model."""
+    return not _LATER_PART.search(path.name) and os.path.isfile(path)
 
 
 def header_of(path: Path) -> Header:

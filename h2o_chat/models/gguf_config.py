@@ -58,12 +58,11 @@ _KNOWN = re.compile(
     r"|dimension_sections)|ssm\.(conv_kernel|state_size|group_count|time_step_rank|inner_size))"
 )
 """Values of those architectures that are read, or that the shapes of the tensors show."""
-_ENDS = (
+ENDS = (
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<end_of_turn>", "<|end_of_text|>"),
-    *("<|eom_id|>", "<turn|>", "<|tool_response>"),
+    *("<|eom_id|>", "<turn|>", "<|tool_response>", "<|return|>", "<|call|>"),
 )
-"""Control tokens that end an answer even if the file does not name them as such (as in llama.cpp)."""
-_CONTROL = 3
+"""Tokens that end an answer by their name alone, whatever the file says of them (as in llama.cpp)."""
 
 
 @lru_cache(maxsize=2)
@@ -360,11 +359,14 @@ def _unknown_rotation(header: Header, what: str) -> ModelError:
 
 
 def _ends(header: Header) -> list[int]:
-    """Tokens that end an answer: those that the file names, and the control tokens of `_ENDS`."""
+    """Tokens that end an answer: those that the file names, and those of `ENDS`.
+
+    `<|end|>` ends gpt-oss' thought, not its answer, which `<|return|>` or `<|call|>` ends.
+    """
     named = [header.token(f"tokenizer.ggml.{one}_token_id") for one in ("eos", "eot", "eom")]
     ends = [one for one in named if one is not None]
-    kinds = header.numbers("tokenizer.ggml.token_type")
-    for number, (token, kind) in enumerate(zip(header.texts("tokenizer.ggml.tokens"), kinds, strict=False)):
-        if kind == _CONTROL and token in _ENDS and number not in ends:
-            ends.append(number)
+    tokens = header.texts("tokenizer.ggml.tokens")
+    ends += [number for number, token in enumerate(tokens) if token in ENDS and number not in ends]
+    if {"<|return|>", "<|call|>"} <= {tokens[one] for one in ends}:
+        ends = [one for one in ends if tokens[one] != "<|end|>"]
     return ends

@@ -9,7 +9,7 @@ from tokenizers.models import BPE
 from h2o_chat.base.config import TEMPLATES, Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.gguf import Header, damaged, header_of
-from h2o_chat.models.gguf_config import READ
+from h2o_chat.models.gguf_config import ENDS
 from h2o_chat.models.ollama import is_blob
 from h2o_chat.models.resolve import find
 
@@ -18,19 +18,41 @@ _SCORES, _MERGES = "tokenizer.ggml.scores", "tokenizer.ggml.merges"
 _LONGEST = 1000  # longest token in characters: searching the merges of longer ones would take hours
 _CONTROL, _WHOLE = 3, 4
 """Types of tokens: control tokens, and words that are never split (`<think>`)."""
+_BLANKS_STAY = ("<s>", "<unk>", "<|endoftext|>")
+"""Tokens of phi3 that leave blanks behind them in the text; all others take them in (as in llama.cpp)."""
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 _WORDS = ("gpt-2", "olmo", "default")  # values of `tokenizer.ggml.pre` that split words as GPT-2 does
 _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 """Values that also split off every digit."""
+_LLAMA_3 = (
+    *(
+        "llama3",
+        "llama-v3",
+        "llama-bpe",
+        "falcon3",
+        "falcon-h1",
+        "pixtral",
+        "midm-2.0",
+        "lfm2",
+        "jina-v5-nano",
+    ),
+    "tekken",
+)
+"""Values with which a word of the vocabulary is a token even if no merges lead to it (as in llama.cpp)."""
 
 
 class GgufTokenizer(transformers.PreTrainedTokenizerFast):  # type: ignore[misc]
-    """Takes `built` as it is; from `tokenizer_object` a copy is made, .5 s for 150,000 tokens."""
+    """Takes `built` as it is; from `tokenizer_object` a copy is made, .5 s for 150,000 tokens.
 
-    def __init__(self, built: Tokenizer, **given: Any) -> None:
+    Attributes:
+        begins: texts begin with its start token.
+    """
+
+    def __init__(self, built: Tokenizer, begins: bool, **given: Any) -> None:
         self._tokenizer = built
         super().__init__(**given)
+        self.begins = begins
 
 
 def tokenizer_of(header: Header) -> Any:
@@ -50,20 +72,24 @@ def tokenizer_of(header: Header) -> Any:
     if max(map(len, tokens), default=0) > _LONGEST:
         raise damaged(header.path, f"a token of its vocabulary has more than {_LONGEST:,} characters")
     built = (_byte_level if kind == _BYTE_LEVEL else _pieces)(header, tokens)
-    kinds = list(zip(tokens, header.numbers("tokenizer.ggml.token_type"), strict=False))
-    control = [token for token, one in kinds if one == _CONTROL]
-    built.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in control])
-    whole = [token for token, one in kinds if one == _WHOLE]
+    kinds = dict(zip(tokens, header.numbers("tokenizer.ggml.token_type"), strict=False))
+    control = [token for token in tokens if kinds.get(token) == _CONTROL or token in ENDS]
+    bare = header.architecture == "phi3" and kind == _PIECES
+    added = [AddedToken(one, normalized=False, rstrip=bare and one not in _BLANKS_STAY) for one in control]
+    built.add_special_tokens(added)
+    whole = [token for token, one in kinds.items() if one == _WHOLE and token not in ENDS]
     there = [one for one in whole if built.token_to_id(one) is not None]
-    built.add_tokens([AddedToken(one, normalized=False) for one in there])
+    built.add_tokens([AddedToken(one, normalized=False, rstrip=bare) for one in there])
     spelled = [one.replace(" ", "▁") for one in whole if one not in there]  # transformers wrote them so
     built.add_tokens(
         [AddedToken(one, normalized=True) for one in spelled if built.token_to_id(one) is not None]
     )
     ids = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
     special = {name: tokens[number] for name, number in ids.items() if number is not None}
+    usual = kind == _PIECES or header.text("tokenizer.ggml.pre", "default") in _LLAMA_3  # as in llama.cpp
     return GgufTokenizer(
         built,
+        kind == _GEMMA4 or header.values.get("tokenizer.ggml.add_bos_token", usual) is True,
         extra_special_tokens=[one for one in control if one not in special.values()],
         chat_template=header.text("tokenizer.chat_template", "") or None,
         clean_up_tokenization_spaces=False,
@@ -100,7 +126,8 @@ def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
             f" known to transformers {transformers.__version__}.",
             f"Known: {', '.join(sorted(known))}.",
         )
-    built = Tokenizer(BPE(vocab=_numbered(tokens), merges=_merges(header)))
+    whole_words = before in _LLAMA_3
+    built = Tokenizer(BPE(vocab=_numbered(tokens), merges=_merges(header), ignore_merges=whole_words))
     built.decoder = decoders.ByteLevel()
     if before in GGUF_PRE_TOKENIZER_SPLITS:
         split = pre_tokenizers.Split(Regex(GGUF_PRE_TOKENIZER_SPLITS[before]), behavior="isolated")
@@ -114,7 +141,7 @@ def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
 
 def _pieces(header: Header, tokens: list[str]) -> Any:
     """A sentencepiece tokenizer, with llama.cpp's space before the text even if there is one already."""
-    if header.architecture not in READ.keys() - {"gemma2", "gemma3", "phi3"}:  # theirs differ
+    if header.architecture in ("gemma", "gemma2", "gemma3"):  # theirs differ
         from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer
 
         given = {"tokenizer_type": _PIECES, "tokens": tokens, "scores": header.numbers(_SCORES)}

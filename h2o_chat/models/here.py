@@ -1,5 +1,7 @@
 """The models on this machine, by the names that open them, those used before first. No torch, no network."""
 
+import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +9,16 @@ from pathlib import Path
 from h2o_chat.base.errors import H2OChatError, ModelError, name_of
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.hub_cache import cache_folder, repositories
-from h2o_chat.models.resolve import BUNDLED, POCKET, LocalModel, files_used, gguf_files, look_up, named_among
+from h2o_chat.models.resolve import (
+    BUNDLED,
+    POCKET,
+    LocalModel,
+    SeveralFiles,
+    files_used,
+    gguf_files,
+    look_up,
+    named_among,
+)
 from h2o_chat.store import models_used
 
 
@@ -24,28 +35,37 @@ def models_here(used: Iterable[str] = ()) -> list[ModelHere]:
 
     Raises UsageError if the user's configuration cannot be read.
     """
-    known, found = dict(_in_known_places()), dict[Path, ModelHere]()
+    known, found, places = dict[str, ModelHere](), dict[str, ModelHere](), list[tuple[Path, str]]()
+    for place, one in _in_known_places():
+        known.setdefault(os.path.realpath(place), one)
     for name in used:
         try:
             model = look_up(name)
         except H2OChatError:  # it was moved or removed since
             continue
         if isinstance(model, LocalModel):
-            found.setdefault(model.folder, known.get(model.folder) or _at(model.folder, _short(name)))
-    for file in files_used(found):
-        found.setdefault(file, known.get(file) or _at(file, _short(str(file))))
+            places.append((model.folder, name))
+    places += [(file, str(file)) for file in files_used(place for place, _ in places)]
+    for place, name in places:
+        real = os.path.realpath(place)
+        found.setdefault(real, known.get(real) or _at(place, _short(name)))
     partial = [
         ModelHere(one.repository, one.bytes, "fetched in part: h2o-chat models pull goes on")
         for one in repositories()
-        if one.folder is None
+        if one.folder is None and not one.files
     ]
     return [*(found | {place: one for place, one in known.items() if place not in found}).values(), *partial]
 
 
 def spelled_out(name: str, folder: Path) -> str:
-    """The path of a GGUF file used before, or beside one, if (a part of) its name is meant; else the name."""
+    """The path of a GGUF file used before, or beside one, if (a part of) its name is meant; else the name.
+
+    Raises ModelError if several of those have this name.
+    """
     try:
         look_up(name)
+    except SeveralFiles:  # said where it is opened
+        return name
     except ModelError:
         return str(named_among(name, files_used(models_used(folder))) or name)
     return name
@@ -57,13 +77,18 @@ def _at(place: Path, name: str) -> ModelHere:
 
 def _in_known_places() -> Iterator[tuple[Path, ModelHere]]:
     """(folder or file, how it is listed) of the models whose places are known without anybody's help."""
-    for file in gguf_files():
-        yield file, _at(file, file.name)
+    files = gguf_files()
+    names = Counter(file.name.lower() for file in files)
+    for file in files:
+        yield file, _at(file, file.name if names[file.name.lower()] == 1 else _short(str(file)))
     if smollm2.is_here():
         yield smollm2.place(), _at(smollm2.place(), smollm2.NAME)
     for one in repositories():
         if one.folder is not None:
             yield one.folder, ModelHere(one.repository, one.bytes, _short(str(cache_folder())))
+        for file in one.files:  # one of several opens by its path
+            name = one.repository if len(one.files) == 1 else _short(str(file))
+            yield file, ModelHere(name, bytes_of(file), _short(str(cache_folder())))
     for kept in ollama.installed():
         if blob := kept.blob("model"):
             yield blob, ModelHere(kept.name, kept.bytes, "ollama's")

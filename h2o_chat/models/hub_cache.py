@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from h2o_chat.base.errors import ModelError
+from h2o_chat.models.gguf import SUFFIX, is_first
 from h2o_chat.models.model_files import weight_files
 
 _PREFIX = "models--"
+_OF_PICTURES = "mmproj"
+"""Begins the names of files that read pictures for a model, and are none."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Cached:
     root: Path  # Its folder in the cache, with all revisions
     folder: Path | None  # Folder of its main revision; None if files are missing
     revision: str | None
+    files: tuple[Path, ...] = ()  # Without a folder: GGUF files; of a model in several parts the first
 
     @property
     def bytes(self) -> int:
@@ -65,7 +69,9 @@ def _read(root: Path) -> Cached:
         with suppress(ModelError):  # a weight file is missing, or the index is damaged
             weight_files(folder)
             return Cached(repository, root, folder, revision)
-    return Cached(repository, root, None, None)
+    there = sorted(folder.rglob(f"*{SUFFIX}")) if is_commit(revision) else []
+    files = tuple(one for one in there if is_first(one) and not one.name.startswith(_OF_PICTURES))
+    return Cached(repository, root, None, None, files)
 
 
 def is_commit(text: object) -> bool:

@@ -3,8 +3,8 @@
     MODELS/manifests/HOST/NAMESPACE/MODEL/TAG   JSON: layers with mediaType, digest "sha256:HEX" and size
     MODELS/blobs/sha256-HEX                     a layer: the model in GGUF, its template, licence ...
 
-MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md). A name, a manifest
-or a file that cannot be used raises ModelError.
+MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` and then that of ollama's Linux service
+(github.com/ollama/ollama, docs/faq.md). A name, a manifest or a file that cannot be used raises ModelError.
 """
 
 import hashlib
@@ -44,6 +44,7 @@ class ManifestLayer:
 
 @dataclass(frozen=True)
 class OllamaModel:
+    root: Path  # MODELS, where it is
     name: str  # Its name for `--model`: `ollama:llama3.2:1b`
     layers: tuple[ManifestLayer, ...]
     wrong: str = ""  # Why its manifest cannot be read; `layers` is empty then
@@ -55,11 +56,24 @@ class OllamaModel:
     def blob(self, kind: str) -> Path | None:
         """The file of its first layer of a kind, if there is one."""
         found = next((layer for layer in self.layers if layer.kind == kind), None)
-        return models_folder() / "blobs" / f"sha256-{found.digest}" if found else None
+        return self.root / "blobs" / f"sha256-{found.digest}" if found else None
 
 
-def models_folder() -> Path:
-    return Path(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser()
+PLACES = ("~/.ollama/models", "/usr/share/ollama/.ollama/models")
+"""MODELS of a user, and of ollama's Linux service."""
+
+
+def models_folders() -> list[Path]:
+    """The places of models, in the order in which they are looked for."""
+    named = os.environ.get("OLLAMA_MODELS")
+    return [Path(one).expanduser() for one in ([named] if named else PLACES)]
+
+
+def _root_of(parts: tuple[str, ...]) -> Path:
+    """The first place that holds a model's manifest; the first of all if none does."""
+    roots = models_folders()
+    there = (root for root in roots if os.path.isfile(root.joinpath("manifests", *parts)))
+    return next(there, roots[0])
 
 
 def find(name: str) -> tuple[str, Path]:
@@ -68,14 +82,15 @@ def find(name: str) -> tuple[str, Path]:
     Raises ModelError, with the existing names, if it is malformed, or the model is missing or cannot be read.
     """
     parts = _parts(name)
-    manifest = models_folder().joinpath("manifests", *parts)
+    root = _root_of(parts)
+    manifest = root.joinpath("manifests", *parts)
     shown = _shown(parts)
     pull = f"ollama pull {shown.removeprefix(PREFIX)}"
-    if not manifest.is_file():
+    if not os.path.isfile(manifest):
         there = [one.name for one in installed()]
         what = f"There are: {', '.join(there[:8])}." if there else f"Fetch it: {pull}"
         raise ModelError(f"No model {shown!r}: there is no {manifest}.", what)
-    found = OllamaModel(shown, _layers(manifest))
+    found = OllamaModel(root, shown, _layers(manifest))
     if any(layer.kind == "adapter" for layer in found.layers):
         what = f"{shown} has an adapter beside its weights, which is not read."
         raise ModelError(what, "Use its base model.")
@@ -90,7 +105,8 @@ def find(name: str) -> tuple[str, Path]:
 def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
     """(file, parameters such as temperature and stop) that come with a model; None if there are none."""
     parts = _parts(name)
-    blob = OllamaModel(_shown(parts), _layers(models_folder().joinpath("manifests", *parts))).blob("params")
+    root = _root_of(parts)
+    blob = OllamaModel(root, _shown(parts), _layers(root.joinpath("manifests", *parts))).blob("params")
     if blob is None:
         return None
     try:
@@ -107,17 +123,19 @@ def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
 
 
 def installed() -> list[OllamaModel]:
-    """All models of the store, sorted by name, including those that cannot be read, with the reason."""
-    root, found = models_folder() / "manifests", list[OllamaModel]()
-    for path in sorted(one for one in root.glob("*/*/*/*") if one.is_file())[:_MOST_MODELS]:
-        parts = path.relative_to(root).parts
-        if not all(map(_PART.fullmatch, parts)):
-            continue
-        try:
-            found.append(OllamaModel(_shown(parts), _layers(path)))
-        except ModelError as error:
-            found.append(OllamaModel(_shown(parts), (), error.message))
-    return found
+    """All models, sorted by name in each place, including those that cannot be read, with the reason."""
+    found = dict[str, OllamaModel]()
+    for root in models_folders():
+        there = (root / "manifests").glob("*/*/*/*")
+        for path in sorted(one for one in there if os.path.isfile(one))[:_MOST_MODELS]:
+            parts = path.relative_to(root / "manifests").parts
+            if not all(map(_PART.fullmatch, parts)) or (shown := _shown(parts)) in found:
+                continue
+            try:
+                found[shown] = OllamaModel(root, shown, _layers(path))
+            except ModelError as error:
+                found[shown] = OllamaModel(root, shown, (), error.message)
+    return list(found.values())
 
 
 def licence_of(model: OllamaModel) -> str:

@@ -6,7 +6,7 @@ Never uses the network: a model that is not here is fetched by `hub.pull`.
 import difflib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,6 @@ BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 POCKET = "pocket"
 """Name of the bundled model."""
 
-_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
-"""The name of a file that is not the first part of its model."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name of a repository on the hub."""
 
@@ -41,6 +39,10 @@ class HubModel:
     """A repository of the hub that is not on this machine; it may not exist."""
 
     repository: str
+
+
+class SeveralFiles(ModelError):
+    """Several GGUF files have the name that was given."""
 
 
 def look_up(name: str | None) -> LocalModel | HubModel:
@@ -93,25 +95,40 @@ def look_up(name: str | None) -> LocalModel | HubModel:
 def gguf_files() -> list[Path]:
     """The GGUF files in the user's folders and below them; of a model in several parts the first.
 
+    A link keeps its name, as those of the hub's cache must, which lead to files named by their hashes.
+
     Raises UsageError if the user's configuration cannot be read.
     """
     files = [file for folder in model_folders() for file in sorted(folder.rglob(f"*{gguf.SUFFIX}"))]
-    return [file.resolve() for file in files if not _LATER_PART.search(file.name)]
+    return list(dict.fromkeys(Path(os.path.abspath(file)) for file in files if gguf.is_first(file)))
 
 
 def files_used(names: Iterable[str | Path]) -> list[Path]:
     """The GGUF files that these paths name, then those that lie beside them."""
     used = [Path(one) for one in names if str(one).endswith(gguf.SUFFIX) and os.path.isfile(one)]
     beside = [file for one in used for file in sorted(one.parent.glob(f"*{gguf.SUFFIX}"))]
-    return list(dict.fromkeys([*used, *(file for file in beside if not _LATER_PART.search(file.name))]))
+    return list(dict.fromkeys([*used, *filter(gguf.is_first, beside)]))
 
 
 def named_among(name: str, files: list[Path]) -> Path | None:
-    """The file that a name means: the whole, or a part of it that only one file's name has."""
+    """The file that a name means: the whole, or a part of it that only one file's name has.
+
+    Raises SeveralFiles if several files have this name.
+    """
     wanted = name.lower().removesuffix(gguf.SUFFIX)
     same = [file for file in files if file.name.lower().removesuffix(gguf.SUFFIX) == wanted]
-    found = same or [file for file in files if wanted and wanted in file.name.lower()]
-    return found[0] if len(found) == 1 or same else None
+    same = list({os.path.realpath(file): file for file in reversed(same)}.values())[::-1]
+    if same:
+        return _only(name, same)
+    found = [file for file in files if wanted and wanted in file.name.lower()]
+    return found[0] if len(found) == 1 else None
+
+
+def _only(name: str, files: Sequence[Path]) -> Path:
+    if len(files) == 1:
+        return files[0]
+    which = ", ".join(map(str, files[:8]))
+    raise SeveralFiles(f"{name!r} could be {len(files)} files.", f"Say which: {which}.")
 
 
 def find(name: str | None) -> LocalModel:
@@ -155,7 +172,7 @@ def _in_its_place(name: str) -> LocalModel | None:
             raise ValueError("there is a NUL in it")
         folder = Path(name).expanduser()
         if gguf.is_gguf(folder) or (folder / "config.json").is_file():
-            return LocalModel(name_of(folder.resolve().name), folder)
+            return LocalModel(name_of(os.path.basename(os.path.abspath(folder))), folder)
     except (OSError, RuntimeError, ValueError) as error:  # too long; ~nobody
         what = error.strerror if isinstance(error, OSError) else str(error)
         shown = name if len(name) <= 60 else name[:60] + "…"
@@ -175,13 +192,15 @@ def _place(target: str) -> LocalModel | HubModel:
             f"Mend it in {config_file()}.",
         )
     here = cached(target)
+    if here is not None and here.files:
+        return LocalModel(target, _only(target, here.files))
     if here is None or here.folder is None:
         return HubModel(target)
     return LocalModel(target, here.folder, here.revision)
 
 
 def _fetched() -> list[str]:
-    return [model.repository for model in repositories() if model.folder is not None]
+    return [model.repository for model in repositories() if model.folder is not None or model.files]
 
 
 def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[str]) -> ModelError:

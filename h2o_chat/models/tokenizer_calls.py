@@ -25,6 +25,21 @@ def tokens_of(tokenizer: Any, text: str, **how: Any) -> list[int]:
     return ids
 
 
+def start_of(tokenizer: Any) -> list[int]:
+    """The start token, where the model's texts begin with it.
+
+    A GGUF file says so (`GgufTokenizer.begins`), and the tokenizer of a folder puts it there.
+    """
+    start = tokenizer.bos_token_id
+    if start is None:
+        return []
+    begins = getattr(tokenizer, "begins", None)
+    if begins is None:
+        with blamed_on_the_model("The model's tokenizer fails on this text"):
+            begins = tokenizer("x", verbose=False)["input_ids"][:1] == [start]
+    return [start] if begins else []
+
+
 def text_of(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
     """The text of ids; `how`: `skip_special_tokens` and the like, see transformers."""
     with blamed_on_the_model("The model's tokenizer fails to spell its tokens"):

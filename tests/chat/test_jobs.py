@@ -143,10 +143,10 @@ def test_messages_become_what_is_read() -> None:
     said = (("system", "S"), ("user", "U"), ("assistant", "A"), ("user", "V"))
     made = request_of(BatchLine("a", 1, said, {"top_k": 5}, None), template, tokenizer, usual, "other", 3)
     pieces = [(tokenizer.decode(piece.ids), piece.answer) for piece in made.pieces]
-    assert pieces == [("<s>S\nU", False), ("A", True), ("V", False)]
-    assert made.system_tokens == 3
+    assert pieces == [("S\nU", False), ("A", True), ("V", False)]
+    assert made.system_tokens == 2
     assert made.sampling == Sampling(top_k=5, top_p=0.5)
     assert made.seed == seed_of(3, "a")
     bare = request_of(BatchLine("a", 1, (("user", "U"),), {}, 9), template, tokenizer, usual, None, 3)
     assert (bare.seed, bare.system_tokens) == (9, 0)
-    assert [tokenizer.decode(piece.ids) for piece in bare.pieces] == ["<s>U"]
+    assert [tokenizer.decode(piece.ids) for piece in bare.pieces] == ["U"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from found_templates import FAMILIES, MARKS, byte_tokenizer, whole
+from tokenizers import processors
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.templates.chat_template import (
@@ -167,13 +168,23 @@ def test_template_that_drops_the_system_prompt_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "system", "fed"),
-    [("<s>", None, "<s>Once"), (None, None, "Once"), ("<s>", "A story.", "<s>A story.\nOnce")],
+    ("start", "adds", "system", "fed"),
+    [
+        ("<s>", True, None, "<s>Once"),
+        ("<s>", False, None, "Once"),
+        (None, False, None, "Once"),
+        ("<s>", True, "A story.", "<s>A story.\nOnce"),
+    ],
 )
 def test_plain_starts_with_the_start_token_and_goes_on_as_it_is(
-    start: str | None, system: str | None, fed: str
+    start: str | None, adds: bool, system: str | None, fed: str
 ) -> None:
+    """Where the tokenizer puts it in front itself: SmolLM2's does not put its `<|im_start|>` there."""
     tokenizer = byte_tokenizer(None, start, "</s>")
+    if adds:
+        special = [("<s>", tokenizer.bos_token_id)]
+        before = processors.TemplateProcessing(single="<s> $A", special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = before
     template = choose(tokenizer, "auto")
     assert isinstance(template, PlainTemplate), "the model has none"
     first = template.first(system, "Once")

@@ -213,6 +213,24 @@ def test_what_ends_an_answer(llama: Path, tmp_path: Path) -> None:
     assert config_of(gguf.header_of(path))["eos_token_id"] == [0, 7]
 
 
+def named(words: list[str], kinds: list[int], eos: int) -> dict[str, Any]:
+    """Values of a vocabulary that begins with these words."""
+    return {
+        "tokenizer.ggml.tokens": words + [f"[{number}]" for number in range(320 - len(words))],
+        "tokenizer.ggml.token_type": kinds + [1] * (320 - len(kinds)),
+        "tokenizer.ggml.eos_token_id": eos,
+    }
+
+
+def test_the_end_of_a_thought_ends_no_answer(llama: Path, tmp_path: Path) -> None:
+    """gpt-oss' `<|end|>` does, where `<|return|>` and `<|call|>` end answers; phi3's ends an answer."""
+    words = ["<|end|>", "<|return|>", "<|call|>"]
+    path = write(llama, tmp_path / "x.gguf", "F32", values=named(words, [3, 3, 3], 1))
+    assert config_of(gguf.header_of(path))["eos_token_id"] == [1, 2]
+    path = write(llama, tmp_path / "y.gguf", "F32", values=named(words[:2], [3, 3], 1))
+    assert config_of(gguf.header_of(path))["eos_token_id"] == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("kind", "ends", "held"),
     [

@@ -71,9 +71,20 @@ def test_what_is_not_there(root: Path, file: Path) -> None:
         find("ollama:tiny")
 
 
-def test_the_usual_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_places(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own models, then those of ollama's Linux service."""
     monkeypatch.delenv("OLLAMA_MODELS", raising=False)
-    assert ollama.models_folder() == Path.home() / ".ollama" / "models"
+    service = Path("/usr/share/ollama/.ollama/models")
+    assert ollama.models_folders() == [Path.home() / ".ollama" / "models", service]
+    own, other = tmp_path / "own", tmp_path / "service"
+    monkeypatch.setattr(ollama, "PLACES", (str(own), str(other)))
+    keep(other, file, "both", params='{"top_k": 7}')
+    keep(other, file, "theirs", params='{"top_k": 7}')
+    keep(own, file, "both")
+    assert [one.name for one in ollama.installed()] == ["ollama:both", "ollama:theirs"]
+    assert [find(f"ollama:{one}").folder.parents[1] for one in ("both", "theirs")] == [own, other]
+    assert ollama.params_of("ollama:both") is None
+    assert ollama.params_of("ollama:theirs") is not None
 
 
 def test_an_alias_may_lead_there(

@@ -9,8 +9,12 @@ import platformdirs
 import pytest
 from storing import created
 from tiny_models import FAMILIES
+from typer.testing import CliRunner
 
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.chat.conversation.opening import _lasting
+from h2o_chat.cli.cli import app
 from h2o_chat.models import resolve
 from h2o_chat.models.aliases import ALIASES
 from h2o_chat.models.here import models_here, spelled_out
@@ -140,6 +144,69 @@ def test_files_in_the_users_folders_are_found_by_their_names(
     found = models_here(used)
     assert [one.name for one in found][:3] == [names[1], names[2], names[0]], "the one used comes first"
     assert [(one.bytes, one.where) for one in found[1:3]] == [(8, "~/gguf/somebody"), (4, "~/gguf/somebody")]
+
+
+def test_a_file_of_the_hubs_cache_has_the_name_of_its_link(tmp_path: Path) -> None:
+    """Its parts too, which are found by their names; once in the list, however it was opened before."""
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    names = ("Tiny-00001-of-00002.gguf", "Tiny-00002-of-00002.gguf")
+    for number, name in enumerate(names):
+        (blobs / f"{number}a1b2c3").write_bytes(b"GGUF")
+        (snapshot / name).symlink_to(f"../blobs/{number}a1b2c3")
+    first = snapshot / names[0]
+    configure(tmp_path, f"[defaults]\nmodel_folders = ['{snapshot}']\n")
+    assert resolve.look_up("tiny") == LocalModel(names[0], first)
+    assert resolve.look_up(str(first)) == LocalModel(names[0], first)
+    assert _lasting(Settings(model=str(first)))["model"] == str(first)
+    used = [str(blobs / "0a1b2c3"), str(first)]
+    assert [one.name for one in models_here(used) if "gguf" in one.name.lower()] == [names[0]]
+
+
+def test_what_is_no_file_is_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "Gone.gguf").symlink_to("nowhere")
+    (tmp_path / "Folder.gguf").mkdir()
+    (tmp_path / "Tiny.gguf").write_bytes(b"GGUF")
+    configure(tmp_path, f"[defaults]\nmodel_folders = ['{tmp_path}']\n")
+    for used in ([], [str(tmp_path / "Tiny.gguf")]):
+        assert [one.name for one in models_here(used) if "gguf" in one.name] == ["Tiny.gguf"]
+
+
+def test_two_files_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+    files = [tmp_path / one / "Model.gguf" for one in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_bytes(b"GGUF")
+    configure(tmp_path, f"[defaults]\nmodel_folders = ['{tmp_path}', '{tmp_path / 'a'}']\n")
+    assert spelled_out("model", tmp_path / "data") == "model"
+    with pytest.raises(ModelError, match="could be 2 files") as caught:
+        resolve.look_up("model")
+    assert caught.value.hint == f"Say which: {files[0]}, {files[1]}."
+    assert [one.name for one in models_here() if "gguf" in one.name] == [*map(str, files)]
+    files[1].unlink()
+    assert resolve.look_up("model") == LocalModel("Model.gguf", files[0])
+
+
+def test_a_repository_of_gguf_files_alone(cache: Path) -> None:
+    """One file opens by the repository's name, several by their paths."""
+    folder = fetched(cache, "x/Tiny-GGUF", weights=False)
+    (folder / "config.json").unlink()
+    names = ("Tiny-Q4-00001-of-00002.gguf", "Tiny-Q4-00002-of-00002.gguf", "mmproj-Tiny.gguf", "Tiny-Q8.gguf")
+    files = [folder / name for name in names]
+    for file in files[:3]:
+        file.write_bytes(b"GGUF")
+    for name in ("x/Tiny-GGUF", "tiny-gguf"):
+        assert resolve.look_up(name) == LocalModel("x/Tiny-GGUF", files[0])
+    listed = [(one.name, one.bytes) for one in models_here() if "Tiny" in one.name]
+    assert listed == [("x/Tiny-GGUF", 8)]
+    files[3].write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match="could be 2 files") as caught:
+        resolve.look_up("x/Tiny-GGUF")
+    assert caught.value.hint == f"Say which: {files[0]}, {files[3]}."
+    assert [one.name for one in models_here() if "Tiny" in one.name] == [str(files[0]), str(files[3])]
+    done = CliRunner().invoke(app, ["models", "rm", "x/Tiny-GGUF", "--yes"])
+    assert (done.exit_code, folder.exists()) == (0, False)
 
 
 def test_a_file_used_before_and_those_beside_it_are_listed_and_found_by_name(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Opening a conversation: the model, the engine, and the place on disk where it is kept."""
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
@@ -236,5 +237,5 @@ def _lasting(settings: Settings) -> dict[str, Any]:
     if settings.model is not None:
         place = Path(settings.model).expanduser()
         if place.is_dir() or is_gguf(place):
-            values["model"] = str(place.resolve())
+            values["model"] = os.path.abspath(place)  # a link in the hub's cache leads to a hash
     return values

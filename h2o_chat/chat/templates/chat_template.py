@@ -20,7 +20,7 @@ from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
 from h2o_chat.chat.templates.rendering import TemplateFailed, render
 from h2o_chat.chat.templates.thinking import Thinking, switches, thinking_of
-from h2o_chat.models.tokenizer_calls import tokens_of
+from h2o_chat.models.tokenizer_calls import start_of, tokens_of
 
 PIECE_CHARACTERS = 16 << 10
 """A longer text is tokenised in pieces, each in at most 0.1 s; its template gets a word in its place."""
@@ -62,7 +62,7 @@ def choose(tokenizer: Any, wanted: str, think: str = "auto") -> "Template":
 
 
 class PlainTemplate:
-    """Plain continuation, for models that only know text: a start token if there is one, then the words.
+    """Plain continuation, for models that only know text: their start token, if any, then the words.
 
     Its methods are those of `ModelTemplate`.
     """
@@ -79,8 +79,7 @@ class PlainTemplate:
         return self
 
     def first(self, system: str | None, text: str, tools: Sequence[Any] = ()) -> TurnTokens:
-        start = self._tokenizer.bos_token_id
-        head = [] if start is None else [start]
+        head = start_of(self._tokenizer)
         before = "" if system is None else f"{system}\n"
         ids = [*head, *literal(self._tokenizer, before + text)]
         return TurnTokens(ids, _agree(ids, [*head, *literal(self._tokenizer, before)]))
@@ -223,18 +222,20 @@ class ModelTemplate:
     ) -> list[int]:
         """The template's own marks as tokens, all between them with special tokens switched off."""
         ids: list[int] = []
-        between = ""
+        added = self._tokenizer.added_tokens_decoder
+        between, bare = "", False  # The last mark takes in the blanks behind it, like phi3's
         for part in _split(blank, contents):
             if part in contents:
                 between += contents[part]
                 continue
             for piece in _split(part, marks):
                 if piece in marks:
+                    between = between.lstrip() if bare else between
                     ids += [*literal(self._tokenizer, between, marks, anchor), marks[piece]]
-                    between = anchor = ""
+                    between, anchor, bare = "", "", added[marks[piece]].rstrip
                 else:
                     between += piece
-        return ids + literal(self._tokenizer, between, marks, anchor)
+        return ids + literal(self._tokenizer, between.lstrip() if bare else between, marks, anchor)
 
 
 Template = PlainTemplate | ModelTemplate

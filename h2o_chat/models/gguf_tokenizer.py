@@ -26,18 +26,8 @@ _WORDS = ("gpt-2", "olmo", "default")  # values of `tokenizer.ggml.pre` that spl
 _DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 """Values that also split off every digit."""
 _LLAMA_3 = (
-    *(
-        "llama3",
-        "llama-v3",
-        "llama-bpe",
-        "falcon3",
-        "falcon-h1",
-        "pixtral",
-        "midm-2.0",
-        "lfm2",
-        "jina-v5-nano",
-    ),
-    "tekken",
+    *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral"),
+    *("midm-2.0", "lfm2", "jina-v5-nano", "tekken"),
 )
 """Values with which a word of the vocabulary is a token even if no merges lead to it (as in llama.cpp)."""
 

@@ -140,7 +140,7 @@ def test_what_was_said_in_the_conversation_before_is_found(loaded: Any, store: S
 
 
 def facts_for(text: str, store: Store, messages: list[Message]) -> list[str]:
-    """What is recalled of the store's facts for a message, where nothing is held."""
+    """The facts of the store that are recalled for a message, where nothing is held."""
     recall = Recall()
     here = SimpleNamespace(store=store, conversation=None)
     recall.elsewhere = Elsewhere(here, len)  # type: ignore[arg-type]

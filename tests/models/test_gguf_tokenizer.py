@@ -188,24 +188,10 @@ def test_spaces_in_front_are_kept(architecture: str, prefix: bool, tmp_path: Pat
 
 def test_runs_of_spaces_are_tokens_of_the_model(tmp_path: Path) -> None:
     """gemma's files hold them as they are, and transformers spells their spaces as ▁."""
-    words = ["<pad>", "<eos>", "<bos>", "<unk>", "  ", "   ", "▁", *"abcdefghijklmnopqrstuvwxyz"]
-    words += [f"[{number}]" for number in range(SIZES["vocab_size"] - len(words))]
-    kinds = [3, 3, 3, 2, 4, 4] + [1] * (len(words) - 6)
-    values = {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": words,
-        "tokenizer.ggml.token_type": kinds,
-        "tokenizer.ggml.scores": [0.0] * len(words),
-        "tokenizer.ggml.merges": None,
-        "tokenizer.ggml.unknown_token_id": 3,
-    }
-    path = write(
-        folder_of("gemma3_text", tmp_path / "model", **CHANGES["gemma3_text"]),
-        tmp_path / "x.gguf",
-        "F32",
-        values=values,
-    )
+    words = ["<unk>", "<eos>", "<bos>", "  ", "   "]
+    path = pieces_file("gemma3_text", tmp_path, words, [2, 3, 3, 4, 4])
     tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
     ids = tokenizer("a  b   c d", add_special_tokens=False)["input_ids"]
-    assert [words[one] for one in ids] == ["a", "  ", "b", "   ", "c", "▁", "d"]
+    assert tokenizer.convert_ids_to_tokens(ids) == ["a", "▁▁", "b", "▁▁▁", "c", "▁", "d"]
+    assert [ids[1], ids[3]] == [3, 4]
     assert tokenizer.decode(ids) == "a  b   c d"

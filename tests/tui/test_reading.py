@@ -150,7 +150,7 @@ async def test_thoughts_are_folded_while_they_stream_and_after() -> None:
 
 
 async def test_a_thought_that_the_template_opens_is_told_from_its_answer() -> None:
-    """Of a conversation that is opened, and of an answer to a prompt whose tokens' texts are not told."""
+    """An opened conversation shows it so, and an answer whose prompt tells no texts of its tokens, too."""
     async with transcript_of() as (transcript, _):
         messages, told = transcript.messages, replace(SESSION, thought=["<think>", "</think>", ""])
         transcript.heat.memory.session = replace(told, opened_tokens=2)
